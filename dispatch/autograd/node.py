@@ -117,15 +117,16 @@ class AutogradMeta:
 
     `edge` leads to the node that made the tensor, or, for a leaf, to its `AccumulateGrad` (made when first
     needed). `version`, set for views alone, is the version of the bytes at which the edge was computed;
-    `retains_grad` is set by `retain_grad` alone, `made_by` for views that a custom Function returned, whose history
-    a write could not follow, `tangents` for tensors of forward mode.
+    `retains_grad` is set by `retain_grad` alone, `made_by` for views whose history a write could not follow, as a
+    custom Function or an operator of several views returned them, `tangents` for tensors of forward mode.
     """
 
-    __slots__ = ("edge", "grad", "made_by", "retains_grad", "tangents", "version")
+    __slots__ = ("edge", "grad", "made_by", "one_of_several", "retains_grad", "tangents", "version")
 
     edge: Edge | None
     grad: Any
     made_by: str
+    one_of_several: bool
     retains_grad: bool
     tangents: Mapping[int, Any]
     version: int

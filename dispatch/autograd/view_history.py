@@ -133,10 +133,28 @@ class CopySlices(Node):
         self.node.release()
 
 
+def one_of_several(views: tuple[Any, ...], name: str) -> tuple[Any, ...]:
+    """The views that an operator returned together, marked as such where they require gradients."""
+    for number, view in enumerate(views):
+        meta = view._autograd
+        if meta is not None and view._view_base is not None and view._spec.requires_grad:
+            meta.made_by, meta.one_of_several = f"Output {number} of {name}", True
+    return views
+
+
 def refuse_custom_view(meta: Any, written: str) -> None:
-    """Refuse a write that a view made by a custom Function cannot follow: its backward is not known to be a view's."""
+    """Refuse a write that a view's history cannot follow.
+
+    The backward of a custom Function is not known to be a view's, and that of several views is one node.
+    """
     made_by = getattr(meta, "made_by", None)
     if made_by is not None:
+        if getattr(meta, "one_of_several", False):
+            raise RuntimeError(
+                f"{made_by} is a view and {written}. This view is the output of a function that returns multiple "
+                "views. Such functions do not allow the output views to be modified inplace. You should replace the "
+                "inplace operation by an out-of-place one."
+            )
         raise RuntimeError(
             f"{made_by} is a view and {written}. This view was created inside a custom Function (or because an input "
             "was returned as-is) and the autograd logic to handle view+inplace would override the custom backward "

@@ -78,7 +78,7 @@ def kron(self: Any, other: Any) -> Any:
     b = (1,) * (rank - other._spec.ndim) + tuple(other._spec.sizes)
     left = self.reshape([n for size in a for n in (size, 1)])
     right = other.reshape([n for size in b for n in (1, size)])
-    return ops.mul(left, right).reshape([n * m for n, m in zip(a, b, strict=True)])
+    return ops._unsafe_view(ops.mul(left, right), [n * m for n, m in zip(a, b, strict=True)])
 
 
 def trace(self: Any) -> Any:

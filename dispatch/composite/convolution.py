@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...runtime.memory_format import contiguous_format
+from ...runtime.tensor_spec import TensorSpec
 from ..autograd.formulas.convolution import (
     convolution_bias_backward,
     convolution_input_gradient,
@@ -15,9 +16,48 @@ from ..autograd.formulas.convolution import (
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan, Planner
 from ..core.operator_entry import OperatorEntry
-from ..generated.functions import add, convolution
+from ..generated.functions import add, convolution, neg, stack, view_as_complex, view_as_real
 from ..structured.native.convolution import for_each_dimension
 from ..structured.register import planned_by
+
+
+def _by_parts(input: Any, weight: Any) -> bool:
+    """Whether a device without complex convolutions is asked for one; PyTorch makes it of real ones too."""
+    given: TensorSpec = input._spec
+    return given.dtype.is_complex and weight._spec.dtype is given.dtype and given.device.type == "cuda"
+
+
+def _of_numbers(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Any:
+    """`convolution` of real numbers, and of complex ones, on a device that has no such kernel, by their parts.
+
+    A real and an imaginary channel stand beside each other, as each weight does as the matrix of its product: one
+    convolution of twice the channels, without the cancellation of three products (ATen's ``complex_convolution``).
+    """
+    window = (stride, padding, dilation, transposed, output_padding, groups)
+    sizes, filters = input._spec.sizes, weight._spec.sizes
+    if not _by_parts(input, weight) or input._spec.ndim < 3 or weight._spec.ndim != input._spec.ndim:
+        return convolution(input, weight, bias, *window)
+    channels = view_as_real(input).movedim(-1, 2).reshape((sizes[0], 2 * sizes[1], *sizes[2:]))
+    re, im = view_as_real(weight).unbind(-1)
+    # What the parts of an input channel give to the real and to the imaginary output.
+    rows = ([re, im], [neg(im), re]) if transposed else ([re, neg(im)], [im, re])
+    matrices = stack([stack(row, 2) for row in rows], 1)
+    products = matrices.reshape((2 * filters[0], 2 * filters[1], *filters[2:]))
+    offsets = None if bias is None else view_as_real(bias).reshape((-1,))
+    made = convolution(channels, products, offsets, *window)
+    n, columns, *space = made._spec.sizes
+    parts = made.reshape((n, columns // 2, 2, *space)).movedim(2, -1)
+    return view_as_complex(parts.contiguous())
 
 
 def _planner(rank: int) -> Planner:
@@ -25,7 +65,7 @@ def _planner(rank: int) -> Planner:
 
     def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         input, weight, bias, stride, padding, dilation, groups = args
-        if input._spec.ndim != rank + 2 or isinstance(padding, str):
+        if input._spec.ndim != rank + 2 or isinstance(padding, str) or _by_parts(input, weight):
             return op.rebind(CONVOLUTIONS[rank], args)
         target = Dispatcher.singleton().find_schema_or_throw("aten::convolution")
         static = (tuple(stride), tuple(padding), tuple(dilation), False, (0,) * rank, groups)
@@ -53,9 +93,9 @@ def _conv(
         )
     none = (0,) * rank
     if not isinstance(padding, str):
-        return convolution(input, weight, bias, stride, padding, dilation, False, none, groups)
+        return _of_numbers(input, weight, bias, stride, padding, dilation, False, none, groups)
     if padding == "valid":
-        return convolution(input, weight, bias, stride, none, dilation, False, none, groups)
+        return _of_numbers(input, weight, bias, stride, none, dilation, False, none, groups)
     if padding != "same":
         raise RuntimeError(f"Invalid padding string: '{padding}'")
     return _conv_same(rank, input, weight, bias, stride, dilation, groups)
@@ -74,7 +114,7 @@ def _conv_same(
         raise RuntimeError("padding='same' is not supported for strided convolutions")
     total = [d * (k - 1) for d, k in zip(dilation, weight._spec.sizes[2:], strict=True)]
     padding = tuple((t + 1) // 2 for t in total)
-    out = convolution(input, weight, bias, stride, padding, dilation, False, (0,) * rank, groups)
+    out = _of_numbers(input, weight, bias, stride, padding, dilation, False, (0,) * rank, groups)
     if not any(t % 2 for t in total):
         return out
     for dim, t in enumerate(total):
@@ -110,7 +150,7 @@ def _transposed_planner(rank: int) -> Planner:
 
     def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         input, weight, bias, stride, padding, output_padding, groups, dilation = args
-        if input._spec.ndim != rank + 2:
+        if input._spec.ndim != rank + 2 or _by_parts(input, weight):
             return op.rebind(TRANSPOSED[rank], args)
         target = Dispatcher.singleton().find_schema_or_throw("aten::convolution")
         static = (tuple(stride), tuple(padding), tuple(dilation), True, tuple(output_padding), groups)
@@ -133,13 +173,13 @@ def _transposed_of_rank(rank: int) -> Callable[..., Any]:
     ) -> Any:
         window = (stride, padding, dilation, True, output_padding, groups)
         if input._spec.ndim == rank + 1:
-            return convolution(input.unsqueeze(0), weight, bias, *window).squeeze(0)
+            return _of_numbers(input.unsqueeze(0), weight, bias, *window).squeeze(0)
         if input._spec.ndim != rank + 2:
             raise RuntimeError(
                 f"Expected {rank + 1}D (unbatched) or {rank + 2}D (batched) input to conv_transpose{rank}d, but got "
                 f"input of size: {list(input.shape)}"
             )
-        return convolution(input, weight, bias, *window)
+        return _of_numbers(input, weight, bias, *window)
 
     return conv_transpose
 

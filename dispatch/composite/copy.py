@@ -56,7 +56,9 @@ def to_dtype_layout(
         (dtype is None or dtype is spec.dtype)
         and target is spec.device
         and (
-            memory_format is None or memory_format is preserve_format or spec.is_contiguous_in(memory_format)
+            memory_format is None
+            or memory_format is preserve_format
+            or spec.suggest_memory_format() is memory_format
         )
     )
     if same and not copy:

@@ -8,10 +8,11 @@ from typing import Any
 
 from ...runtime.device import META
 from ...runtime.device import device as Device
+from ...runtime.memory_format import contiguous_strides
 from ...runtime.scalar_type import complex128, dtype_of_number, float64, get_default_dtype, int64
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_impl import TensorImpl
-from ..generated.functions import _arange_, _linspace_, empty, empty_like
+from ..generated.functions import _arange_, _linspace_, empty, empty_like, empty_strided
 from .dimnames import named_factory
 
 
@@ -311,7 +312,6 @@ def empty_permuted(
         if dim in seen:
             raise RuntimeError("Duplicate dim not allowed")
         seen.add(dim)
-    physical = empty(
-        [size[d] for d in physical_layout], dtype=dtype, layout=layout, device=device, pin_memory=pin
-    )
-    return physical.permute([list(physical_layout).index(d) for d in range(rank)])
+    strides = contiguous_strides(tuple(size[d] for d in physical_layout))
+    logical = [strides[list(physical_layout).index(d)] for d in range(rank)]
+    return empty_strided(size, logical, dtype=dtype, layout=layout, device=device, pin_memory=pin)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...runtime.dimname import position_of
+from ...runtime.memory_format import contiguous_format
 from ...runtime.scalar_type import bool_, int32, int64
 from ..generated import functions as ops
 from ..iterator.overlap import assert_no_internal_overlap, check_no_overlap, shares_memory
@@ -267,7 +268,7 @@ def _scattered_where(name: str, self: Any, mask: Any, source: Any) -> tuple[Any,
 def masked_scatter(self: Any, mask: Any, source: Any) -> Any:
     """`torch.masked_scatter`: elements of the source, in order, where the mask holds."""
     sizes = broadcast_sizes(self._spec.sizes, mask._spec.sizes)
-    whole = self.expand(sizes)
+    whole = self.expand(sizes).contiguous()
     if self._spec.is_meta:
         return ops.clone(whole)
     where, values = _scattered_where("masked_scatter_", whole, mask, source)
@@ -330,7 +331,7 @@ def put(self: Any, index: Any, source: Any, accumulate: bool) -> Any:
     """`torch.put`: elements of `source` at places of the flattened tensor."""
     where = _checked_put(self, index, source)
     flat = self.reshape((-1,)).index_put(where, source.reshape((-1,)), accumulate)
-    return flat.reshape(self._spec.sizes)
+    return ops._unsafe_view(flat, self._spec.sizes)
 
 
 def put_(self: Any, index: Any, source: Any, accumulate: bool) -> Any:
@@ -374,7 +375,9 @@ def roll(self: Any, shifts: Sequence[int], dims: Sequence[int]) -> Any:
         start = -shift % size if size else 0
         if start:
             out = ops.cat([out.slice(d, start, size, 1), out.slice(d, 0, start, 1)], d)
-    return self.clone() if out is self else out
+    if out is not self:
+        return out
+    return self.clone(memory_format=contiguous_format if spec.numel else None)
 
 
 def rot90(self: Any, k: int, dims: Sequence[int]) -> Any:
@@ -412,10 +415,11 @@ def repeat(self: Any, repeats: Sequence[int]) -> Any:
     if any(r < 0 for r in repeats):
         raise RuntimeError(f"Trying to create tensor with negative dimension {min(target)}: {list(target)}")
     if math.prod(repeats) == 1:
-        return self.clone().reshape(target) if lead else self.clone()
+        return ops._unsafe_view(self.clone(memory_format=contiguous_format), target)
     apart = [m for n in sizes for m in (1, n)]
     spread = [m for n, r in zip(sizes, repeats, strict=True) for m in (r, n)]
-    return self.reshape(apart).expand(spread).reshape(target)
+    copied = self.reshape(apart).expand(spread).clone(memory_format=contiguous_format)
+    return ops._unsafe_view(copied, target)
 
 
 def repeat_interleave(repeats: Any, output_size: int | None) -> Any:

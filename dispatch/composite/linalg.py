@@ -10,7 +10,7 @@ from ...runtime.local_dispatch_key_set import effective
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
-from ..generated.functions import addmm, bmm, dot, mm, mv
+from ..generated.functions import _unsafe_view, addmm, bmm, dot, mm, mv
 from ..structured.register import planned_by
 from ..structured.resizing import resize_output
 from ..tensor import Tensor
@@ -37,7 +37,7 @@ def matmul(self: Any, other: Any) -> Any:
     if a == 2 and b == 1:
         return mv(self, other)
     if a == 1 and b == 2:
-        return mm(self.unsqueeze(0), other).squeeze(0)
+        return _unsafe_view(mm(self.unsqueeze(0), other), (other._spec.sizes[1],))
     if b <= 2:
         return _folded(self, other)
     return _batched(self, other)
@@ -48,8 +48,8 @@ def _folded(self: Any, other: Any) -> Any:
     sizes = self._spec.sizes
     rows = self.reshape((_product(sizes[:-1]), sizes[-1]))
     if other._spec.ndim == 1:
-        return mv(rows, other).view(sizes[:-1])
-    return mm(rows, other).view((*sizes[:-1], other._spec.sizes[1]))
+        return _unsafe_view(mv(rows, other), sizes[:-1])
+    return _unsafe_view(mm(rows, other), (*sizes[:-1], other._spec.sizes[1]))
 
 
 def _batched(self: Any, other: Any) -> Any:
@@ -63,7 +63,7 @@ def _batched(self: Any, other: Any) -> Any:
     first = left.expand((*batch, n, m)).reshape((count, n, m))
     second = right.expand((*batch, k, p)).reshape((count, k, p))
     tail = (() if self._spec.ndim == 1 else (n,)) + (() if other._spec.ndim == 1 else (p,))
-    return bmm(first, second).view((*batch, *tail))
+    return _unsafe_view(bmm(first, second), (*batch, *tail))
 
 
 def _broadcast(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:

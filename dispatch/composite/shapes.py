@@ -7,15 +7,23 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ...runtime.memory_format import contiguous_format
 from ...runtime.scalar_type import int64
 from ..generated import functions as ops
 from ..generated.functions import unsqueeze
 from ..iterator.broadcast import broadcast_shapes
 from ..structured.native.dims import wrap_dim
 from .tensor_data import tensor
-from .views import chunk, narrow, split, split_with_sizes, tensor_split_indices, tensor_split_sections
+from .views import (
+    narrow,
+    tensor_split_indices,
+    tensor_split_sections,
+    unsafe_chunk,
+    unsafe_split,
+    unsafe_split_with_sizes,
+)
 
-__all__ = ["chunk", "split", "split_with_sizes"]
+__all__ = ["unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes"]
 
 
 def _divisible(name: str, self: Any, least: int, dim: int, sections: int) -> int:
@@ -217,12 +225,12 @@ def combinations(self: Any, r: int, with_replacement: bool) -> Any:
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     chosen = list(choose(range(self.numel()), r))
     rows = tensor(chosen, dtype=int64, device=self._spec.device).view((len(chosen), r))
-    return ops.index_select(self, 0, rows.reshape((-1,))).view((len(chosen), r))
+    return ops._unsafe_view(ops.index_select(self, 0, rows.reshape((-1,))), (len(chosen), r))
 
 
 def narrow_copy(self: Any, dim: int, start: int, length: int) -> Any:
     """`torch.narrow_copy`."""
-    return ops.clone(narrow(self, dim, start, length))
+    return ops.clone(narrow(self, dim, start, length), memory_format=contiguous_format)
 
 
 def sum_to_size(self: Any, size: Sequence[int]) -> Any:
@@ -259,7 +267,7 @@ def pixel_shuffle(self: Any, upscale_factor: int) -> Any:
     rank = len(batch)
     split = self.reshape((*batch, c // (r * r), r, r, h, w))
     order = [*range(rank), *(rank + d for d in (0, 3, 1, 4, 2))]
-    return split.permute(order).reshape((*batch, c // (r * r), h * r, w * r))
+    return _moved(split.permute(order), (*batch, c // (r * r), h * r, w * r))
 
 
 def pixel_unshuffle(self: Any, downscale_factor: int) -> Any:
@@ -282,7 +290,12 @@ def pixel_unshuffle(self: Any, downscale_factor: int) -> Any:
     rank = len(batch)
     split = self.reshape((*batch, c, h // r, r, w // r, r))
     order = [*range(rank), *(rank + d for d in (0, 2, 4, 1, 3))]
-    return split.permute(order).reshape((*batch, c * r * r, h // r, w // r))
+    return _moved(split.permute(order), (*batch, c * r * r, h // r, w // r))
+
+
+def _moved(permuted: Any, sizes: Sequence[int]) -> Any:
+    """A copy of elements in a new order, in a shape of its own: never a view, even of what keeps its order."""
+    return ops._unsafe_view(ops.clone(permuted, memory_format=contiguous_format), sizes)
 
 
 def channel_shuffle(self: Any, groups: int) -> Any:
@@ -301,4 +314,4 @@ def channel_shuffle(self: Any, groups: int) -> Any:
             f"Number of channels must be divisible by groups. Got {c} channels and {groups} groups."
         )
     grouped = self.reshape((n, groups, c // groups, math.prod(rest)))
-    return ops.swapdims(grouped, 1, 2).reshape((n, c, *rest))
+    return _moved(ops.swapdims(grouped, 1, 2), (n, c, *rest))

@@ -6,19 +6,19 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ...runtime.scalar_type import bool_, int64
 from ...runtime.scalar_type import dtype as ScalarType
-from ...runtime.scalar_type import int64
 from ...runtime.tensor_impl import TensorImpl
 from ..generated import functions as ops
 from ..structured.native.dims import wrap_dim
 
 
 def nansum(self: Any, dim: Sequence[int] | int | None, keepdim: bool, dtype: ScalarType | None) -> Any:
-    """`sum` with NaN counted as zero. Raises RuntimeError for complex numbers."""
+    """`sum` with NaN counted as zero. Raises RuntimeError for complex numbers on the CPU."""
     given = self._spec.dtype
-    if given.is_complex:
+    if given.is_complex and self._spec.device.type == "cpu":
         raise RuntimeError("nansum does not support complex inputs")
-    if given.is_floating_point:
+    if given.is_floating_point or given.is_complex:
         self = ops.where(ops.isnan(self), 0, self)
     return ops.sum(self, dim, keepdim, dtype=dtype)
 
@@ -119,17 +119,26 @@ def check_quantiles(name: str, self: Any, q: Any, interpolation: str) -> None:
 
 
 def histc(self: Any, bins: int, min: Any, max: Any) -> Any:
-    """How many elements lie in each of `bins` equal shares of [min, max], which is that of the elements if empty."""
+    """How many elements lie in each of `bins` equal shares of [min, max], which is that of the elements if empty.
+
+    Integers are taken where PyTorch takes them, on CUDA; their shares are whole.
+    """
     dtype = self._spec.dtype
-    if not dtype.is_floating_point:
+    whole = self._spec.device.type == "cuda" and not dtype.is_complex and dtype is not bool_
+    if not (dtype.is_floating_point or whole):
         raise NotImplementedError(
             f"\"histogram_{self._spec.device.type}\" not implemented for '{dtype.scalar_name}'"
         )
     if bins <= 0:
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
     flat = self.detach().reshape((-1,))
-    low, high = bounds(flat, float(min), float(max))
-    share = ops.div(ops.mul(ops.sub(flat, low), bins), ops.sub(high, low))
+    if dtype.is_floating_point:
+        low, high = bounds(flat, float(min), float(max))
+        share = ops.div(ops.mul(ops.sub(flat, low), bins), ops.sub(high, low))
+    else:
+        flat = flat.to(int64)
+        low, high = bounds(flat, int(min), int(max))
+        share = ops.div(ops.mul(ops.sub(flat, low), bins), ops.sub(high, low), rounding_mode="trunc")
     inside = ops.logical_and(flat >= low, flat <= high)
     places = ops.where(inside, share, 0).to(int64)
     places = ops.where(ops.eq(places, bins), bins - 1, places)

@@ -14,10 +14,11 @@ from ...runtime.memory_format import contiguous_format
 from ...runtime.scalar_type import int64
 from ...runtime.storage import root_of
 from ...runtime.tensor_spec import TensorSpec
-from ..generated.functions import view_as_real
+from ..autograd.view_history import one_of_several
+from ..generated.functions import _unsafe_view, view_as_real
 from ..structured.native.dims import wrap_dim
 from ..structured.native.views import infer_size, view_strides
-from . import dimnames
+from . import dimnames, views_in_place
 
 
 @lru_cache(maxsize=4096)
@@ -30,7 +31,9 @@ def _reshaped(spec: TensorSpec, shape: tuple[int, ...]) -> tuple[tuple[int, ...]
 def reshape(self: Any, shape: Sequence[int]) -> Any:
     """`torch.reshape`."""
     sizes, is_view = _reshaped(self._spec, tuple(shape))
-    return self.view(sizes) if is_view else self.clone(memory_format=contiguous_format).view(sizes)
+    if is_view:
+        return self.view(sizes)
+    return _unsafe_view(self.clone(memory_format=contiguous_format), sizes)
 
 
 def as_strided(self: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None) -> Any:
@@ -210,6 +213,11 @@ def ravel(self: Any) -> Any:
 
 def split(self: Any, split_size: int, dim: int) -> tuple[Any, ...]:
     """`torch.split` into parts of one size, the last one smaller where it must be."""
+    return one_of_several(unsafe_split(self, split_size, dim), "Split")
+
+
+def unsafe_split(self: Any, split_size: int, dim: int) -> tuple[Any, ...]:
+    """`torch.unsafe_split`, whose parts may be written to under autograd."""
     spec = self._spec
     if spec.ndim == 0:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
@@ -229,6 +237,11 @@ def split(self: Any, split_size: int, dim: int) -> tuple[Any, ...]:
 
 def split_with_sizes(self: Any, split_sizes: Sequence[int], dim: int) -> tuple[Any, ...]:
     """`torch.split` into parts of the sizes given."""
+    return one_of_several(unsafe_split_with_sizes(self, split_sizes, dim), "SplitWithSizes")
+
+
+def unsafe_split_with_sizes(self: Any, split_sizes: Sequence[int], dim: int) -> tuple[Any, ...]:
+    """`torch.unsafe_split_with_sizes`, whose parts may be written to under autograd."""
     spec = self._spec
     if spec.ndim == 0:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
@@ -250,6 +263,11 @@ def split_with_sizes(self: Any, split_sizes: Sequence[int], dim: int) -> tuple[A
 
 def chunk(self: Any, chunks: int, dim: int) -> tuple[Any, ...]:
     """`torch.chunk`: at most `chunks` parts of one size, the last one smaller where it must be."""
+    return one_of_several(unsafe_chunk(self, chunks, dim), "Split")
+
+
+def unsafe_chunk(self: Any, chunks: int, dim: int) -> tuple[Any, ...]:
+    """`torch.unsafe_chunk`, whose parts may be written to under autograd."""
     spec = self._spec
     if spec.ndim == 0:
         raise RuntimeError("chunk expects at least a 1-dimensional tensor")
@@ -257,8 +275,8 @@ def chunk(self: Any, chunks: int, dim: int) -> tuple[Any, ...]:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     size = spec.sizes[wrap_dim(dim, spec.ndim)]
     if size == 0:
-        return split_with_sizes(self, (0,) * chunks, dim)
-    return split(self, (size + chunks - 1) // chunks, dim)
+        return unsafe_split_with_sizes(self, (0,) * chunks, dim)
+    return unsafe_split(self, (size + chunks - 1) // chunks, dim)
 
 
 def tensor_split_sections(self: Any, sections: int, dim: int) -> tuple[Any, ...]:
@@ -268,7 +286,7 @@ def tensor_split_sections(self: Any, sections: int, dim: int) -> tuple[Any, ...]
     if sections <= 0:
         raise RuntimeError(f"number of sections must be larger than 0, got {sections}")
     small, larger = divmod(spec.sizes[wrap_dim(dim, spec.ndim)], sections)
-    return split_with_sizes(self, [small + 1] * larger + [small] * (sections - larger), dim)
+    return unsafe_split_with_sizes(self, [small + 1] * larger + [small] * (sections - larger), dim)
 
 
 def tensor_split_indices(self: Any, indices: Sequence[int], dim: int) -> tuple[Any, ...]:
@@ -317,8 +335,8 @@ def unbind(self: Any, dim: int) -> tuple[Any, ...]:
     spec = self._spec
     d = wrap_dim(dim, spec.ndim, scalar_ok=False)
     if d == 0 and not modes:
-        return tuple([self._select_first(i) for i in range(spec.sizes[0])])
-    return tuple([self.select(d, i) for i in range(spec.sizes[d])])
+        return one_of_several(tuple([self._select_first(i) for i in range(spec.sizes[0])]), "Unbind")
+    return one_of_several(tuple([self.select(d, i) for i in range(spec.sizes[d])]), "Unbind")
 
 
 transpose_by_name = dimnames.by_name("transpose.int")
@@ -331,3 +349,10 @@ flatten_names = dimnames.flatten_names
 flatten_to = dimnames.flatten_to
 unflatten_namedshape = dimnames.unflatten_namedshape
 unflatten_to = dimnames.unflatten_to
+as_strided_ = views_in_place.as_strided_
+squeeze_ = views_in_place.squeeze_
+swapaxes_ = views_in_place.swapaxes_
+swapdims_ = views_in_place.swapdims_
+t_ = views_in_place.t_
+transpose_ = views_in_place.transpose_
+unsqueeze_ = views_in_place.unsqueeze_

@@ -18,6 +18,7 @@ from ..autograd.formulas.views import (
     sum_to,
     unfold_backward,
 )
+from ..autograd.inplace import check_inplace, inplace_edge, rebase_history
 from ..autograd.node import AutogradMeta, Node, edge_of, next_sequence, set_history
 from ..autograd.recording import requires_grad, spec_of
 from ..core.kernel_function import Plan
@@ -54,6 +55,44 @@ def plan_view(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         node.specs = (out._spec,)
         set_history(out, node)
+        return out
+
+    return record
+
+
+class UnsafeViewBackward0(Node):
+    """_unsafe_view(Tensor self, SymInt[] size) -> Tensor"""
+
+    __slots__ = ("self_spec",)
+
+    self_spec: Any
+
+    def backward(self, grad: Any) -> Any:
+        return (grad.reshape(self.self_spec.shape),)
+
+
+def plan__unsafe_view(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """_unsafe_view(Tensor self, SymInt[] size) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_spec = spec_of(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = UnsafeViewBackward0()
+        node.self_spec = self_spec
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record
@@ -245,6 +284,27 @@ def plan_t(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return record
 
 
+def plan_t_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """t_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        node = TBackward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
 class SelectBackward0(Node):
     """select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)"""
 
@@ -417,6 +477,29 @@ def plan_squeeze(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return record
 
 
+def plan_squeeze_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """squeeze_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    self_spec = spec_of(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        node = SqueezeBackward0()
+        node.self_spec = self_spec
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
 class SqueezeBackward1(Node):
     """squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)"""
 
@@ -447,6 +530,29 @@ def plan_squeeze_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         node.specs = (out._spec,)
         set_history(out, node)
         return out
+
+    return record
+
+
+def plan_squeeze__dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    self_spec = spec_of(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        node = SqueezeBackward1()
+        node.self_spec = self_spec
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
 
     return record
 
@@ -485,6 +591,29 @@ def plan_squeeze_dims(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     return record
 
 
+def plan_squeeze__dims(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """squeeze_.dims(Tensor(a!) self, int[] dim) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    self_spec = spec_of(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        node = SqueezeBackward2()
+        node.self_spec = self_spec
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
 class UnsqueezeBackward0(Node):
     """unsqueeze(Tensor(a) self, int dim) -> Tensor(a)"""
 
@@ -515,6 +644,29 @@ def plan_unsqueeze(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         node.specs = (out._spec,)
         set_history(out, node)
         return out
+
+    return record
+
+
+def plan_unsqueeze_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    self_spec = spec_of(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        node = UnsqueezeBackward0()
+        node.self_spec = self_spec
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
 
     return record
 

@@ -18,6 +18,16 @@ def jvp_view(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     return (result_t,)
 
 
+def jvp__unsafe_view(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """_unsafe_view(Tensor self, SymInt[] size) -> Tensor"""
+    size = args[1]
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = op.call(self_t, size)
+    return (result_t,)
+
+
 def jvp__strided_from(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """_strided_from(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor(a)"""
     size = args[1]
@@ -283,6 +293,7 @@ def jvp_view_as_complex(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 FORMULAS = {
     "aten::view": jvp_view,
+    "aten::_unsafe_view": jvp__unsafe_view,
     "aten::_strided_from": jvp__strided_from,
     "aten::expand": jvp_expand,
     "aten::permute": jvp_permute,

@@ -5300,6 +5300,7 @@ def _upsample_bicubic2d_aa_backward(
     scales_h: float | None = ...,
     scales_w: float | None = ...,
 ) -> Tensor: ...
+def _unsafe_view(input: Tensor, *size: int | Sequence[int]) -> Tensor: ...
 def as_strided(
     input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = ...
 ) -> Tensor: ...
@@ -5390,6 +5391,9 @@ def tensor_split(input: Tensor, tensor_indices_or_sections: Tensor, dim: int = .
 def unbind(input: Tensor, dim: int = ...) -> Sequence[Tensor]: ...
 @overload
 def unbind(input: Tensor, dim: str) -> Sequence[Tensor]: ...
+def as_strided_(
+    input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = ...
+) -> Tensor: ...
 
 __all__ = [
     "_adaptive_avg_pool2d",
@@ -5466,6 +5470,7 @@ __all__ = [
     "_unsafe_index_put",
     "_unsafe_masked_index",
     "_unsafe_masked_index_put_accumulate",
+    "_unsafe_view",
     "_upsample_bicubic2d_aa",
     "_upsample_bicubic2d_aa_backward",
     "_upsample_bilinear2d_aa",
@@ -5532,6 +5537,7 @@ __all__ = [
     "argsort",
     "argwhere",
     "as_strided",
+    "as_strided_",
     "as_strided_copy",
     "as_strided_scatter",
     "asin",

@@ -14,9 +14,11 @@ from ..core.overload_packet import packet
 __all__ = [
     "_as_strided_backward",
     "_basic_index_backward",
+    "_unsafe_view",
     "adjoint",
     "alias",
     "as_strided",
+    "as_strided_",
     "broadcast_to",
     "chunk",
     "detach",
@@ -62,6 +64,16 @@ view_packet = packet(
     False,
 )
 view_plans = view_packet.plans
+_unsafe_view_packet = packet(
+    "_unsafe_view",
+    ("_unsafe_view",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("size", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+_unsafe_view_plans = _unsafe_view_packet.plans
 as_strided_packet = packet(
     "as_strided",
     ("as_strided",),
@@ -521,6 +533,92 @@ unbind_packet = packet(
     False,
 )
 unbind_plans = unbind_packet.plans
+as_strided__packet = packet(
+    "as_strided_",
+    ("as_strided_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("size", "static", NOT_GIVEN, False),
+        Parameter("stride", "static", NOT_GIVEN, False),
+        Parameter("storage_offset", "static", None, False),
+    ),
+    False,
+)
+as_strided__plans = as_strided__packet.plans
+squeeze__packet = packet(
+    "squeeze_",
+    (
+        "squeeze_",
+        "squeeze_.dim",
+        "squeeze_.dims",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("dim", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+squeeze__plans = squeeze__packet.plans
+swapaxes__packet = packet(
+    "swapaxes_",
+    ("swapaxes_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("axis0", "static", NOT_GIVEN, False),
+        Parameter("axis1", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+swapaxes__plans = swapaxes__packet.plans
+swapdims__packet = packet(
+    "swapdims_",
+    ("swapdims_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("dim0", "static", NOT_GIVEN, False),
+        Parameter("dim1", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+swapdims__plans = swapdims__packet.plans
+t__packet = packet("t_", ("t_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+t__plans = t__packet.plans
+transpose__packet = packet(
+    "transpose_",
+    ("transpose_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("dim0", "static", NOT_GIVEN, False),
+        Parameter("dim1", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+transpose__plans = transpose__packet.plans
+unsqueeze__packet = packet(
+    "unsqueeze_",
+    ("unsqueeze_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("dim", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+unsqueeze__plans = unsqueeze__packet.plans
+
+
+def _unsafe_view(input: Any, *sizes: Any, size: Any = None) -> Any:
+    """_unsafe_view(Tensor self, SymInt[] size) -> Tensor"""
+    if size is None:
+        size = sizes
+        if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+            size = sizes[0]
+    if modes:
+        return _unsafe_view_packet.call_parameters(input, size)
+    try:
+        plan = _unsafe_view_plans[input._spec][size]
+    except (KeyError, AttributeError, TypeError):
+        plan = _unsafe_view_packet.miss(input, size)
+    return plan(input)
 
 
 def as_strided(input: Any, size: Any, stride: Any, storage_offset: Any = None) -> Any:
@@ -951,4 +1049,15 @@ def unbind(input: Any, dim: Any = 0) -> Any:
         plan = unbind_plans[input._spec][dim]
     except (KeyError, AttributeError, TypeError):
         plan = unbind_packet.miss(input, dim)
+    return plan(input)
+
+
+def as_strided_(input: Any, size: Any, stride: Any, storage_offset: Any = None) -> Any:
+    """as_strided_(Tensor(a!) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a!)"""
+    if modes:
+        return as_strided__packet.call_parameters(input, size, stride, storage_offset)
+    try:
+        plan = as_strided__plans[input._spec][size, stride, storage_offset]
+    except (KeyError, AttributeError, TypeError):
+        plan = as_strided__packet.miss(input, size, stride, storage_offset)
     return plan(input)

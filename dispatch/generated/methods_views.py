@@ -23,6 +23,8 @@ from .functions_views import (
     adjoint_plans,
     alias_packet,
     alias_plans,
+    as_strided__packet,
+    as_strided__plans,
     as_strided_packet,
     as_strided_plans,
     broadcast_to_packet,
@@ -61,15 +63,25 @@ from .functions_views import (
     split_plans,
     split_with_sizes_packet,
     split_with_sizes_plans,
+    squeeze__packet,
+    squeeze__plans,
     squeeze_packet,
     squeeze_plans,
+    swapaxes__packet,
+    swapaxes__plans,
     swapaxes_packet,
     swapaxes_plans,
+    swapdims__packet,
+    swapdims__plans,
     swapdims_packet,
     swapdims_plans,
+    t__packet,
+    t__plans,
     t_packet,
     t_plans,
     tensor_split_packet,
+    transpose__packet,
+    transpose__plans,
     transpose_packet,
     transpose_plans,
     unbind_packet,
@@ -78,6 +90,8 @@ from .functions_views import (
     unflatten_plans,
     unfold_packet,
     unfold_plans,
+    unsqueeze__packet,
+    unsqueeze__plans,
     unsqueeze_packet,
     unsqueeze_plans,
     view_as_packet,
@@ -514,4 +528,78 @@ class ViewsMethods:
             plan = unbind_plans[self._spec][dim]
         except (KeyError, AttributeError, TypeError):
             plan = unbind_packet.miss_method(self, dim)
+        return plan(self)
+
+    def as_strided_(self, size: Any, stride: Any, storage_offset: Any = None) -> Any:
+        """as_strided_(Tensor(a!) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a!)"""
+        if modes:
+            return as_strided__packet.call_method_parameters(self, size, stride, storage_offset)
+        try:
+            plan = as_strided__plans[self._spec][size, stride, storage_offset]
+        except (KeyError, AttributeError, TypeError):
+            plan = as_strided__packet.miss_method(self, size, stride, storage_offset)
+        return plan(self)
+
+    def squeeze_(self, dim: Any = NOT_GIVEN) -> Any:
+        """squeeze_(Tensor(a!) self) -> Tensor(a!)
+
+        squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)
+
+        squeeze_.dims(Tensor(a!) self, int[] dim) -> Tensor(a!)"""
+        if modes:
+            return squeeze__packet.call_method_parameters(self, dim)
+        try:
+            plan = squeeze__plans[self._spec][dim]
+        except (KeyError, AttributeError, TypeError):
+            plan = squeeze__packet.miss_method(self, dim)
+        return plan(self)
+
+    def swapaxes_(self, axis0: Any, axis1: Any) -> Any:
+        """swapaxes_(Tensor(a!) self, int axis0, int axis1) -> Tensor(a!)"""
+        if modes:
+            return swapaxes__packet.call_method_parameters(self, axis0, axis1)
+        try:
+            plan = swapaxes__plans[self._spec][axis0, axis1]
+        except (KeyError, AttributeError, TypeError):
+            plan = swapaxes__packet.miss_method(self, axis0, axis1)
+        return plan(self)
+
+    def swapdims_(self, dim0: Any, dim1: Any) -> Any:
+        """swapdims_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)"""
+        if modes:
+            return swapdims__packet.call_method_parameters(self, dim0, dim1)
+        try:
+            plan = swapdims__plans[self._spec][dim0, dim1]
+        except (KeyError, AttributeError, TypeError):
+            plan = swapdims__packet.miss_method(self, dim0, dim1)
+        return plan(self)
+
+    def t_(self) -> Any:
+        """t_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return t__packet.call_method_parameters(self)
+        try:
+            plan = t__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = t__packet.miss_method(self)
+        return plan(self)
+
+    def transpose_(self, dim0: Any, dim1: Any) -> Any:
+        """transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)"""
+        if modes:
+            return transpose__packet.call_method_parameters(self, dim0, dim1)
+        try:
+            plan = transpose__plans[self._spec][dim0, dim1]
+        except (KeyError, AttributeError, TypeError):
+            plan = transpose__packet.miss_method(self, dim0, dim1)
+        return plan(self)
+
+    def unsqueeze_(self, dim: Any) -> Any:
+        """unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)"""
+        if modes:
+            return unsqueeze__packet.call_method_parameters(self, dim)
+        try:
+            plan = unsqueeze__plans[self._spec][dim]
+        except (KeyError, AttributeError, TypeError):
+            plan = unsqueeze__packet.miss_method(self, dim)
         return plan(self)

@@ -1768,6 +1768,7 @@ OPERATORS: dict[str, tuple[str, ...]] = {
     ),
     "views": (
         "aten::view",
+        "aten::_unsafe_view",
         "aten::as_strided",
         "aten::_strided_from",
         "aten::expand",
@@ -1832,5 +1833,14 @@ OPERATORS: dict[str, tuple[str, ...]] = {
         "aten::tensor_split.tensor_indices_or_sections",
         "aten::unbind.int",
         "aten::unbind.Dimname",
+        "aten::as_strided_",
+        "aten::squeeze_",
+        "aten::squeeze_.dim",
+        "aten::squeeze_.dims",
+        "aten::swapaxes_",
+        "aten::swapdims_",
+        "aten::t_",
+        "aten::transpose_",
+        "aten::unsqueeze_",
     ),
 }

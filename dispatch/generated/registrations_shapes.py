@@ -53,19 +53,19 @@ def register() -> None:
         "unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]",
         "native_functions/shapes.yaml:33",
     )
-    composite("unsafe_chunk", "CompositeImplicitAutograd", composition.chunk)
+    composite("unsafe_chunk", "CompositeImplicitAutograd", composition.unsafe_chunk)
     define(
         "unsafe_split.Tensor",
         "unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]",
         "native_functions/shapes.yaml:38",
     )
-    composite("unsafe_split.Tensor", "CompositeImplicitAutograd", composition.split)
+    composite("unsafe_split.Tensor", "CompositeImplicitAutograd", composition.unsafe_split)
     define(
         "unsafe_split_with_sizes",
         "unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]",
         "native_functions/shapes.yaml:43",
     )
-    composite("unsafe_split_with_sizes", "CompositeImplicitAutograd", composition.split_with_sizes)
+    composite("unsafe_split_with_sizes", "CompositeImplicitAutograd", composition.unsafe_split_with_sizes)
     define("atleast_1d", "atleast_1d(Tensor self) -> Tensor", "native_functions/shapes.yaml:48")
     composite("atleast_1d", "CompositeImplicitAutograd", composition.atleast_1d)
     define(

@@ -20,23 +20,28 @@ def register() -> None:
     view("view", native.view)
     autograd("view", autograd_views.plan_view)
     define(
+        "_unsafe_view", "_unsafe_view(Tensor self, SymInt[] size) -> Tensor", "native_functions/views.yaml:9"
+    )
+    planner("_unsafe_view", "CompositeExplicitAutograd", native._unsafe_view)
+    autograd("_unsafe_view", autograd_views.plan__unsafe_view)
+    define(
         "as_strided",
         "as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)",
-        "native_functions/views.yaml:9",
+        "native_functions/views.yaml:12",
         ("core",),
     )
     composite("as_strided", "CompositeImplicitAutograd", composition.as_strided)
     define(
         "_strided_from",
         "_strided_from(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor(a)",
-        "native_functions/views.yaml:15",
+        "native_functions/views.yaml:18",
     )
     view("_strided_from", native._strided_from)
     autograd("_strided_from", autograd_views.plan__strided_from)
     define(
         "expand",
         "expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)",
-        "native_functions/views.yaml:20",
+        "native_functions/views.yaml:23",
         ("core",),
     )
     view("expand", native.expand)
@@ -44,7 +49,7 @@ def register() -> None:
     define(
         "permute",
         "permute(Tensor(a) self, int[] dims) -> Tensor(a)",
-        "native_functions/views.yaml:26",
+        "native_functions/views.yaml:29",
         ("core",),
     )
     view("permute", native.permute)
@@ -52,23 +57,23 @@ def register() -> None:
     define(
         "transpose.int",
         "transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)",
-        "native_functions/views.yaml:32",
+        "native_functions/views.yaml:35",
     )
     view("transpose.int", native.transpose)
     autograd("transpose.int", autograd_views.plan_transpose_int)
     define(
         "transpose.Dimname",
         "transpose.Dimname(Tensor(a) self, Dimname dim0, Dimname dim1) -> Tensor(a)",
-        "native_functions/views.yaml:38",
+        "native_functions/views.yaml:41",
     )
     composite("transpose.Dimname", "CompositeImplicitAutograd", composition.transpose_by_name)
-    define("t", "t(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml:44")
+    define("t", "t(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml:47")
     view("t", native.t)
     autograd("t", autograd_views.plan_t)
     define(
         "select.int",
         "select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)",
-        "native_functions/views.yaml:49",
+        "native_functions/views.yaml:52",
         ("core",),
     )
     view("select.int", native.select)
@@ -76,13 +81,13 @@ def register() -> None:
     define(
         "select.Dimname",
         "select.Dimname(Tensor(a) self, Dimname dim, int index) -> Tensor(a)",
-        "native_functions/views.yaml:56",
+        "native_functions/views.yaml:59",
     )
     composite("select.Dimname", "CompositeImplicitAutograd", composition.select_by_name)
     define(
         "slice.Tensor",
         "slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)",
-        "native_functions/views.yaml:62",
+        "native_functions/views.yaml:65",
         ("core",),
     )
     view("slice.Tensor", native.slice_)
@@ -90,22 +95,22 @@ def register() -> None:
     define(
         "_slice_first",
         "_slice_first(Tensor(a) self, SymInt? start, SymInt? end, SymInt step) -> Tensor(a)",
-        "native_functions/views.yaml:69",
+        "native_functions/views.yaml:72",
     )
     view("_slice_first", native.slice_first)
     autograd("_slice_first", autograd_views.plan__slice_first)
-    define("squeeze", "squeeze(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml:75")
+    define("squeeze", "squeeze(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml:78")
     view("squeeze", native.squeeze_all)
     autograd("squeeze", autograd_views.plan_squeeze)
     define(
-        "squeeze.dim", "squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)", "native_functions/views.yaml:81"
+        "squeeze.dim", "squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)", "native_functions/views.yaml:84"
     )
     view("squeeze.dim", native.squeeze_dim)
     autograd("squeeze.dim", autograd_views.plan_squeeze_dim)
     define(
         "squeeze.dims",
         "squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)",
-        "native_functions/views.yaml:87",
+        "native_functions/views.yaml:90",
         ("core",),
     )
     view("squeeze.dims", native.squeeze_dim)
@@ -113,24 +118,24 @@ def register() -> None:
     define(
         "squeeze.dimname",
         "squeeze.dimname(Tensor(a) self, Dimname dim) -> Tensor(a)",
-        "native_functions/views.yaml:94",
+        "native_functions/views.yaml:97",
     )
     composite("squeeze.dimname", "CompositeImplicitAutograd", composition.squeeze_by_name)
     define(
         "unsqueeze",
         "unsqueeze(Tensor(a) self, int dim) -> Tensor(a)",
-        "native_functions/views.yaml:100",
+        "native_functions/views.yaml:103",
         ("core",),
     )
     view("unsqueeze", native.unsqueeze)
     autograd("unsqueeze", autograd_views.plan_unsqueeze)
-    define("alias", "alias(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml:106", ("core",))
+    define("alias", "alias(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml:109", ("core",))
     view("alias", native.alias)
     autograd("alias", autograd_views.plan_alias)
     define(
         "detach",
         "detach(Tensor(a) self) -> Tensor(a)",
-        "native_functions/views.yaml:112",
+        "native_functions/views.yaml:115",
         (
             "core",
             "nondifferentiable",
@@ -139,34 +144,34 @@ def register() -> None:
     planner("detach", "CompositeExplicitAutograd", native.detach)
     autograd("detach", never_differentiable)
     define(
-        "reshape", "reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)", "native_functions/views.yaml:117"
+        "reshape", "reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)", "native_functions/views.yaml:120"
     )
     composite("reshape", "CompositeImplicitAutograd", composition.reshape)
     define(
         "select_backward",
         "select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor",
-        "native_functions/views.yaml:122",
+        "native_functions/views.yaml:125",
     )
     planner("select_backward", "CompositeExplicitAutograd", native.select_backward)
     autograd("select_backward", autograd_views.plan_select_backward)
     define(
         "slice_backward",
         "slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt? start, SymInt? end, SymInt step) -> Tensor",
-        "native_functions/views.yaml:125",
+        "native_functions/views.yaml:128",
     )
     planner("slice_backward", "CompositeExplicitAutograd", native.slice_backward)
     autograd("slice_backward", autograd_views.plan_slice_backward)
     define(
         "_as_strided_backward",
         "_as_strided_backward(Tensor grad_output, SymInt[] input_sizes, SymInt[] input_strides, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor",
-        "native_functions/views.yaml:128",
+        "native_functions/views.yaml:131",
     )
     planner("_as_strided_backward", "CompositeExplicitAutograd", native.as_strided_backward)
     autograd("_as_strided_backward", autograd_views.plan__as_strided_backward)
     define(
         "view.dtype",
         "view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)",
-        "native_functions/views.yaml:131",
+        "native_functions/views.yaml:134",
         ("nondifferentiable",),
     )
     view("view.dtype", native.view_dtype)
@@ -174,28 +179,28 @@ def register() -> None:
     define(
         "_select_first",
         "_select_first(Tensor(a) self, Scalar index) -> Tensor(a)",
-        "native_functions/views.yaml:139",
+        "native_functions/views.yaml:142",
     )
     planner("_select_first", "CompositeExplicitAutograd", native.select_first)
     autograd("_select_first", autograd_views.plan__select_first)
     define(
         "_basic_index",
         "_basic_index(Tensor(a) self, int[] index) -> Tensor(a)",
-        "native_functions/views.yaml:143",
+        "native_functions/views.yaml:146",
     )
     view("_basic_index", native.basic_index)
     autograd("_basic_index", autograd_views.plan__basic_index)
     define(
         "_basic_index_backward",
         "_basic_index_backward(Tensor grad_output, SymInt[] input_sizes, int[] index) -> Tensor",
-        "native_functions/views.yaml:149",
+        "native_functions/views.yaml:152",
     )
     planner("_basic_index_backward", "CompositeExplicitAutograd", native.basic_index_backward)
     autograd("_basic_index_backward", autograd_views.plan__basic_index_backward)
     define(
         "diagonal",
         "diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)",
-        "native_functions/views.yaml:152",
+        "native_functions/views.yaml:155",
         ("core",),
     )
     view("diagonal", native.diagonal)
@@ -203,188 +208,188 @@ def register() -> None:
     define(
         "diagonal.Dimname",
         "diagonal.Dimname(Tensor(a) self, *, Dimname outdim, Dimname dim1, Dimname dim2, int offset=0) -> Tensor(a)",
-        "native_functions/views.yaml:158",
+        "native_functions/views.yaml:161",
     )
     composite("diagonal.Dimname", "CompositeImplicitAutograd", composition.diagonal_by_name)
     define(
         "diagonal_backward",
         "diagonal_backward(Tensor grad_output, SymInt[] input_sizes, int offset, int dim1, int dim2) -> Tensor",
-        "native_functions/views.yaml:163",
+        "native_functions/views.yaml:166",
     )
     planner("diagonal_backward", "CompositeExplicitAutograd", native.diagonal_backward)
     autograd("diagonal_backward", autograd_views.plan_diagonal_backward)
     define(
         "unfold",
         "unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)",
-        "native_functions/views.yaml:166",
+        "native_functions/views.yaml:169",
     )
     view("unfold", native.unfold)
     autograd("unfold", autograd_views.plan_unfold)
-    define("view_as_real", "view_as_real(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml:171")
+    define("view_as_real", "view_as_real(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml:174")
     view("view_as_real", native.view_as_real)
     autograd("view_as_real", autograd_views.plan_view_as_real)
     define(
-        "view_as_complex", "view_as_complex(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml:175"
+        "view_as_complex", "view_as_complex(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml:178"
     )
     view("view_as_complex", native.view_as_complex)
     autograd("view_as_complex", autograd_views.plan_view_as_complex)
-    define("real", "real(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml:179")
+    define("real", "real(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml:182")
     composite("real", "CompositeImplicitAutograd", composition.real)
-    define("imag", "imag(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml:183")
+    define("imag", "imag(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml:186")
     composite("imag", "CompositeImplicitAutograd", composition.imag)
     define(
         "narrow.Tensor",
         "narrow.Tensor(Tensor(a) self, int dim, Tensor start, SymInt length) -> Tensor(a)",
-        "native_functions/views.yaml:187",
+        "native_functions/views.yaml:190",
     )
     composite("narrow.Tensor", "CompositeImplicitAutograd", composition.narrow_tensor)
     define(
         "narrow",
         "narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)",
-        "native_functions/views.yaml:193",
+        "native_functions/views.yaml:196",
     )
     composite("narrow", "CompositeImplicitAutograd", composition.narrow)
-    define("view_as", "view_as(Tensor(a) self, Tensor other) -> Tensor(a)", "native_functions/views.yaml:198")
+    define("view_as", "view_as(Tensor(a) self, Tensor other) -> Tensor(a)", "native_functions/views.yaml:201")
     composite("view_as", "CompositeImplicitAutograd", composition.view_as)
     define(
         "reshape_as",
         "reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)",
-        "native_functions/views.yaml:203",
+        "native_functions/views.yaml:206",
     )
     composite("reshape_as", "CompositeImplicitAutograd", composition.reshape_as)
     define(
-        "expand_as", "expand_as(Tensor(a) self, Tensor other) -> Tensor(a)", "native_functions/views.yaml:208"
+        "expand_as", "expand_as(Tensor(a) self, Tensor other) -> Tensor(a)", "native_functions/views.yaml:211"
     )
     composite("expand_as", "CompositeImplicitAutograd", composition.expand_as)
     define(
         "broadcast_to",
         "broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)",
-        "native_functions/views.yaml:213",
+        "native_functions/views.yaml:216",
     )
     composite("broadcast_to", "CompositeImplicitAutograd", composition.broadcast_to)
     define(
         "movedim.intlist",
         "movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)",
-        "native_functions/views.yaml:218",
+        "native_functions/views.yaml:221",
     )
     composite("movedim.intlist", "CompositeImplicitAutograd", composition.movedim)
     define(
         "movedim.int",
         "movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)",
-        "native_functions/views.yaml:223",
+        "native_functions/views.yaml:226",
     )
     composite("movedim.int", "CompositeImplicitAutograd", composition.movedim)
     define(
         "moveaxis.intlist",
         "moveaxis.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)",
-        "native_functions/views.yaml:228",
+        "native_functions/views.yaml:231",
     )
     composite("moveaxis.intlist", "CompositeImplicitAutograd", composition.movedim)
     define(
         "moveaxis.int",
         "moveaxis.int(Tensor(a) self, int source, int destination) -> Tensor(a)",
-        "native_functions/views.yaml:233",
+        "native_functions/views.yaml:236",
     )
     composite("moveaxis.int", "CompositeImplicitAutograd", composition.movedim)
     define(
         "swapaxes",
         "swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)",
-        "native_functions/views.yaml:238",
+        "native_functions/views.yaml:241",
     )
     composite("swapaxes", "CompositeImplicitAutograd", composition.swapdims)
     define(
         "swapdims",
         "swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)",
-        "native_functions/views.yaml:243",
+        "native_functions/views.yaml:246",
     )
     composite("swapdims", "CompositeImplicitAutograd", composition.swapdims)
-    define("adjoint", "adjoint(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml:248")
+    define("adjoint", "adjoint(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml:251")
     composite("adjoint", "CompositeImplicitAutograd", composition.adjoint)
     define(
         "flatten.using_ints",
         "flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)",
-        "native_functions/views.yaml:253",
+        "native_functions/views.yaml:256",
     )
     composite("flatten.using_ints", "CompositeImplicitAutograd", composition.flatten)
     define(
         "flatten.named_out_dim",
         "flatten.named_out_dim(Tensor(a) self, int start_dim, int end_dim, Dimname out_dim) -> Tensor(a)",
-        "native_functions/views.yaml:258",
+        "native_functions/views.yaml:261",
     )
     composite("flatten.named_out_dim", "CompositeImplicitAutograd", composition.flatten_to)
     define(
         "flatten.using_names",
         "flatten.using_names(Tensor(a) self, Dimname start_dim, Dimname end_dim, Dimname out_dim) -> Tensor(a)",
-        "native_functions/views.yaml:263",
+        "native_functions/views.yaml:266",
     )
     composite("flatten.using_names", "CompositeImplicitAutograd", composition.flatten_between)
     define(
         "flatten.DimnameList",
         "flatten.DimnameList(Tensor(a) self, Dimname[] dims, Dimname out_dim) -> Tensor(a)",
-        "native_functions/views.yaml:268",
+        "native_functions/views.yaml:271",
     )
     composite("flatten.DimnameList", "CompositeImplicitAutograd", composition.flatten_names)
     define(
         "unflatten.int",
         "unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)",
-        "native_functions/views.yaml:274",
+        "native_functions/views.yaml:277",
     )
     composite("unflatten.int", "CompositeImplicitAutograd", composition.unflatten)
     define(
         "unflatten.Dimname",
         "unflatten.Dimname(Tensor(a) self, Dimname dim, SymInt[] sizes, Dimname[] names) -> Tensor(a)",
-        "native_functions/views.yaml:279",
+        "native_functions/views.yaml:282",
     )
     composite("unflatten.Dimname", "CompositeImplicitAutograd", composition.unflatten_to)
     define(
         "unflatten._namedshape",
         "unflatten._namedshape(Tensor(a) self, Dimname dim, Any sizes) -> Tensor(a)",
-        "native_functions/views.yaml:284",
+        "native_functions/views.yaml:287",
     )
     composite("unflatten._namedshape", "CompositeImplicitAutograd", composition.unflatten_namedshape)
-    define("ravel", "ravel(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml:290")
+    define("ravel", "ravel(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml:293")
     composite("ravel", "CompositeImplicitAutograd", composition.ravel)
     define(
         "split.Tensor",
         "split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]",
-        "native_functions/views.yaml:295",
+        "native_functions/views.yaml:298",
     )
     composite("split.Tensor", "CompositeImplicitAutograd", composition.split)
     define(
         "split.sizes",
         "split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]",
-        "native_functions/views.yaml:300",
+        "native_functions/views.yaml:303",
     )
     composite("split.sizes", "CompositeImplicitAutograd", composition.split_with_sizes)
     define(
         "split_with_sizes",
         "split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]",
-        "native_functions/views.yaml:305",
+        "native_functions/views.yaml:308",
         ("core",),
     )
     composite("split_with_sizes", "CompositeImplicitAutograd", composition.split_with_sizes)
     define(
         "chunk",
         "chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]",
-        "native_functions/views.yaml:311",
+        "native_functions/views.yaml:314",
     )
     composite("chunk", "CompositeImplicitAutograd", composition.chunk)
     define(
         "tensor_split.sections",
         "tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]",
-        "native_functions/views.yaml:316",
+        "native_functions/views.yaml:319",
     )
     composite("tensor_split.sections", "CompositeImplicitAutograd", composition.tensor_split_sections)
     define(
         "tensor_split.indices",
         "tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]",
-        "native_functions/views.yaml:321",
+        "native_functions/views.yaml:324",
     )
     composite("tensor_split.indices", "CompositeImplicitAutograd", composition.tensor_split_indices)
     define(
         "tensor_split.tensor_indices_or_sections",
         "tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor(a)[]",
-        "native_functions/views.yaml:326",
+        "native_functions/views.yaml:329",
     )
     composite(
         "tensor_split.tensor_indices_or_sections",
@@ -394,12 +399,75 @@ def register() -> None:
     define(
         "unbind.int",
         "unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]",
-        "native_functions/views.yaml:331",
+        "native_functions/views.yaml:334",
     )
     composite("unbind.int", "CompositeImplicitAutograd", composition.unbind)
     define(
         "unbind.Dimname",
         "unbind.Dimname(Tensor(a -> *) self, Dimname dim) -> Tensor(a)[]",
-        "native_functions/views.yaml:336",
+        "native_functions/views.yaml:339",
     )
     composite("unbind.Dimname", "CompositeImplicitAutograd", composition.unbind_by_name)
+    define(
+        "as_strided_",
+        "as_strided_(Tensor(a!) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a!)",
+        "native_functions/views.yaml:347",
+        ("inplace_view",),
+    )
+    composite("as_strided_", "CompositeImplicitAutograd", composition.as_strided_)
+    define(
+        "squeeze_",
+        "squeeze_(Tensor(a!) self) -> Tensor(a!)",
+        "native_functions/views.yaml:353",
+        ("inplace_view",),
+    )
+    composite("squeeze_", "CompositeImplicitAutograd", composition.squeeze_)
+    autograd("squeeze_", autograd_views.plan_squeeze_)
+    define(
+        "squeeze_.dim",
+        "squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)",
+        "native_functions/views.yaml:359",
+        ("inplace_view",),
+    )
+    composite("squeeze_.dim", "CompositeImplicitAutograd", composition.squeeze_)
+    autograd("squeeze_.dim", autograd_views.plan_squeeze__dim)
+    define(
+        "squeeze_.dims",
+        "squeeze_.dims(Tensor(a!) self, int[] dim) -> Tensor(a!)",
+        "native_functions/views.yaml:365",
+        ("inplace_view",),
+    )
+    composite("squeeze_.dims", "CompositeImplicitAutograd", composition.squeeze_)
+    autograd("squeeze_.dims", autograd_views.plan_squeeze__dims)
+    define(
+        "swapaxes_",
+        "swapaxes_(Tensor(a!) self, int axis0, int axis1) -> Tensor(a!)",
+        "native_functions/views.yaml:371",
+        ("inplace_view",),
+    )
+    composite("swapaxes_", "CompositeImplicitAutograd", composition.swapaxes_)
+    define(
+        "swapdims_",
+        "swapdims_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)",
+        "native_functions/views.yaml:377",
+        ("inplace_view",),
+    )
+    composite("swapdims_", "CompositeImplicitAutograd", composition.swapdims_)
+    define("t_", "t_(Tensor(a!) self) -> Tensor(a!)", "native_functions/views.yaml:383", ("inplace_view",))
+    composite("t_", "CompositeImplicitAutograd", composition.t_)
+    autograd("t_", autograd_views.plan_t_)
+    define(
+        "transpose_",
+        "transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)",
+        "native_functions/views.yaml:389",
+        ("inplace_view",),
+    )
+    composite("transpose_", "CompositeImplicitAutograd", composition.transpose_)
+    define(
+        "unsqueeze_",
+        "unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)",
+        "native_functions/views.yaml:395",
+        ("inplace_view",),
+    )
+    composite("unsqueeze_", "CompositeImplicitAutograd", composition.unsqueeze_)
+    autograd("unsqueeze_", autograd_views.plan_unsqueeze_)

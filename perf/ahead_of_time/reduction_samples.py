@@ -83,6 +83,9 @@ def joint_reductions(capability: int) -> Iterator[Sample]:
             x, tall = empty(4096, 4096, dtype=dtype), empty(4096, 1 << 18, dtype=dtype)
             yield Sample(f"{name} {dtype} rows", lambda n=name, x=x: getattr(x, n)(1))
             yield Sample(f"{name} {dtype} columns", lambda n=name, x=tall: getattr(x, n)(0))
+        x, tall = empty(4096, 4096, dtype=dtype), empty(4096, 1 << 18, dtype=dtype)
+        yield Sample(f"logsumexp {dtype} rows", partial(tt.logsumexp, x, 1))
+        yield Sample(f"logsumexp {dtype} columns", partial(tt.logsumexp, tall, 0))
         for name in ("var", "std_mean"):
             x, tall = empty(4096, 4096, dtype=dtype), empty(4096, 1 << 18, dtype=dtype)
             yield Sample(f"{name} {dtype} rows", lambda n=name, x=x: getattr(tt, n)(x, 1))

@@ -25,7 +25,7 @@ ANY, REAL, FLOAT, INTEGER, BITS = "biuf", "biuf", "f", "iu", "biu"
 FUNCTIONS: dict[str, tuple[Any, str]] = {
     "_frexp_exponent": (parts.frexp_exponent, FLOAT),
     "_frexp_mantissa": (parts.frexp_mantissa, FLOAT),
-    "abs": (f.abs, "iuf"),
+    "abs": (f.abs, "biuf"),
     "acos": (f.acos, FLOAT),
     "acosh": (f.acosh, FLOAT),
     "asin": (f.asin, FLOAT),

@@ -16,13 +16,15 @@ from ...runtime.cuda.lazy_triton import tl
 from ...runtime.cuda.transfer import copy_across
 from ...runtime.data_ptr import DataPtr
 from ...runtime.memory_format import contiguous_strides
+from ...runtime.scalar_type import bool_, int32, int64
 from ...runtime.scalar_type import dtype as ScalarType
-from ...runtime.scalar_type import int32, int64
 from ...runtime.tensor_spec import TensorSpec
 from ..contiguous import contiguous_copy
 from ..conversion import compute_type
-from ..elementwise.elementwise import check_dtypes
+from ..elementwise.complex_functions import is_true
+from ..elementwise.elementwise import check_dtypes, complex_elementwise
 from ..elementwise.factories import fill
+from ..elementwise.pairs import part_type
 from ..launch import ALIGNMENT, Launch, cdiv, integer_type, interpreted
 from ..sorting.prefix_sum import SCAN_BLOCK, plan_running_total
 from .index_bounds import allocate
@@ -117,9 +119,29 @@ class Finder:
         return starts
 
 
+def truths_of(call: StructuredCall, spec: TensorSpec) -> tuple[TensorSpec, Callable[[Any], DataPtr]]:
+    """Whether complex numbers are not zero: the spec of that, and the function that makes its bytes of theirs."""
+    truth = TensorSpec.contiguous(spec.sizes, bool_, spec.device)
+    if spec.numel == 0:
+        return truth, lambda data: allocate(0, spec.device)
+    test = StructuredCall("ne", {"self": spec}, ("self",), (truth,), None, spec.device, {})
+    into = complex_elementwise(test, is_true, [spec], [part_type(spec.dtype)], [True], False).into
+
+    def truths(data: Any) -> DataPtr:
+        out = allocate(truth.nbytes, truth.device)
+        into(out, data)
+        return out
+
+    return truth, truths
+
+
 def nonzero(call: StructuredCall) -> PlannedKernel:
     """Gives the places, as (n, rank) over a (rank, n) block, and n."""
     spec = call.args["self"]
+    if spec.dtype.is_complex:
+        truth, truths = truths_of(call, spec)
+        given = nonzero(call._replace(args=call.args | {"self": truth}))
+        return PlannedKernel(lambda *_: None, lambda data: given.fresh(truths(data)))
     check_dtypes(call, [spec])
     device = spec.device
     if spec.numel == 0:
@@ -146,6 +168,10 @@ def nonzero(call: StructuredCall) -> PlannedKernel:
 def nonzero_static(call: StructuredCall) -> PlannedKernel:
     """As many places as are wanted, and a number where there are fewer."""
     spec, out = call.args["self"], call.outputs[0]
+    if spec.dtype.is_complex:
+        truth, truths = truths_of(call, spec)
+        into = nonzero_static(call._replace(args=call.args | {"self": truth})).into
+        return PlannedKernel(lambda to, data: into(to, truths(data)))
     check_dtypes(call, [spec])
     number: int = call.args["fill_value"]
     clear = fill(call).into

@@ -10,9 +10,11 @@ from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_
 from ...runtime.allocator import get_allocator, storage_size
 from ...runtime.cuda.device_guard import device_guard
 from ...runtime.tensor_spec import TensorSpec
-from ..elementwise.copy import copy_kernel
-from ..elementwise.elementwise import check_dtypes
+from ..elementwise.complex_functions import mul
+from ..elementwise.copy import as_real, copy_kernel
+from ..elementwise.elementwise import check_dtypes, complex_elementwise
 from ..elementwise.factories import fill, zero
+from ..elementwise.pairs import part_type
 from ..geometry import broadcast_strides
 from .combining_kernels import add, larger, multiply, smaller
 from .index_bounds import Bound, allocate
@@ -25,18 +27,22 @@ def with_dimension(spec: TensorSpec) -> TensorSpec:
     return spec if spec.ndim else TensorSpec.contiguous((1,), spec.dtype, spec.device)
 
 
-def writing(call: StructuredCall, placement: Placement, finish: Finish | None) -> Callable[..., None]:
+def writing(
+    call: StructuredCall, placement: Placement, finish: Finish | None, summed: bool = False
+) -> Callable[..., None]:
     """The function ``(out, self, values, indices, *rest)``: a copy of `self` in `out`, and the placement upon it.
 
-    Without `finish` values replace what is there.
+    Without `finish` values replace what is there; `summed` says that it adds them up.
     """
     source, out = call.args["self"], call.outputs[0]
     if finish is None:
         refuse_untyped(call, [out])
         run = placed_kernel(placement.as_pairs() if out.itemsize == 16 else placement, put)
     else:
-        check_dtypes(call, [out])
-        run = placed_kernel(placement, finish)
+        # The sum of complex numbers is that of their parts; `summed` says where it is asked for.
+        pairs = out.dtype.is_complex and summed
+        check_dtypes(call, [as_real(out) if pairs else out])
+        run = placed_kernel(placement.as_pairs() if pairs else placement, finish)
     copy = copy_kernel(out, source)
     spec, clone = placement.values, get_allocator("cuda").clone
     value_bytes = storage_size(spec.sizes, spec.strides) * spec.itemsize
@@ -81,7 +87,7 @@ def index_put(call: StructuredCall) -> PlannedKernel:
         strides[front : front + rank],
         strides[:front] + strides[front + rank :],
     )
-    run = writing(call, placement, combining(add) if call.args["accumulate"] else None)
+    run = writing(call, placement, combining(add) if call.args["accumulate"] else None, summed=True)
 
     def into(out: Any, data: Any, indices: Sequence[Any], values: Any) -> None:
         run(out, data, values, [indices[i] for i in used])
@@ -110,8 +116,27 @@ def slices(call: StructuredCall) -> Placement:
 def index_add(call: StructuredCall) -> PlannedKernel:
     """Slices of the source, times alpha, added at the index."""
     scaled = "alpha" in call.runtime
-    run = writing(call, slices(call), combining(add, scaled=scaled))
+    if scaled and call.outputs[0].dtype.is_complex:
+        return index_add_of_products(call)
+    run = writing(call, slices(call), combining(add, scaled=scaled), summed=True)
     return PlannedKernel(lambda out, data, where, source, *alpha: run(out, data, source, (where,), *alpha))
+
+
+def index_add_of_products(call: StructuredCall) -> PlannedKernel:
+    """`index_add` of complex numbers, whose products with alpha mix their parts and are made first."""
+    source = call.args["source"]
+    flat = TensorSpec.contiguous(source.sizes, source.dtype, source.device)
+    types = [part_type(flat.dtype)] * 2
+    product = call._replace(outputs=(flat,))
+    scale = complex_elementwise(product, mul, [source, call.args["alpha"]], types, [True, True], True).into
+    run = writing(call, slices(call._replace(args=call.args | {"source": flat})), combining(add), summed=True)
+
+    def into(out: Any, data: Any, where: Any, source: Any, alpha: Any) -> None:
+        scaled = allocate(flat.nbytes, flat.device)
+        scale(scaled, source, alpha)
+        run(out, data, scaled, (where,))
+
+    return PlannedKernel(into)
 
 
 def index_copy(call: StructuredCall) -> PlannedKernel:
@@ -169,7 +194,7 @@ def scatter(call: StructuredCall) -> PlannedKernel:
     if reduce is not None:
         includes: bool = call.args.get("include_self", True)
         finish = combining(COMBINE[reduce], includes=includes, mean=reduce == "mean")
-    run = writing(call, placement, finish)
+    run = writing(call, placement, finish, summed=reduce in ("add", "sum"))
     if number is None:
         return PlannedKernel(lambda out, data, where, src: run(out, data, src, (where,)))
 

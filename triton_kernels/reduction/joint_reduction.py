@@ -236,4 +236,5 @@ JOINT_REDUCTIONS: dict[str, JointReduction] = {
 """What each operator combines; extremes with indices and moments have programs of their own."""
 
 for _stub, _row in JOINT_REDUCTIONS.items():
-    register_stub(_stub, "cuda", joint_reduction(_row))
+    if _stub != "logsumexp_stub":  # Of complex numbers too, which are registered with their reductions.
+        register_stub(_stub, "cuda", joint_reduction(_row))

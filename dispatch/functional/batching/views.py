@@ -17,6 +17,12 @@ def view(batch: Batch, dims: Dims, self: Any, size: Sequence[int]) -> tuple[Any,
     return front(self, dims[0]).view((batch.size, *sizes)), 0
 
 
+def reshaped(batch: Batch, dims: Dims, self: Any, size: Sequence[int]) -> tuple[Any, Any]:
+    """`_unsafe_view`, of examples that need not lie one after another."""
+    sizes = infer_size(size, numel_of(self, dims[0]))
+    return front(self, dims[0]).reshape((batch.size, *sizes)), 0
+
+
 def expand(batch: Batch, dims: Dims, self: Any, size: Sequence[int], implicit: bool) -> tuple[Any, Any]:
     """`expand`; new dimensions come after the mapped one."""
     x = front(self, dims[0])
@@ -202,6 +208,7 @@ def triangle_(batch: Batch, dims: Dims, self: Any, diagonal: int) -> tuple[Any, 
 
 RULES: dict[str, Rule] = {
     "view": view,
+    "_unsafe_view": reshaped,
     "view.dtype": behind,
     "view_as_real": behind,
     "view_as_complex": behind,

@@ -145,6 +145,10 @@ COMPARED = ("uint8", "int8", "int16", "int32", "int64")
 """Integers that have a largest element under a window."""
 
 
+CONTIGUOUS = ("avg_pool3d", "_adaptive_avg_pool3d", "adaptive_max_pool3d")
+"""Operators whose results PyTorch gives contiguous whatever the input."""
+
+
 def pooled_strides(self: TensorSpec, sizes: tuple[int, ...]) -> tuple[int, ...]:
     """Channels last where the input has them so."""
     format = self.suggest_memory_format()
@@ -153,7 +157,7 @@ def pooled_strides(self: TensorSpec, sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 def _set_pooled(meta: MetaBase, self: TensorSpec, pool: Pool, indices: bool) -> None:
     sizes = (*self.sizes[: -len(pool.out)], *pool.out)
-    strides = pooled_strides(self, sizes)
+    strides = () if meta.name in CONTIGUOUS else pooled_strides(self, sizes)
     meta.extra["pool"] = pool
     meta.set_output_raw_strided(0, sizes, strides, dtype=self.dtype)
     if indices:

@@ -43,7 +43,7 @@ from typing import Any
 
 from ....runtime.device import device as Device
 from ....runtime.generator import Generator, default_generator
-from ....runtime.memory_format import preserve_format, strides_for
+from ....runtime.memory_format import contiguous_format, preserve_format, strides_for
 from ....runtime.scalar_type import (
     bfloat16,
     bool_,
@@ -351,7 +351,7 @@ def bernoulli(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         raise NotImplementedError(
             f"\"bernoulli_tensor_cpu_p_\" not implemented for '{given.dtype.scalar_name}'"
         )
-    spec = like_spec((args[0], None, None, None, None, None))
+    spec = like_spec((args[0], None, None, None, None, contiguous_format))
     allocate, draw = allocator_of(spec), _bernoulli_of(spec, given)
     return lambda self, generator: draw(Tensor.from_data(allocate(), spec), self, generator)
 
@@ -440,9 +440,6 @@ def normal(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     if specs[1] is not None and specs[1].dtype.is_complex:
         raise RuntimeError("normal expects standard deviation to be non-complex")
     out = TensorSpec.contiguous(sizes, common, tensors[0].device)
-    if tensors[0].sizes == sizes:
-        strides = strides_for(preserve_format, sizes, (tensors[0].sizes, tensors[0].strides))
-        out = out.replace(strides=strides)
     allocate, count = allocator_of(out), counters(out)
     names = {"mean": specs[0] or float, "std": specs[1] or float}
     into = None if out.is_meta else _kernel("normal", "normal_tensor_stub", (out,), names)

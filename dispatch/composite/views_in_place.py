@@ -1,0 +1,45 @@
+"""Views that a tensor becomes itself: ``transpose_``, ``squeeze_`` and their like. No bytes move, and none is written.
+
+The tensor's history goes on with the view's, its version counts the change as a write, and tensors that were views of
+it keep their own sizes (torch/csrc/autograd VariableTypeManual, ATen/native/TensorShape.cpp).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...runtime.grad_mode import is_grad_enabled
+from ..autograd.inplace import check_inplace
+
+InPlace = Callable[..., Any]
+
+
+def becoming(name: str) -> InPlace:
+    """The in-place form of the view method `name`."""
+
+    def become(self: Any, *args: Any) -> Any:
+        if is_grad_enabled():
+            check_inplace(self)
+        view = getattr(self, name)(*args)
+        spec, history = view._spec, view._autograd
+        if self._spec.requires_grad:
+            if history is not None and history.edge is not None and self._view_base is None:
+                self._autograd.edge = history.edge
+            spec = spec.differentiable
+        self._data, self._spec = view._data, spec
+        self.bump_version()
+        return self
+
+    become.__doc__ = f"`Tensor.{name}_`."
+    become.__name__ = f"{name}_"
+    return become
+
+
+as_strided_ = becoming("as_strided")
+squeeze_ = becoming("squeeze")
+swapaxes_ = becoming("swapaxes")
+swapdims_ = becoming("swapdims")
+t_ = becoming("t")
+transpose_ = becoming("transpose")
+unsqueeze_ = becoming("unsqueeze")
