@@ -37,6 +37,7 @@ FAMILIES = (
     "reduction",
     "scaled_mm",
     "searching",
+    "segments",
     "shapes",
     "softmax",
     "sorting",

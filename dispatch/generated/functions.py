@@ -745,6 +745,10 @@ from .functions_searching import (
     mode,
     searchsorted,
 )
+from .functions_segments import (
+    _segment_reduce_backward,
+    segment_reduce,
+)
 from .functions_shapes import (
     atleast_1d,
     atleast_2d,
@@ -997,6 +1001,7 @@ __all__ = [
     "_scaled_dot_product_flash_attention_for_cpu",
     "_scaled_dot_product_flash_attention_for_cpu_backward",
     "_scaled_mm",
+    "_segment_reduce_backward",
     "_softmax",
     "_softmax_backward_data",
     "_strided_copy",
@@ -1540,6 +1545,7 @@ __all__ = [
     "scatter_reduce",
     "scatter_reduce_",
     "searchsorted",
+    "segment_reduce",
     "select",
     "select_backward",
     "select_copy",

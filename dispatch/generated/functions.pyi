@@ -4320,6 +4320,56 @@ def mode(
     input: Tensor, dim: str, keepdim: bool = ..., *, out: tuple[Tensor, Tensor]
 ) -> tuple[Tensor, Tensor]: ...
 @overload
+def segment_reduce(
+    data: Tensor,
+    reduce: str,
+    *,
+    lengths: Tensor | None = ...,
+    indices: Tensor | None = ...,
+    offsets: Tensor | None = ...,
+    axis: int = ...,
+    unsafe: bool = ...,
+    initial: Number | None = ...,
+) -> Tensor: ...
+@overload
+def segment_reduce(
+    data: Tensor,
+    reduce: str,
+    *,
+    lengths: Tensor | None = ...,
+    indices: Tensor | None = ...,
+    offsets: Tensor | None = ...,
+    axis: int = ...,
+    unsafe: bool = ...,
+    initial: Number | None = ...,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def _segment_reduce_backward(
+    grad: Tensor,
+    output: Tensor,
+    data: Tensor,
+    reduce: str,
+    *,
+    lengths: Tensor | None = ...,
+    offsets: Tensor | None = ...,
+    axis: int = ...,
+    initial: Number | None = ...,
+) -> Tensor: ...
+@overload
+def _segment_reduce_backward(
+    grad: Tensor,
+    output: Tensor,
+    data: Tensor,
+    reduce: str,
+    *,
+    lengths: Tensor | None = ...,
+    offsets: Tensor | None = ...,
+    axis: int = ...,
+    initial: Number | None = ...,
+    out: Tensor,
+) -> Tensor: ...
+@overload
 def hsplit(input: Tensor, sections: int) -> Sequence[Tensor]: ...
 @overload
 def hsplit(input: Tensor, indices: Sequence[int]) -> Sequence[Tensor]: ...
@@ -5357,6 +5407,7 @@ __all__ = [
     "_scaled_dot_product_flash_attention_for_cpu",
     "_scaled_dot_product_flash_attention_for_cpu_backward",
     "_scaled_mm",
+    "_segment_reduce_backward",
     "_softmax",
     "_softmax_backward_data",
     "_strided_copy",
@@ -5963,6 +6014,7 @@ __all__ = [
     "scatter_reduce",
     "scatter_reduce_",
     "searchsorted",
+    "segment_reduce",
     "select",
     "select_backward",
     "select_copy",

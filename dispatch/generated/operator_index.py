@@ -1401,6 +1401,12 @@ OPERATORS: dict[str, tuple[str, ...]] = {
         "aten::mode.dimname",
         "aten::mode.dimname_out",
     ),
+    "segments": (
+        "aten::segment_reduce",
+        "aten::segment_reduce.out",
+        "aten::_segment_reduce_backward",
+        "aten::_segment_reduce_backward.out",
+    ),
     "shapes": (
         "aten::hsplit.int",
         "aten::hsplit.array",

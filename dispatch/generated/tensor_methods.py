@@ -36,6 +36,7 @@ from .methods_random import RandomMethods
 from .methods_reduction import ReductionMethods
 from .methods_scaled_mm import ScaledMmMethods
 from .methods_searching import SearchingMethods
+from .methods_segments import SegmentsMethods
 from .methods_shapes import ShapesMethods
 from .methods_softmax import SoftmaxMethods
 from .methods_sorting import SortingMethods
@@ -78,6 +79,7 @@ class TensorMethods(
     ReductionMethods,
     ScaledMmMethods,
     SearchingMethods,
+    SegmentsMethods,
     ShapesMethods,
     SoftmaxMethods,
     SortingMethods,
