@@ -54,6 +54,7 @@ REGISTERING = (
     "reduction.moments",
     "reduction.renorm",
     "reduction.scan",
+    "reduction.segments",
     "resampling.fold",
     "resampling.grid_sampler",
     "resampling.line_maps",
