@@ -59,7 +59,9 @@ def logcumsumexp(call: StructuredCall) -> PlannedKernel:
         wide = at_least_1d(array).astype(kind)
         if kind.kind == "c":
             lines = np.moveaxis(wide, axis, 0)
-            found = np.moveaxis(complex_exponents(lines.reshape(len(lines), -1)).reshape(lines.shape), 0, axis)
+            found = np.moveaxis(
+                complex_exponents(lines.reshape(len(lines), -1)).reshape(lines.shape), 0, axis
+            )
         else:
             found = np.logaddexp.accumulate(wide, axis)
         np.copyto(out, found.reshape(out.shape), casting="unsafe")

@@ -116,7 +116,9 @@ def segment_reduce_backward(call: StructuredCall) -> PlannedKernel:
         segments = Segments(data, bounds, dim)
         places, owner = segments.places()
         width = segments.rows.shape[1]
-        of_segments = (values[name].astype(wide, copy=False).reshape(-1, width) for name in ("grad", "output"))
+        of_segments = (
+            values[name].astype(wide, copy=False).reshape(-1, width) for name in ("grad", "output")
+        )
         grad, output = (each[segments.full] for each in of_segments)
         if kind == "mean":
             grad = grad / segments.lengths[segments.full, None]

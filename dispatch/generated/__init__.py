@@ -12,6 +12,7 @@ FAMILIES = (
     "contraction",
     "convolution",
     "copy",
+    "ctc",
     "distance",
     "embedding_bag",
     "factories",

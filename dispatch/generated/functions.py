@@ -84,6 +84,11 @@ from .functions_copy import (
     _to_copy,
     clone,
 )
+from .functions_ctc import (
+    _ctc_loss,
+    _ctc_loss_backward,
+    ctc_loss,
+)
 from .functions_distance import (
     _cdist_backward,
     _cdist_forward,
@@ -335,7 +340,6 @@ from .functions_loss import (
     binary_cross_entropy_with_logits,
     cosine_embedding_loss,
     cross_entropy_loss,
-    ctc_loss,
     hinge_embedding_loss,
     huber_loss,
     kl_div,
@@ -954,6 +958,8 @@ __all__ = [
     "_convolution_double_backward",
     "_convolution_mode",
     "_copy_from",
+    "_ctc_loss",
+    "_ctc_loss_backward",
     "_embedding_bag",
     "_embedding_bag_backward",
     "_embedding_bag_dense_backward",

@@ -423,6 +423,104 @@ def _to_copy(
     non_blocking: bool = ...,
     memory_format: memory_format | None = ...,
 ) -> Tensor: ...
+@overload
+def _ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Sequence[int],
+    target_lengths: Sequence[int],
+    blank: int = ...,
+    zero_infinity: bool = ...,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def _ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Sequence[int],
+    target_lengths: Sequence[int],
+    blank: int = ...,
+    zero_infinity: bool = ...,
+    *,
+    out: tuple[Tensor, Tensor],
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def _ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    blank: int = ...,
+    zero_infinity: bool = ...,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def _ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    blank: int = ...,
+    zero_infinity: bool = ...,
+    *,
+    out: tuple[Tensor, Tensor],
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def _ctc_loss_backward(
+    grad: Tensor,
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Sequence[int],
+    target_lengths: Sequence[int],
+    neg_log_likelihood: Tensor,
+    log_alpha: Tensor,
+    blank: int,
+    zero_infinity: bool = ...,
+) -> Tensor: ...
+@overload
+def _ctc_loss_backward(
+    grad: Tensor,
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Sequence[int],
+    target_lengths: Sequence[int],
+    neg_log_likelihood: Tensor,
+    log_alpha: Tensor,
+    blank: int,
+    zero_infinity: bool = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def _ctc_loss_backward(
+    grad: Tensor,
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    neg_log_likelihood: Tensor,
+    log_alpha: Tensor,
+    blank: int,
+    zero_infinity: bool = ...,
+) -> Tensor: ...
+@overload
+def ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Sequence[int],
+    target_lengths: Sequence[int],
+    blank: int = ...,
+    reduction: int = ...,
+    zero_infinity: bool = ...,
+) -> Tensor: ...
+@overload
+def ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    blank: int = ...,
+    reduction: int = ...,
+    zero_infinity: bool = ...,
+) -> Tensor: ...
 def cdist(x1: Tensor, x2: Tensor, p: float = ..., compute_mode: int | None = ...) -> Tensor: ...
 @overload
 def _cdist_forward(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) -> Tensor: ...
@@ -2165,26 +2263,6 @@ def multi_margin_loss(
 def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: int = ...) -> Tensor: ...
 @overload
 def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: int = ..., *, out: Tensor) -> Tensor: ...
-@overload
-def ctc_loss(
-    log_probs: Tensor,
-    targets: Tensor,
-    input_lengths: Sequence[int],
-    target_lengths: Sequence[int],
-    blank: int = ...,
-    reduction: int = ...,
-    zero_infinity: bool = ...,
-) -> Tensor: ...
-@overload
-def ctc_loss(
-    log_probs: Tensor,
-    targets: Tensor,
-    input_lengths: Tensor,
-    target_lengths: Tensor,
-    blank: int = ...,
-    reduction: int = ...,
-    zero_infinity: bool = ...,
-) -> Tensor: ...
 @overload
 def _linalg_det(A: Tensor) -> tuple[Tensor, Tensor, Tensor]: ...
 @overload
@@ -5360,6 +5438,8 @@ __all__ = [
     "_convolution_double_backward",
     "_convolution_mode",
     "_copy_from",
+    "_ctc_loss",
+    "_ctc_loss_backward",
     "_embedding_bag",
     "_embedding_bag_backward",
     "_embedding_bag_dense_backward",

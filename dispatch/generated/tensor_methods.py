@@ -11,6 +11,7 @@ from .methods_comparison import ComparisonMethods
 from .methods_contraction import ContractionMethods
 from .methods_convolution import ConvolutionMethods
 from .methods_copy import CopyMethods
+from .methods_ctc import CtcMethods
 from .methods_distance import DistanceMethods
 from .methods_embedding_bag import EmbeddingBagMethods
 from .methods_factories import FactoriesMethods
@@ -54,6 +55,7 @@ class TensorMethods(
     ContractionMethods,
     ConvolutionMethods,
     CopyMethods,
+    CtcMethods,
     DistanceMethods,
     EmbeddingBagMethods,
     FactoriesMethods,

@@ -300,6 +300,4 @@ def exponents_of_pairs(part: ScalarType) -> PairScan:
 sums = scan(SCANS["cumsum_stub"])
 register_stub("cumsum_stub", "cuda", cumsum)
 register_stub("cumprod_stub", "cuda", or_of_pairs(scan(SCANS["cumprod_stub"]), products_of_pairs))
-register_stub(
-    "logcumsumexp_stub", "cuda", or_of_pairs(scan(SCANS["logcumsumexp_stub"]), exponents_of_pairs)
-)
+register_stub("logcumsumexp_stub", "cuda", or_of_pairs(scan(SCANS["logcumsumexp_stub"]), exponents_of_pairs))

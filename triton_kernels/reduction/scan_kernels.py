@@ -183,7 +183,9 @@ def add_exponents_of_pairs(ar, ai, br, bi):
     u, v = exp_of_pair((low, low_angle))
     size, angle = log_of_pair((x + u, y + v))
     re, im = tl.where(endless, size, re), tl.where(endless, angle, im)
-    return without_numbers((re != re) | (im != im) | (ar != ar) | (ai != ai) | (br != br) | (bi != bi), re, im)
+    return without_numbers(
+        (re != re) | (im != im) | (ar != ar) | (ai != ai) | (br != br) | (bi != bi), re, im
+    )
 
 
 @triton.jit

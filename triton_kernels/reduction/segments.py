@@ -115,7 +115,11 @@ def segment_reduce(call: StructuredCall) -> PlannedKernel:
     combine, across = COMBINED[problem.kind]
     checked = not call.args["unsafe"]
     given_initial = "initial" in names and call.args["initial"] is not None
-    pointers = {"x": f"*{flat.dtype.triton_name}", "bounds": problem.bounds_type, "out": f"*{out.dtype.triton_name}"}
+    pointers = {
+        "x": f"*{flat.dtype.triton_name}",
+        "bounds": problem.bounds_type,
+        "out": f"*{out.dtype.triton_name}",
+    }
     constants: dict[str, object] = {
         "COMBINE": combine,
         "ACROSS": across,
@@ -169,7 +173,13 @@ def segment_reduce_backward(call: StructuredCall) -> PlannedKernel:
     tensors = {name: contiguous_copy(call.args[name]) for name in ("grad", "output", "data")}
     given_initial = "initial" in names and call.args["initial"] is not None
     element = f"*{out.dtype.triton_name}"
-    pointers = {"grad": element, "output": element, "x": element, "bounds": problem.bounds_type, "out": element}
+    pointers = {
+        "grad": element,
+        "output": element,
+        "x": element,
+        "bounds": problem.bounds_type,
+        "out": element,
+    }
     constants: dict[str, object] = {"SUMS": sum_across, "PRODUCTS": product_across} | problem.constants()
     if given_initial:
         pointers["initial"] = "fp64"

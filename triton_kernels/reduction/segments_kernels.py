@@ -151,8 +151,13 @@ def segments_backward(
                 found = gradient[:, None] * rest
             else:
                 found = tl.where((value == extreme[:, None]) | none_here, gradient[:, None], 0.0)
-        tl.store(out + place, convert(found.to(tl.float32) if out.dtype.element_ty != tl.float64 else found,
-                                      out.dtype.element_ty), mask=mask)
+        tl.store(
+            out + place,
+            convert(
+                found.to(tl.float32) if out.dtype.element_ty != tl.float64 else found, out.dtype.element_ty
+            ),
+            mask=mask,
+        )
 
 
 FLOATS = ("fp32", "fp16", "bf16", "fp64")

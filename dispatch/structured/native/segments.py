@@ -11,16 +11,22 @@ from ..meta_base import MetaBase
 from .dims import wrap_dim
 from .linalg import check_same_device
 
-REDUCTIONS = {"sum": "sum", "mean": "mean", "max": "max", "amax": "max", "min": "min", "amin": "min", "prod": "prod"}
+REDUCTIONS = {
+    "sum": "sum",
+    "mean": "mean",
+    "max": "max",
+    "amax": "max",
+    "min": "min",
+    "amin": "min",
+    "prod": "prod",
+}
 """What `reduce` may be, and what it means."""
 
 NOTHING = {"sum": 0.0, "mean": 0.0, "max": -math.inf, "min": math.inf, "prod": 1.0}
 """What each begins with where no initial value is given."""
 
 NEGATIVE = "lengths contains negative value!"
-UNEQUAL = (
-    "segment_reduce(): Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) when !unsafe."
-)
+UNEQUAL = "segment_reduce(): Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) when !unsafe."
 DESCENDING = "segment_reduce(): expected offsets that do not descend, within [0, {size}], but got {wrong}"
 LONG = "segment_reduce(): expected lengths that add up to at most data.size({axis}) = {size}, but got {wrong}"
 """What kernels say of lengths and offsets whose values alone show them to be wrong."""
