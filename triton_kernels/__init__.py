@@ -31,6 +31,7 @@ REGISTERING = (
     "indexing.placing",
     "indexing.rearranging",
     "indexing.searching",
+    "loss.ctc",
     "loss.mse_loss",
     "loss.nll_loss",
     "normalization.batch_norm",
