@@ -58,7 +58,7 @@ OPERATORS: dict[str, Row] = {
     "erf": ("scipy.special:erf", FLOAT),
     "erfc": ("scipy.special:erfc", FLOAT),
     "exp": (np.exp, INEXACT),
-    "exp2": (np.exp2, FLOAT),
+    "exp2": (np.exp2, INEXACT),
     "expm1": (np.expm1, INEXACT),
     "fmax": (np.fmax, REAL),
     "fmin": (np.fmin, REAL),
@@ -324,7 +324,7 @@ def gelu_backward(call: StructuredCall) -> PlannedKernel:
 def round_decimals(call: StructuredCall) -> PlannedKernel:
     """Rounding to decimal places, half to even."""
     check_kind(call, FLOAT)
-    return planned(call, m.round_to(call.args["decimals"]))
+    return planned(call, m.round_to(call.extra["power"], call.args["decimals"] >= 0))
 
 
 def nextafter(call: StructuredCall) -> PlannedKernel:

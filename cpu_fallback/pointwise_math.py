@@ -218,12 +218,11 @@ def lerp(start: Any, end: Any, weight: Any) -> Any:
     return np.where(np.abs(weight) < 0.5, start + weight * span, end - span * (1 - weight))
 
 
-def round_to(decimals: int) -> Callable[[Any], Any]:
-    """Rounding to decimal places, half to even."""
-    scale = 10.0 ** abs(decimals)
-    if decimals >= 0:
-        return lambda a: np.rint(a * scale) / scale
-    return lambda a: np.rint(a / scale) * scale
+def round_to(power: float, places: bool) -> Callable[[Any], Any]:
+    """Rounding to multiples of a power of ten, or, for decimal places, of its reciprocal; half to even."""
+    if places:
+        return lambda a: np.rint(a * power) / power
+    return lambda a: np.rint(a / power) * power
 
 
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,6 +10,7 @@ import numpy as np
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.scalar_type import bool_
 from .error_state import quiet
+from .number_parts import logaddexp
 from .widen import compute_np
 
 WIDE = {"f": np.dtype(np.float64), "c": np.dtype(np.complex128)}
@@ -47,17 +48,74 @@ def accumulation(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:
 
 
 def logcumsumexp(call: StructuredCall) -> PlannedKernel:
-    """Logarithms of sums of exponentials. Refuses all but real floats."""
+    """Logarithms of sums of exponentials. Refuses integers."""
     spec = call.args["self"]
-    if not spec.dtype.is_floating_point:
+    if not (spec.dtype.is_floating_point or spec.dtype.is_complex):
         raise call.refuse(spec)
     axis = call.extra["dim"]
+    kind = WIDE["c" if spec.dtype.is_complex else "f"]
 
     def into(out: Any, array: Any) -> None:
-        wide = at_least_1d(array).astype(np.float64)
-        np.copyto(out, np.logaddexp.accumulate(wide, axis).reshape(out.shape), casting="unsafe")
+        wide = at_least_1d(array).astype(kind)
+        if kind.kind == "c":
+            lines = np.moveaxis(wide, axis, 0)
+            found = np.moveaxis(
+                complex_exponents(lines.reshape(len(lines), -1)).reshape(lines.shape), 0, axis
+            )
+        else:
+            found = np.logaddexp.accumulate(wide, axis)
+        np.copyto(out, found.reshape(out.shape), casting="unsafe")
 
     return PlannedKernel(quiet(into))
+
+
+REACH = 600.0
+"""How far below a line's greatest exponent, in float64, the exponentials of what a sum begins with may lie."""
+
+
+def complex_exponents(x: Any) -> Any:
+    """log(cumsum(exp(x))) along the lines x[:, i] of complex128, the angles as a step after another gives them.
+
+    A step adds to the one with the greater real part, the later of equals, a logarithm whose angle is less than half a
+    turn. So an angle is that of the sum, brought next to the angle of the number added, or of the sum before it; whole
+    turns are counted in one scan.
+    """
+    real = x.real
+    top = np.maximum.accumulate(np.where(np.isnan(real), -np.inf, real), 0)
+    highest, first = top[-1], np.where(np.isneginf(top), np.inf, top).min(0)
+    plain = np.isfinite(x.imag).all(0) & (real < np.inf).all(0) & (highest - first < REACH)
+    out = np.empty_like(x)
+    if not plain.all():
+        odd = x[:, ~plain]
+        out[:, ~plain] = stepwise(odd)
+        if not plain.any():
+            return out
+    x = x[:, plain]
+    shift = highest[plain]
+    sums = np.cumsum(np.exp(x - np.where(np.isneginf(shift), 0.0, shift)), 0)
+    size, angle = np.log(np.abs(sums)) + shift, np.angle(sums)
+    size[np.isneginf(top[:, plain])] = -np.inf
+    before = np.concatenate([np.full_like(size[:1], -np.inf), size[:-1]])
+    fresh = (x.real >= before) & ~np.isneginf(size)
+    previous = np.concatenate([np.zeros_like(angle[:1]), angle[:-1]])
+    turns = np.rint((np.where(fresh, x.imag, previous) - angle) / (2 * np.pi))
+    # Turns since the last number that was greater than all before it together.
+    counted = np.cumsum(turns, 0)
+    places = np.maximum.accumulate(np.where(fresh, np.arange(len(x))[:, None], 0), 0)
+    counted -= np.take_along_axis(counted - turns, places, 0)
+    out[:, plain] = size + 1j * np.where(np.isneginf(size), 0.0, angle + 2 * np.pi * counted)
+    return out
+
+
+def stepwise(x: Any) -> Any:
+    """`complex_exponents` one step after another, for lines with infinities or NaN, or of too wide a range."""
+    out = np.empty_like(x)
+    total = np.full(x.shape[1:], -np.inf + 0j)
+    for row, line in zip(out, x, strict=True):
+        empty = np.isneginf(line.real) & np.isneginf(total.real) & ~np.isnan(line.imag)
+        total = np.where(empty, total, logaddexp(line, total))
+        row[...] = total
+    return out
 
 
 def running_extremum(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:

@@ -15,7 +15,6 @@ from ..generated import functions as ops
 from ..structured.native.loss import MEAN, NONE
 from ..structured.register import planned_by
 from ..tensor import Tensor
-from .ctc import ctc_losses, lengths_of
 from .tensor_data import tensor
 
 
@@ -353,66 +352,3 @@ def multilabel_margin_loss(self: Any, target: Any, reduction: int) -> Any:
     if reduction == NONE and rank < 2:
         return loss.reshape(())
     return reduced(loss, reduction)
-
-
-def ctc_loss(
-    log_probs: Any,
-    targets: Any,
-    input_lengths: Any,
-    target_lengths: Any,
-    blank: int,
-    reduction: int,
-    zero_infinity: bool,
-) -> Any:
-    """`torch.ctc_loss`: of (T, N, C) or (T, C); the mean is that of losses by their target's length."""
-    batched = log_probs._spec.ndim == 3
-    if log_probs._spec.ndim not in (2, 3):
-        raise RuntimeError(f"Expected 2D or 3D log_probs, but got {log_probs._spec.ndim}D")
-    if not log_probs._spec.dtype.is_floating_point:
-        raise NotImplementedError(
-            f"\"ctc_loss_cpu\" not implemented for '{log_probs._spec.dtype.scalar_name}'"
-        )
-    if log_probs.is_meta:
-        shape = log_probs._spec.sizes[1:-1] if reduction == NONE else ()
-        return ops.empty(shape, dtype=log_probs.dtype, device=log_probs.device)
-    inputs, labels = lengths_of("input_lengths", input_lengths), lengths_of("target_lengths", target_lengths)
-    probabilities = log_probs if batched else log_probs.unsqueeze(1)
-    times, batch, classes = probabilities._spec.sizes
-    check_ctc(targets, inputs, labels, blank, times, batch, classes)
-    losses = ctc_losses(probabilities, targets, inputs, labels, blank, zero_infinity)
-    if reduction == MEAN:
-        counts = tensor([max(length, 1) for length in labels], dtype=losses.dtype).to(losses.device)
-        return (losses / counts).mean()
-    losses = losses if batched else losses.squeeze(0)
-    return reduced(losses, reduction)
-
-
-def check_ctc(
-    targets: Any, inputs: list[int], labels: list[int], blank: int, times: int, batch: int, classes: int
-) -> None:
-    """PyTorch's refusals of a blank out of range and of lengths that do not fit."""
-    if targets.dtype.name not in ("int32", "int64"):
-        raise RuntimeError(
-            f"Expected tensor for argument #2 'targets' to have scalar type Long; but got {targets.dtype.scalar_name}"
-        )
-    if not 0 <= blank < classes:
-        raise RuntimeError("blank must be in label range")
-    if len(inputs) != batch:
-        raise RuntimeError(f"input_lengths must be of size batch_size, expected {batch}, got {len(inputs)}")
-    if len(labels) != batch:
-        raise RuntimeError(f"target_lengths must be of size batch_size, expected {batch}, got {len(labels)}")
-    if targets.dim() == 1 and targets.numel() < sum(labels):
-        raise RuntimeError(
-            f"Expected tensor to have size at least {sum(labels)} at dimension 0, but got size {targets.numel()}"
-        )
-    if targets.dim() == 2 and targets.shape[1] < max(labels, default=0):
-        raise RuntimeError(
-            f"Expected tensor to have size at least {max(labels, default=0)} at dimension 1, but got size "
-            f"{targets.shape[1]}"
-        )
-    for row, length in enumerate(inputs):
-        if length > times:
-            raise RuntimeError(
-                f"Expected input_lengths to have value at most {times}, but got value {length} (while checking "
-                f"arguments for ctc_loss, row {row})"
-            )

@@ -2376,7 +2376,7 @@ class Exp2Backward0(Node):
 
     def backward(self, grad: Any) -> Any:
         result = unpack_result(self, self.result, self.result_version, 0)
-        return (grad * result * 0.6931471805599453,)
+        return (grad * conjugated(result) * 0.6931471805599453,)
 
     def release(self) -> None:
         self.result = FREED

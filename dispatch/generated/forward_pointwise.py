@@ -492,7 +492,9 @@ def jvp_exp2(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
-        result_t = conjugated(conjugated(tangent_like(self_t, result)) * result * 0.6931471805599453)
+        result_t = conjugated(
+            conjugated(tangent_like(self_t, result)) * conjugated(result) * 0.6931471805599453
+        )
     return (result_t,)
 
 

@@ -84,6 +84,11 @@ from .functions_copy import (
     _to_copy,
     clone,
 )
+from .functions_ctc import (
+    _ctc_loss,
+    _ctc_loss_backward,
+    ctc_loss,
+)
 from .functions_distance import (
     _cdist_backward,
     _cdist_forward,
@@ -335,7 +340,6 @@ from .functions_loss import (
     binary_cross_entropy_with_logits,
     cosine_embedding_loss,
     cross_entropy_loss,
-    ctc_loss,
     hinge_embedding_loss,
     huber_loss,
     kl_div,
@@ -745,6 +749,10 @@ from .functions_searching import (
     mode,
     searchsorted,
 )
+from .functions_segments import (
+    _segment_reduce_backward,
+    segment_reduce,
+)
 from .functions_shapes import (
     atleast_1d,
     atleast_2d,
@@ -952,6 +960,8 @@ __all__ = [
     "_convolution_double_backward",
     "_convolution_mode",
     "_copy_from",
+    "_ctc_loss",
+    "_ctc_loss_backward",
     "_embedding_bag",
     "_embedding_bag_backward",
     "_embedding_bag_dense_backward",
@@ -999,6 +1009,7 @@ __all__ = [
     "_scaled_dot_product_flash_attention_for_cpu",
     "_scaled_dot_product_flash_attention_for_cpu_backward",
     "_scaled_mm",
+    "_segment_reduce_backward",
     "_softmax",
     "_softmax_backward_data",
     "_strided_copy",
@@ -1544,6 +1555,7 @@ __all__ = [
     "scatter_reduce",
     "scatter_reduce_",
     "searchsorted",
+    "segment_reduce",
     "select",
     "select_backward",
     "select_copy",

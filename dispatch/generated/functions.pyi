@@ -423,6 +423,104 @@ def _to_copy(
     non_blocking: bool = ...,
     memory_format: memory_format | None = ...,
 ) -> Tensor: ...
+@overload
+def _ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Sequence[int],
+    target_lengths: Sequence[int],
+    blank: int = ...,
+    zero_infinity: bool = ...,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def _ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Sequence[int],
+    target_lengths: Sequence[int],
+    blank: int = ...,
+    zero_infinity: bool = ...,
+    *,
+    out: tuple[Tensor, Tensor],
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def _ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    blank: int = ...,
+    zero_infinity: bool = ...,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def _ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    blank: int = ...,
+    zero_infinity: bool = ...,
+    *,
+    out: tuple[Tensor, Tensor],
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def _ctc_loss_backward(
+    grad: Tensor,
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Sequence[int],
+    target_lengths: Sequence[int],
+    neg_log_likelihood: Tensor,
+    log_alpha: Tensor,
+    blank: int,
+    zero_infinity: bool = ...,
+) -> Tensor: ...
+@overload
+def _ctc_loss_backward(
+    grad: Tensor,
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Sequence[int],
+    target_lengths: Sequence[int],
+    neg_log_likelihood: Tensor,
+    log_alpha: Tensor,
+    blank: int,
+    zero_infinity: bool = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def _ctc_loss_backward(
+    grad: Tensor,
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    neg_log_likelihood: Tensor,
+    log_alpha: Tensor,
+    blank: int,
+    zero_infinity: bool = ...,
+) -> Tensor: ...
+@overload
+def ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Sequence[int],
+    target_lengths: Sequence[int],
+    blank: int = ...,
+    reduction: int = ...,
+    zero_infinity: bool = ...,
+) -> Tensor: ...
+@overload
+def ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    blank: int = ...,
+    reduction: int = ...,
+    zero_infinity: bool = ...,
+) -> Tensor: ...
 def cdist(x1: Tensor, x2: Tensor, p: float = ..., compute_mode: int | None = ...) -> Tensor: ...
 @overload
 def _cdist_forward(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) -> Tensor: ...
@@ -2263,26 +2361,6 @@ def multi_margin_loss(
 def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: int = ...) -> Tensor: ...
 @overload
 def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: int = ..., *, out: Tensor) -> Tensor: ...
-@overload
-def ctc_loss(
-    log_probs: Tensor,
-    targets: Tensor,
-    input_lengths: Sequence[int],
-    target_lengths: Sequence[int],
-    blank: int = ...,
-    reduction: int = ...,
-    zero_infinity: bool = ...,
-) -> Tensor: ...
-@overload
-def ctc_loss(
-    log_probs: Tensor,
-    targets: Tensor,
-    input_lengths: Tensor,
-    target_lengths: Tensor,
-    blank: int = ...,
-    reduction: int = ...,
-    zero_infinity: bool = ...,
-) -> Tensor: ...
 @overload
 def _linalg_det(A: Tensor) -> tuple[Tensor, Tensor, Tensor]: ...
 @overload
@@ -4418,6 +4496,56 @@ def mode(
     input: Tensor, dim: str, keepdim: bool = ..., *, out: tuple[Tensor, Tensor]
 ) -> tuple[Tensor, Tensor]: ...
 @overload
+def segment_reduce(
+    data: Tensor,
+    reduce: str,
+    *,
+    lengths: Tensor | None = ...,
+    indices: Tensor | None = ...,
+    offsets: Tensor | None = ...,
+    axis: int = ...,
+    unsafe: bool = ...,
+    initial: Number | None = ...,
+) -> Tensor: ...
+@overload
+def segment_reduce(
+    data: Tensor,
+    reduce: str,
+    *,
+    lengths: Tensor | None = ...,
+    indices: Tensor | None = ...,
+    offsets: Tensor | None = ...,
+    axis: int = ...,
+    unsafe: bool = ...,
+    initial: Number | None = ...,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def _segment_reduce_backward(
+    grad: Tensor,
+    output: Tensor,
+    data: Tensor,
+    reduce: str,
+    *,
+    lengths: Tensor | None = ...,
+    offsets: Tensor | None = ...,
+    axis: int = ...,
+    initial: Number | None = ...,
+) -> Tensor: ...
+@overload
+def _segment_reduce_backward(
+    grad: Tensor,
+    output: Tensor,
+    data: Tensor,
+    reduce: str,
+    *,
+    lengths: Tensor | None = ...,
+    offsets: Tensor | None = ...,
+    axis: int = ...,
+    initial: Number | None = ...,
+    out: Tensor,
+) -> Tensor: ...
+@overload
 def hsplit(input: Tensor, sections: int) -> Sequence[Tensor]: ...
 @overload
 def hsplit(input: Tensor, indices: Sequence[int]) -> Sequence[Tensor]: ...
@@ -5412,6 +5540,8 @@ __all__ = [
     "_convolution_double_backward",
     "_convolution_mode",
     "_copy_from",
+    "_ctc_loss",
+    "_ctc_loss_backward",
     "_embedding_bag",
     "_embedding_bag_backward",
     "_embedding_bag_dense_backward",
@@ -5459,6 +5589,7 @@ __all__ = [
     "_scaled_dot_product_flash_attention_for_cpu",
     "_scaled_dot_product_flash_attention_for_cpu_backward",
     "_scaled_mm",
+    "_segment_reduce_backward",
     "_softmax",
     "_softmax_backward_data",
     "_strided_copy",
@@ -6067,6 +6198,7 @@ __all__ = [
     "scatter_reduce",
     "scatter_reduce_",
     "searchsorted",
+    "segment_reduce",
     "select",
     "select_backward",
     "select_copy",

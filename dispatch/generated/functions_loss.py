@@ -17,7 +17,6 @@ __all__ = [
     "binary_cross_entropy_with_logits",
     "cosine_embedding_loss",
     "cross_entropy_loss",
-    "ctc_loss",
     "hinge_embedding_loss",
     "huber_loss",
     "kl_div",
@@ -377,15 +376,6 @@ multilabel_margin_loss_packet = packet(
 )
 multilabel_margin_loss_plans = multilabel_margin_loss_packet.plans
 multilabel_margin_loss_outs = multilabel_margin_loss_packet.outs
-ctc_loss_packet = packet(
-    "ctc_loss",
-    (
-        "ctc_loss.IntList",
-        "ctc_loss.Tensor",
-    ),
-    (),
-    False,
-)
 
 
 def nll_loss_forward(
@@ -855,12 +845,3 @@ def multilabel_margin_loss(input: Any, target: Any, reduction: Any = 1, *, out: 
     except (KeyError, AttributeError, TypeError):
         plan = multilabel_margin_loss_packet.miss(input, target, reduction)
     return plan(input, target)
-
-
-def ctc_loss(*args: Any, **kwargs: Any) -> Any:
-    """ctc_loss.IntList(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, int reduction=Mean, bool zero_infinity=False) -> Tensor
-
-    ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, int reduction=Mean, bool zero_infinity=False) -> Tensor"""
-    if modes or "out" in kwargs:
-        return ctc_loss_packet.call(*args, **kwargs)
-    return ctc_loss_packet.general(args, kwargs)

@@ -119,6 +119,17 @@ OPERATORS: dict[str, tuple[str, ...]] = {
         "aten::to.prim_Device",
         "aten::type_as",
     ),
+    "ctc": (
+        "aten::_ctc_loss",
+        "aten::_ctc_loss.out",
+        "aten::_ctc_loss.Tensor",
+        "aten::_ctc_loss.Tensor_out",
+        "aten::_ctc_loss_backward",
+        "aten::_ctc_loss_backward.out",
+        "aten::_ctc_loss_backward.Tensor",
+        "aten::ctc_loss.IntList",
+        "aten::ctc_loss.Tensor",
+    ),
     "distance": (
         "aten::cdist",
         "aten::_cdist_forward",
@@ -623,8 +634,6 @@ OPERATORS: dict[str, tuple[str, ...]] = {
         "aten::multi_margin_loss",
         "aten::multilabel_margin_loss",
         "aten::multilabel_margin_loss.out",
-        "aten::ctc_loss.IntList",
-        "aten::ctc_loss.Tensor",
     ),
     "matrix_functions": (
         "aten::_linalg_det",
@@ -1426,6 +1435,12 @@ OPERATORS: dict[str, tuple[str, ...]] = {
         "aten::mode.values",
         "aten::mode.dimname",
         "aten::mode.dimname_out",
+    ),
+    "segments": (
+        "aten::segment_reduce",
+        "aten::segment_reduce.out",
+        "aten::_segment_reduce_backward",
+        "aten::_segment_reduce_backward.out",
     ),
     "shapes": (
         "aten::hsplit.int",

@@ -251,15 +251,3 @@ def register() -> None:
         "CompositeImplicitAutograd",
         out_form("multilabel_margin_loss", composition.multilabel_margin_loss),
     )
-    define(
-        "ctc_loss.IntList",
-        "ctc_loss.IntList(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, int reduction=Mean, bool zero_infinity=False) -> Tensor",
-        "native_functions/loss.yaml:135",
-    )
-    composite("ctc_loss.IntList", "CompositeImplicitAutograd", composition.ctc_loss)
-    define(
-        "ctc_loss.Tensor",
-        "ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, int reduction=Mean, bool zero_infinity=False) -> Tensor",
-        "native_functions/loss.yaml:139",
-    )
-    composite("ctc_loss.Tensor", "CompositeImplicitAutograd", composition.ctc_loss)

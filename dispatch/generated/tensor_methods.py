@@ -11,6 +11,7 @@ from .methods_comparison import ComparisonMethods
 from .methods_contraction import ContractionMethods
 from .methods_convolution import ConvolutionMethods
 from .methods_copy import CopyMethods
+from .methods_ctc import CtcMethods
 from .methods_distance import DistanceMethods
 from .methods_embedding_bag import EmbeddingBagMethods
 from .methods_factories import FactoriesMethods
@@ -36,6 +37,7 @@ from .methods_random import RandomMethods
 from .methods_reduction import ReductionMethods
 from .methods_scaled_mm import ScaledMmMethods
 from .methods_searching import SearchingMethods
+from .methods_segments import SegmentsMethods
 from .methods_shapes import ShapesMethods
 from .methods_softmax import SoftmaxMethods
 from .methods_sorting import SortingMethods
@@ -53,6 +55,7 @@ class TensorMethods(
     ContractionMethods,
     ConvolutionMethods,
     CopyMethods,
+    CtcMethods,
     DistanceMethods,
     EmbeddingBagMethods,
     FactoriesMethods,
@@ -78,6 +81,7 @@ class TensorMethods(
     ReductionMethods,
     ScaledMmMethods,
     SearchingMethods,
+    SegmentsMethods,
     ShapesMethods,
     SoftmaxMethods,
     SortingMethods,

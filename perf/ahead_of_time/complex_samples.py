@@ -13,7 +13,7 @@ PAIRS = ("pairs",)
 DTYPES = ("complex64", "complex128")
 # fmt: off
 UNARY = (
-    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "conj_physical", "cos", "cosh", "exp", "expm1", "log",
+    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "conj_physical", "cos", "cosh", "exp", "exp2", "expm1", "log",
     "log10", "log1p", "log2", "logical_not", "nan_to_num", "neg", "reciprocal", "rsqrt",
     "sgn", "sigmoid", "sin", "sinc", "sinh", "sqrt", "tan", "tanh",
 )

@@ -29,6 +29,8 @@ def functions() -> list[Any]:
         f.gelu_tanh_backward,
         f.trunc_divide,
         f.softplus,
+        f.round_places,
+        f.round_tens,
     ]
     found += pointwise.NARROW.values()
     found += [row[0] for row in activation.FUNCTIONS.values()]
@@ -159,6 +161,8 @@ def scaled_and_gradients(x: Any, y: Any) -> dict[str, Callable[[], object]]:
         "clamp": lambda: x.clamp(0.0, 1.0),
         "masked_fill": lambda: x.masked_fill(empty(x.numel(), dtype="bool"), 2.5),
         "threshold": lambda: functional.threshold(x, 0.5, 1.0),
+        "round to places": lambda: tt.round(x, decimals=2),
+        "round to tens": lambda: tt.round(x, decimals=-2),
         "div trunc": lambda: tt.div(x, y, rounding_mode="trunc"),
         "div floor": lambda: tt.div(x, y, rounding_mode="floor"),
         "mse_loss each": lambda: gradients(lambda a, b: functional.mse_loss(a, b, reduction="none"), x, y),

@@ -111,9 +111,11 @@ def scans(capability: int) -> Iterator[Sample]:
     for dtype in NUMBERS:
         yield Sample(f"cummax {dtype} rows", lambda d=dtype: empty(4096, 2048, dtype=d).cummax(1))
     for dtype in ("complex64", "complex128"):
-        yield Sample(f"cumprod {dtype} rows", lambda d=dtype: empty(4096, 2048, dtype=d).cumprod(1))
-        yield Sample(f"cumprod {dtype} columns", lambda d=dtype: empty(512, 65536, dtype=d).cumprod(0))
-        yield Sample(f"cumprod {dtype} all", lambda d=dtype: empty(1 << 22, dtype=d).cumprod(0))
+        for name in ("cumprod", "logcumsumexp"):
+            scan = getattr(tt, name)
+            yield Sample(f"{name} {dtype} rows", partial(scan, empty(4096, 2048, dtype=dtype), 1))
+            yield Sample(f"{name} {dtype} columns", partial(scan, empty(512, 65536, dtype=dtype), 0))
+            yield Sample(f"{name} {dtype} all", partial(scan, empty(1 << 22, dtype=dtype), 0))
     for dtype in ("float32", "float64", "int64"):
         for name in ("cummax", "cummin"):
             scan = getattr(tt, name)

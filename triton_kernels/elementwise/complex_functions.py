@@ -123,6 +123,13 @@ def exp(a):
 
 
 @triton.jit
+def exp2(a):
+    """exp(a log 2), both parts by the real factor, so that infinite ones stay apart."""
+    re, im = a
+    return exp((re * LN2, im * LN2))
+
+
+@triton.jit
 def expm1(a):
     """exp(x) cos(y) - 1 as expm1(x) cos(y) - 2 sin(y / 2)**2."""
     re, im = a

@@ -130,7 +130,7 @@ COMPLEX: dict[Any, Any] = {
     getattr(f, name): getattr(complex_functions, name)
     for name in (
         "acos", "acosh", "add", "add_scaled", "addcdiv", "addcdiv_scaled", "addcmul", "addcmul_scaled", "asin",
-        "asinh", "atan", "atanh", "conjugate", "cos", "cosh", "divide", "exp", "expm1", "lerp", "log", "log10",
+        "asinh", "atan", "atanh", "conjugate", "cos", "cosh", "divide", "exp", "exp2", "expm1", "lerp", "log", "log10",
         "log1p", "log2", "mul", "neg", "pow", "reciprocal", "rsqrt", "rsub", "rsub_scaled", "sgn", "sigmoid",
         "sigmoid_backward", "silu", "silu_backward", "sin", "sinh", "sqrt", "sub", "sub_scaled", "tan", "tanh",
         "tanh_backward", "where",
@@ -303,6 +303,15 @@ def nan_to_num(call: StructuredCall) -> PlannedKernel:
     return PlannedKernel(replaced)
 
 
+def round_decimals(call: StructuredCall) -> PlannedKernel:
+    """To multiples of a power of ten or of its reciprocal, in the compute type throughout."""
+    function = f.round_places if call.args["decimals"] >= 0 else f.round_tens
+    power = call.extra["power"]
+    widened = call._replace(args=call.args | {"power": float}, runtime=("self", "power"))
+    into = computed(widened, function, FLOAT).into
+    return PlannedKernel(lambda out, a, *_: into(out, a, power))
+
+
 def nextafter(call: StructuredCall) -> PlannedKernel:
     """The neighbour of a number in the common dtype itself, which is not widened."""
     common = common_dtype_of(call)
@@ -325,6 +334,7 @@ FACTORIES: dict[str, Callable[[StructuredCall], PlannedKernel]] = {
     "nan_to_num": nan_to_num,
     "nextafter": nextafter,
     "pow": power,
+    "round_decimals": round_decimals,
     "softplus": with_defaults(pointwise(f.softplus, FLOAT)),
     "where": where,
 }

@@ -246,6 +246,16 @@ def round(a):
 
 
 @triton.jit
+def round_places(a, power):
+    return divide(libdevice.rint(a * power), power)
+
+
+@triton.jit
+def round_tens(a, power):
+    return libdevice.rint(divide(a, power)) * power
+
+
+@triton.jit
 def trunc(a):
     return libdevice.trunc(a)
 

@@ -165,6 +165,9 @@ def logcumsumexp_backward(grad: Any, self: Any, result: Any, dim: int) -> Any:
     """
     if self.dim() == 0 or self.numel() == 0:
         return grad
+    if self.is_complex():
+        shares = ops.log(ops.conj(grad)) - result
+        return ops.conj(ops.exp(shares.flip((dim,)).logcumsumexp(dim).flip((dim,)) + self))
     records = is_grad_enabled() and (grad.requires_grad or self.requires_grad)
     if records and ops.any(ops.eq(grad, 0)).item():
         x, r, g = (t.movedim(dim, -1) for t in (self, result, grad))
@@ -183,6 +186,8 @@ def logcumsumexp_jvp(tangent: Any, self: Any, result: Any, dim: int) -> Any:
     """The mean of the tangents seen, weighted by exp(self)."""
     if self.dim() == 0 or self.numel() == 0:
         return tangent
+    if self.is_complex():
+        return ops.exp((ops.log(tangent) + self).logcumsumexp(dim) - result)
 
     def part(sign: int) -> Any:
         return ops.exp(_logarithms(tangent, sign, self).logcumsumexp(dim) - result)

@@ -5,6 +5,7 @@ Numbers arrive as their class, which promotes as a wrapped number does.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -81,11 +82,13 @@ def rounding(meta: MetaBase, self: TensorSpec) -> None:
 
 
 def round_decimals(meta: MetaBase, self: TensorSpec, decimals: int) -> None:
-    """`round` to a number of decimal places."""
+    """`round` to a number of decimal places: what a power of ten, infinite where it overflows, makes of numbers."""
     if not self.dtype.is_floating_point:
         raise NotImplementedError(
             f"\"round_vml_{self.device.type}\" not implemented for '{self.dtype.scalar_name}'"
         )
+    exponent = -decimals if decimals < 0 else decimals
+    meta.extra["power"] = 10.0**exponent if exponent <= 308 else math.inf
     unary(meta, self)
 
 

@@ -30,6 +30,7 @@ SAMPLES: list[Sample] = [
     *rows("softplus", X, 2, 1.0, pointwise=True, dtypes="f", roundings=2),
     *rows("leaky_relu", X, 0.2, pointwise=True, dtypes="f"),
     *rows("round.decimals", X, decimals=1, dtypes="f", kind=EXACT),
+    *rows("round.decimals", X, decimals=-1, dtypes="f", kind=EXACT),
     *rows("sigmoid_backward tanh_backward", X, INNER, pointwise=True, roundings=2),
     *rows("gelu_backward silu_backward", X, X, pointwise=True, roundings=2),
     *rows("gelu_backward", X, X, approximate="tanh", pointwise=True, roundings=2),

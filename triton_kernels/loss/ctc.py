@@ -1,0 +1,143 @@
+"""Connectionist temporal classification: a launch for the losses, two for their gradient."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.allocator import get_allocator
+from ...runtime.cuda.graph_capture import GraphFlags
+from ...runtime.cuda.transfer import copy_across
+from ...runtime.data_ptr import DataPtr
+from ..contiguous import contiguous_copy
+from ..elementwise.elementwise import check_dtypes
+from ..indexing.index_bounds import lowered_flags
+from ..launch import Launch, cdiv, next_power_of_2
+from .ctc_kernels import ctc_forward, ctc_gradient, ctc_shares
+
+MOST_STATES = 4096
+"""Of a sequence: a program has them all in its registers."""
+
+
+class Problem:
+    """The sizes, strides and lengths of a call."""
+
+    def __init__(self, call: StructuredCall) -> None:
+        spec, targets = call.args["log_probs"], call.args["targets"]
+        check_dtypes(call, [spec])
+        self.device = call.device
+        self.element = f"*{spec.dtype.triton_name}"
+        self.label = f"*{targets.dtype.triton_name}"
+        self.times, self.batch, self.classes = spec.sizes
+        labels: tuple[int, ...] = tuple(call.args["target_lengths"])
+        self.width = 2 * max(labels, default=0) + 1
+        if self.width > MOST_STATES:
+            raise NotImplementedError(
+                f"{call.name}: expected target_lengths of at most {(MOST_STATES - 1) // 2} on CUDA, but got "
+                f"{max(labels)}"
+            )
+        if targets.ndim == 1:
+            firsts = [0, *itertools.accumulate(labels)][: self.batch]
+            firsts = [first * targets.strides[0] for first in firsts]
+        else:
+            firsts = [n * targets.strides[0] for n in range(self.batch)]
+        self.block = max(next_power_of_2(self.width), 2)
+        self.warps = 4 if self.block <= 256 else 8 if self.block <= 1024 else 16
+        self.lengths = np.array([call.args["input_lengths"], labels, firsts], np.int64)
+        self.numbers = {
+            "batch": self.batch,
+            "times": self.times,
+            "classes": self.classes,
+            "width": self.width,
+            "blank": call.args["blank"],
+            "target_step": targets.strides[-1],
+            **dict(zip(("xt", "xn", "xc"), spec.strides, strict=True)),
+        }
+        self.values = tuple(self.numbers.values())
+        self._counts: DataPtr | None = None
+
+    def counts(self) -> int:
+        """Where times, labels and first labels of all sequences are, as a plan's calls share them."""
+        if self._counts is None:
+            data = get_allocator("cuda").allocate(self.lengths.nbytes, self.device)
+            copy_across(data, self.lengths, self.lengths.nbytes)
+            self._counts = data
+        return self._counts.address
+
+    def launch(self, kernel: Any, pointers: dict[str, str], **constants: object) -> Launch:
+        """A launch over the states of each sequence."""
+        options = constants or {"BLOCK": self.block}
+        return Launch(
+            self.device,
+            kernel,
+            pointers | dict.fromkeys(self.numbers, "i64"),
+            options,
+            elements=tuple(pointers),
+            num_warps=4 if constants else self.warps,
+        )
+
+
+def ctc_loss(call: StructuredCall) -> PlannedKernel:
+    """Losses and forward logarithms. Waits for the flag that a label raises which is no class."""
+    problem = Problem(call)
+    element = problem.element
+    pointers = {"x": element, "targets": problem.label, "counts": "*i64", "flag": "*i32"}
+    launch = problem.launch(ctc_forward, pointers | {"loss": element, "alpha": element})
+
+    def errors() -> list[Exception]:
+        return [RuntimeError(f"ctc_loss: expected targets within [0, {problem.classes}), but got others")]
+
+    def into(losses: Any, alpha: Any, x: Any, targets: Any) -> None:
+        flag = lowered_flags(1, call.device, errors)
+        data = (x.address, targets.address, problem.counts(), flag.address, losses.address, alpha.address)
+        launch((problem.batch, 1, 1), *data, *problem.values)
+        if not isinstance(flag, GraphFlags):
+            raised = np.zeros(1, np.int32)
+            copy_across(raised, flag, raised.nbytes)
+            if raised[0]:
+                raise errors()[0]
+
+    return PlannedKernel(into)
+
+
+def ctc_loss_backward(call: StructuredCall) -> PlannedKernel:
+    """Backward logarithms first, as the share of each state; then those of each class together."""
+    problem = Problem(call)
+    out, grad = call.outputs[0], call.args["grad"]
+    element = problem.element
+    inputs = {"x": element, "targets": problem.label, "counts": "*i64", "loss": element}
+    shares = problem.launch(ctc_shares, inputs | {"alpha": element, "shares": element})
+    block = min(next_power_of_2(problem.classes), 128)
+    problem_of_classes = Launch(
+        call.device,
+        ctc_gradient,
+        inputs
+        | {"shares": element, "grad": element, "out": element}
+        | dict.fromkeys((*problem.numbers, "grad_step"), "i64"),
+        {"ZERO_INFINITY": bool(call.args["zero_infinity"]), "BLOCK": block, "STATES": 8},
+        elements=(*inputs, "shares", "grad", "out"),
+    )
+    grid = (problem.times * problem.batch, cdiv(problem.classes, block), 1)
+    copies: list[Callable[[Any], Any]] = [
+        contiguous_copy(call.args[name])[1] for name in ("neg_log_likelihood", "log_alpha")
+    ]
+    allocate = get_allocator("cuda").allocate
+    nbytes = problem.batch * problem.times * problem.width * out.itemsize
+    step = grad.strides[0]
+
+    def into(to: Any, g: Any, x: Any, targets: Any, losses: Any, alpha: Any) -> None:
+        cost, forward = (copied(data) for copied, data in zip(copies, (losses, alpha), strict=True))
+        scratch = allocate(nbytes, call.device)
+        given = (x.address, targets.address, problem.counts(), cost.address)
+        shares((problem.batch, 1, 1), *given, forward.address, scratch.address, *problem.values)
+        problem_of_classes(grid, *given, scratch.address, g.address, to.address, *problem.values, step)
+
+    return PlannedKernel(into)
+
+
+register_stub("_ctc_loss_stub", "cuda", ctc_loss)
+register_stub("_ctc_loss_backward_stub", "cuda", ctc_loss_backward)
