@@ -39,6 +39,7 @@ REGISTERING = (
     "normalization.row_norm_backward",
     "normalization.softmax",
     "optimizers.fused",
+    "pooling.fractional",
     "pooling.pooling",
     "products.mm",
     "products.matvec",

@@ -18,6 +18,7 @@ FAMILIES = (
     "factorization",
     "fft",
     "fold",
+    "fractional_pooling",
     "functional_forms",
     "grid_sampler",
     "indexing",

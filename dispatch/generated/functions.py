@@ -206,6 +206,12 @@ from .functions_fold import (
     col2im,
     im2col,
 )
+from .functions_fractional_pooling import (
+    fractional_max_pool2d,
+    fractional_max_pool2d_backward,
+    fractional_max_pool3d,
+    fractional_max_pool3d_backward,
+)
 from .functions_functional_forms import (
     _restride,
     _strided_copy,
@@ -1259,6 +1265,10 @@ __all__ = [
     "fmod_",
     "frac",
     "frac_",
+    "fractional_max_pool2d",
+    "fractional_max_pool2d_backward",
+    "fractional_max_pool3d",
+    "fractional_max_pool3d_backward",
     "frexp",
     "full",
     "full_like",

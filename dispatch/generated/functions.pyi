@@ -1556,6 +1556,26 @@ def col2im(
     *,
     out: Tensor,
 ) -> Tensor: ...
+def fractional_max_pool2d(
+    input: Tensor, kernel_size: int | Sequence[int], output_size: int | Sequence[int], random_samples: Tensor
+) -> tuple[Tensor, Tensor]: ...
+def fractional_max_pool2d_backward(
+    grad_output: Tensor,
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    output_size: int | Sequence[int],
+    indices: Tensor,
+) -> Tensor: ...
+def fractional_max_pool3d(
+    input: Tensor, kernel_size: int | Sequence[int], output_size: int | Sequence[int], random_samples: Tensor
+) -> tuple[Tensor, Tensor]: ...
+def fractional_max_pool3d_backward(
+    grad_output: Tensor,
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    output_size: int | Sequence[int],
+    indices: Tensor,
+) -> Tensor: ...
 def view_copy(input: Tensor, *size: int | Sequence[int]) -> Tensor: ...
 def as_strided_copy(
     input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = ...
@@ -5641,6 +5661,10 @@ __all__ = [
     "fmod_",
     "frac",
     "frac_",
+    "fractional_max_pool2d",
+    "fractional_max_pool2d_backward",
+    "fractional_max_pool3d",
+    "fractional_max_pool3d_backward",
     "frexp",
     "full",
     "full_like",

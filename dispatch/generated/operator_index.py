@@ -348,6 +348,16 @@ OPERATORS: dict[str, tuple[str, ...]] = {
         "aten::col2im",
         "aten::col2im.out",
     ),
+    "fractional_pooling": (
+        "aten::fractional_max_pool2d",
+        "aten::fractional_max_pool2d.output",
+        "aten::fractional_max_pool2d_backward",
+        "aten::fractional_max_pool2d_backward.grad_input",
+        "aten::fractional_max_pool3d",
+        "aten::fractional_max_pool3d.output",
+        "aten::fractional_max_pool3d_backward",
+        "aten::fractional_max_pool3d_backward.grad_input",
+    ),
     "functional_forms": (
         "aten::view_copy",
         "aten::view_copy.dtype",

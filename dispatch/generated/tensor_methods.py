@@ -17,6 +17,7 @@ from .methods_factories import FactoriesMethods
 from .methods_factorization import FactorizationMethods
 from .methods_fft import FftMethods
 from .methods_fold import FoldMethods
+from .methods_fractional_pooling import FractionalPoolingMethods
 from .methods_functional_forms import FunctionalFormsMethods
 from .methods_grid_sampler import GridSamplerMethods
 from .methods_indexing import IndexingMethods
@@ -59,6 +60,7 @@ class TensorMethods(
     FactorizationMethods,
     FftMethods,
     FoldMethods,
+    FractionalPoolingMethods,
     FunctionalFormsMethods,
     GridSamplerMethods,
     IndexingMethods,

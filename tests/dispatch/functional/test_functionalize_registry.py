@@ -319,6 +319,16 @@ OUT_SAMPLES = {
     "max_pool3d_with_indices.out": (make(F, (1, 2, 4, 4, 4)), (2, 2, 2)),
     "adaptive_max_pool2d.out": (make(F, (1, 2, 4, 4)), (2, 2)),
     "adaptive_max_pool3d.out": (make(F, (1, 2, 4, 4, 4)), (2, 2, 2)),
+    "fractional_max_pool2d.output": (make(F, (1, 2, 4, 4)), (2, 2), (2, 3), make(F, (1, 2, 2))),
+    "fractional_max_pool3d.output": (make(F, (1, 2, 4, 4, 4)), (2, 2, 2), (2, 3, 1), make(F, (1, 2, 3))),
+    "fractional_max_pool2d_backward.grad_input": (
+        *(make(F, (1, 1, 2, 2)), make(F, (1, 1, 4, 4)), (2, 2), (2, 2)),
+        tt.tensor([[[[5, 5], [13, 15]]]]),
+    ),
+    "fractional_max_pool3d_backward.grad_input": (
+        *(make(F, (1, 1, 1, 2, 2)), make(F, (1, 1, 2, 4, 4)), (2, 2, 2), (1, 2, 2)),
+        tt.tensor([[[[[5, 5], [13, 30]]]]]),
+    ),
     "ger.out": (make(F, (3,)), make(F, (4,))),
     "outer.out": (make(F, (3,)), make(F, (4,))),
     "matmul.out": (make(F, (2, 3, 5)), make(F, (5, 4))),
