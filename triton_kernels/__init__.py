@@ -51,6 +51,7 @@ REGISTERING = (
     "reduction.complex_reduction",
     "reduction.extreme_index",
     "reduction.extreme_scan",
+    "reduction.hashing",
     "reduction.joint_reduction",
     "reduction.moments",
     "reduction.renorm",

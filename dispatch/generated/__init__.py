@@ -21,6 +21,7 @@ FAMILIES = (
     "fractional_pooling",
     "functional_forms",
     "grid_sampler",
+    "histogram",
     "indexing",
     "integration",
     "linalg",

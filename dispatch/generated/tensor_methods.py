@@ -20,6 +20,7 @@ from .methods_fold import FoldMethods
 from .methods_fractional_pooling import FractionalPoolingMethods
 from .methods_functional_forms import FunctionalFormsMethods
 from .methods_grid_sampler import GridSamplerMethods
+from .methods_histogram import HistogramMethods
 from .methods_indexing import IndexingMethods
 from .methods_integration import IntegrationMethods
 from .methods_linalg import LinalgMethods
@@ -63,6 +64,7 @@ class TensorMethods(
     FractionalPoolingMethods,
     FunctionalFormsMethods,
     GridSamplerMethods,
+    HistogramMethods,
     IndexingMethods,
     IntegrationMethods,
     LinalgMethods,
