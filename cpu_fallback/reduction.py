@@ -387,6 +387,30 @@ def logsumexp(call: StructuredCall) -> PlannedKernel:
     return PlannedKernel(quiet(into))
 
 
+HASHED = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64")
+
+
+def hash_tensor(call: StructuredCall) -> PlannedKernel:
+    """The exclusive or of all elements' bits, each of them as the float64 or int64 that it is.
+
+    Narrow floats pass through float32; a NaN keeps its payload and becomes quiet.
+    """
+    spec, sizes = call.args["self"], call.outputs[0].sizes
+    if spec.dtype.name not in HASHED:
+        raise NotImplementedError(f"\"xor_sum_cpu\" not implemented for '{spec.dtype.scalar_name}'")
+    dims: tuple[int, ...] = call.extra["dims"]
+    floating, np_dtype = spec.dtype.is_floating_point, compute_np(spec.dtype)
+
+    def into(out: Any, array: Any) -> None:
+        if floating:
+            bits = array.astype(np_dtype, copy=False).astype(np.float64).view(np.int64)
+        else:
+            bits = array.astype(np.int64, copy=False)
+        np.copyto(out, np.bitwise_xor.reduce(bits, axis=dims).view(np.uint64).reshape(sizes))
+
+    return PlannedKernel(quiet(into))
+
+
 FACTORIES: dict[str, Callable[[StructuredCall], PlannedKernel]] = {
     "sum_stub": sum_,
     "mean_stub": mean,
@@ -405,6 +429,7 @@ FACTORIES: dict[str, Callable[[StructuredCall], PlannedKernel]] = {
     "var_mean_stub": variance(root=False, with_mean=True),
     "std_mean_stub": variance(root=True, with_mean=True),
     "logsumexp_stub": logsumexp,
+    "hash_tensor_stub": hash_tensor,
 }
 
 

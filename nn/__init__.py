@@ -21,6 +21,7 @@ _MODULES = {
     "containers": "ModuleDict ModuleList ParameterDict ParameterList Sequential",
     "distance": "CosineSimilarity PairwiseDistance",
     "dropout": "AlphaDropout Dropout Dropout1d Dropout2d Dropout3d FeatureAlphaDropout",
+    "fractional_pooling": "FractionalMaxPool2d FractionalMaxPool3d",
     "linear": "Identity Linear",
     "loss": (
         "BCELoss BCEWithLogitsLoss CTCLoss CosineEmbeddingLoss CrossEntropyLoss GaussianNLLLoss HingeEmbeddingLoss "

@@ -57,6 +57,7 @@ from . import (
     activations,
     bags,
     dropouts,
+    fractional_pooling,
     losses,
     multi_head,
     normalization,
@@ -68,6 +69,7 @@ from . import (
 from .activations import *  # noqa: F403 - the names are declared there
 from .bags import *  # noqa: F403
 from .dropouts import *  # noqa: F403
+from .fractional_pooling import *  # noqa: F403
 from .losses import *  # noqa: F403
 from .multi_head import *  # noqa: F403
 from .normalization import *  # noqa: F403
@@ -81,6 +83,7 @@ __all__ = [
     *activations.__all__,
     *bags.__all__,
     *dropouts.__all__,
+    *fractional_pooling.__all__,
     *losses.__all__,
     *multi_head.__all__,
     *normalization.__all__,

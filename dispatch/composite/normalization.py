@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ...runtime.scalar_type import uint8
 from ..core.overload_packet import packets
 from ..generated import functions as ops
 from ..structured.native.normalization import (
@@ -14,7 +15,7 @@ from ..structured.native.normalization import (
     check_features,
     check_normalized_shape,
 )
-from .forms import write_out
+from .forms import check_out, out_form, write_out
 
 
 def layer_norm(
@@ -121,6 +122,80 @@ def _native_batch_norm_legit_functional(
         input, weight, bias, mean, var, training, momentum, eps
     )
     return (*results, mean, var)
+
+
+def _reserve(input: Any) -> Any:
+    """What a library keeps for its backward pass: nothing here."""
+    return ops.empty((0,), dtype=uint8, device=input.device)
+
+
+def _batch_norm_with_update(
+    input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: float, eps: float
+) -> tuple[Any, ...]:
+    """Batch normalisation in training, which writes the running statistics; the last result is empty."""
+    results = packets["_native_batch_norm_legit"].call(
+        input, weight, bias, running_mean, running_var, True, momentum, eps
+    )
+    return (*results, _reserve(input))
+
+
+def _batch_norm_with_update_functional(
+    input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: float, eps: float
+) -> tuple[Any, ...]:
+    """`_batch_norm_with_update` with the new running statistics as results."""
+    *results, mean, var = ops._native_batch_norm_legit_functional(
+        input, weight, bias, running_mean, running_var, True, momentum, eps
+    )
+    return (*results, _reserve(input), mean, var)
+
+
+def _batch_norm_with_update_out(*args: Any) -> tuple[Any, ...]:
+    """`_batch_norm_with_update` into given tensors, none of which is written unless all can be."""
+    *results, mean, var = _batch_norm_with_update_functional(*args[:7])
+    outs = args[7:]
+    for target, result in zip(outs, results, strict=True):
+        check_out("_batch_norm_with_update", target, result)
+    args[3].copy_(mean)
+    args[4].copy_(var)
+    return tuple(
+        write_out("_batch_norm_with_update", target, result)
+        for target, result in zip(outs, results, strict=True)
+    )
+
+
+def _batch_norm_no_update(
+    input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: float, eps: float
+) -> tuple[Any, ...]:
+    """Batch normalisation by running statistics; the last result is empty."""
+    for name, parameter in (("running_mean", running_mean), ("running_var", running_var)):
+        if parameter is None:
+            raise RuntimeError(f"{name} must be defined in evaluation mode")
+    results = ops._native_batch_norm_legit_no_training(
+        input, weight, bias, running_mean, running_var, momentum, eps
+    )
+    return (*results, _reserve(input))
+
+
+_batch_norm_no_update_out = out_form("_batch_norm_no_update", _batch_norm_no_update, 4)
+
+
+def batch_norm_backward(
+    grad_out: Any,
+    input: Any,
+    weight: Any,
+    running_mean: Any,
+    running_var: Any,
+    save_mean: Any,
+    save_var: Any,
+    update: bool,
+    eps: float,
+    output_mask: Sequence[bool],
+    reserve: Any,
+) -> Any:
+    """The gradients of `_batch_norm_with_update`, or with `update` false of `_batch_norm_no_update`."""
+    return ops.native_batch_norm_backward(
+        grad_out, input, weight, running_mean, running_var, save_mean, save_var, update, eps, output_mask
+    )
 
 
 def instance_norm(

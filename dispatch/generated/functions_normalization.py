@@ -12,12 +12,16 @@ from ..core.call_parts import NOT_GIVEN, Parameter
 from ..core.overload_packet import packet
 
 __all__ = [
+    "_batch_norm_no_update",
+    "_batch_norm_with_update",
+    "_batch_norm_with_update_functional",
     "_fused_rms_norm",
     "_fused_rms_norm_backward",
     "_native_batch_norm_legit",
     "_native_batch_norm_legit_functional",
     "_native_batch_norm_legit_no_training",
     "batch_norm",
+    "batch_norm_backward",
     "group_norm",
     "instance_norm",
     "layer_norm",
@@ -227,6 +231,78 @@ _native_batch_norm_legit_functional_packet = packet(
     False,
 )
 _native_batch_norm_legit_functional_plans = _native_batch_norm_legit_functional_packet.plans
+_batch_norm_with_update_packet = packet(
+    "_batch_norm_with_update",
+    (
+        "_batch_norm_with_update",
+        "_batch_norm_with_update.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("weight", "optional", NOT_GIVEN, False),
+        Parameter("bias", "optional", NOT_GIVEN, False),
+        Parameter("running_mean", "tensor", NOT_GIVEN, False),
+        Parameter("running_var", "tensor", NOT_GIVEN, False),
+        Parameter("momentum", "number", NOT_GIVEN, False),
+        Parameter("eps", "number", NOT_GIVEN, False),
+    ),
+    False,
+)
+_batch_norm_with_update_plans = _batch_norm_with_update_packet.plans
+_batch_norm_with_update_outs = _batch_norm_with_update_packet.outs
+_batch_norm_with_update_functional_packet = packet(
+    "_batch_norm_with_update_functional",
+    ("_batch_norm_with_update_functional",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("weight", "optional", NOT_GIVEN, False),
+        Parameter("bias", "optional", NOT_GIVEN, False),
+        Parameter("running_mean", "tensor", NOT_GIVEN, False),
+        Parameter("running_var", "tensor", NOT_GIVEN, False),
+        Parameter("momentum", "number", NOT_GIVEN, False),
+        Parameter("eps", "number", NOT_GIVEN, False),
+    ),
+    False,
+)
+_batch_norm_with_update_functional_plans = _batch_norm_with_update_functional_packet.plans
+_batch_norm_no_update_packet = packet(
+    "_batch_norm_no_update",
+    (
+        "_batch_norm_no_update",
+        "_batch_norm_no_update.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("weight", "optional", NOT_GIVEN, False),
+        Parameter("bias", "optional", NOT_GIVEN, False),
+        Parameter("running_mean", "optional", NOT_GIVEN, False),
+        Parameter("running_var", "optional", NOT_GIVEN, False),
+        Parameter("momentum", "number", NOT_GIVEN, False),
+        Parameter("eps", "number", NOT_GIVEN, False),
+    ),
+    False,
+)
+_batch_norm_no_update_plans = _batch_norm_no_update_packet.plans
+_batch_norm_no_update_outs = _batch_norm_no_update_packet.outs
+batch_norm_backward_packet = packet(
+    "batch_norm_backward",
+    ("batch_norm_backward",),
+    (
+        Parameter("grad_out", "tensor", NOT_GIVEN, False),
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("weight", "tensor", NOT_GIVEN, False),
+        Parameter("running_mean", "optional", NOT_GIVEN, False),
+        Parameter("running_var", "optional", NOT_GIVEN, False),
+        Parameter("save_mean", "optional", NOT_GIVEN, False),
+        Parameter("save_var", "optional", NOT_GIVEN, False),
+        Parameter("update", "static", NOT_GIVEN, False),
+        Parameter("eps", "number", NOT_GIVEN, False),
+        Parameter("output_mask", "static", NOT_GIVEN, False),
+        Parameter("reserve", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+batch_norm_backward_plans = batch_norm_backward_packet.plans
 native_batch_norm_backward_packet = packet(
     "native_batch_norm_backward",
     ("native_batch_norm_backward",),
@@ -629,6 +705,186 @@ def _native_batch_norm_legit_functional(
             input, weight, bias, running_mean, running_var, training, momentum, eps
         )
     return plan(input, weight, bias, running_mean, running_var, momentum, eps)
+
+
+def _batch_norm_with_update(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    momentum: Any,
+    eps: Any,
+    *,
+    out: Any = None,
+) -> Any:
+    """_batch_norm_with_update(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)"""
+    if modes or out is not None:
+        if modes:
+            return _batch_norm_with_update_packet.call_parameters(
+                input, weight, bias, running_mean, running_var, momentum, eps, out=out
+            )
+        try:
+            plan = _batch_norm_with_update_outs[
+                input._spec,
+                (None if weight is None else weight._spec),
+                (None if bias is None else bias._spec),
+                running_mean._spec,
+                running_var._spec,
+                momentum.__class__,
+                eps.__class__,
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = _batch_norm_with_update_packet.miss_out(
+                input, weight, bias, running_mean, running_var, momentum, eps, out
+            )
+        return plan(input, weight, bias, running_mean, running_var, momentum, eps, out)
+    try:
+        plan = _batch_norm_with_update_plans[input._spec][
+            (None if weight is None else weight._spec),
+            (None if bias is None else bias._spec),
+            running_mean._spec,
+            running_var._spec,
+            momentum.__class__,
+            eps.__class__,
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = _batch_norm_with_update_packet.miss(
+            input, weight, bias, running_mean, running_var, momentum, eps
+        )
+    return plan(input, weight, bias, running_mean, running_var, momentum, eps)
+
+
+def _batch_norm_with_update_functional(
+    input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: Any, eps: Any
+) -> Any:
+    """_batch_norm_with_update_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)"""
+    if modes:
+        return _batch_norm_with_update_functional_packet.call_parameters(
+            input, weight, bias, running_mean, running_var, momentum, eps
+        )
+    try:
+        plan = _batch_norm_with_update_functional_plans[input._spec][
+            (None if weight is None else weight._spec),
+            (None if bias is None else bias._spec),
+            running_mean._spec,
+            running_var._spec,
+            momentum.__class__,
+            eps.__class__,
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = _batch_norm_with_update_functional_packet.miss(
+            input, weight, bias, running_mean, running_var, momentum, eps
+        )
+    return plan(input, weight, bias, running_mean, running_var, momentum, eps)
+
+
+def _batch_norm_no_update(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    momentum: Any,
+    eps: Any,
+    *,
+    out: Any = None,
+) -> Any:
+    """_batch_norm_no_update(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)"""
+    if modes or out is not None:
+        if modes:
+            return _batch_norm_no_update_packet.call_parameters(
+                input, weight, bias, running_mean, running_var, momentum, eps, out=out
+            )
+        try:
+            plan = _batch_norm_no_update_outs[
+                input._spec,
+                (None if weight is None else weight._spec),
+                (None if bias is None else bias._spec),
+                (None if running_mean is None else running_mean._spec),
+                (None if running_var is None else running_var._spec),
+                momentum.__class__,
+                eps.__class__,
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = _batch_norm_no_update_packet.miss_out(
+                input, weight, bias, running_mean, running_var, momentum, eps, out
+            )
+        return plan(input, weight, bias, running_mean, running_var, momentum, eps, out)
+    try:
+        plan = _batch_norm_no_update_plans[input._spec][
+            (None if weight is None else weight._spec),
+            (None if bias is None else bias._spec),
+            (None if running_mean is None else running_mean._spec),
+            (None if running_var is None else running_var._spec),
+            momentum.__class__,
+            eps.__class__,
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = _batch_norm_no_update_packet.miss(
+            input, weight, bias, running_mean, running_var, momentum, eps
+        )
+    return plan(input, weight, bias, running_mean, running_var, momentum, eps)
+
+
+def batch_norm_backward(
+    grad_out: Any,
+    input: Any,
+    weight: Any,
+    running_mean: Any,
+    running_var: Any,
+    save_mean: Any,
+    save_var: Any,
+    update: Any,
+    eps: Any,
+    output_mask: Any,
+    reserve: Any,
+) -> Any:
+    """batch_norm_backward(Tensor grad_out, Tensor input, Tensor weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_var, bool update, float eps, bool[3] output_mask, Tensor reserve) -> (Tensor, Tensor, Tensor)"""
+    if modes:
+        return batch_norm_backward_packet.call_parameters(
+            grad_out,
+            input,
+            weight,
+            running_mean,
+            running_var,
+            save_mean,
+            save_var,
+            update,
+            eps,
+            output_mask,
+            reserve,
+        )
+    try:
+        plan = batch_norm_backward_plans[grad_out._spec][
+            input._spec,
+            weight._spec,
+            (None if running_mean is None else running_mean._spec),
+            (None if running_var is None else running_var._spec),
+            (None if save_mean is None else save_mean._spec),
+            (None if save_var is None else save_var._spec),
+            update,
+            eps.__class__,
+            output_mask,
+            reserve._spec,
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = batch_norm_backward_packet.miss(
+            grad_out,
+            input,
+            weight,
+            running_mean,
+            running_var,
+            save_mean,
+            save_var,
+            update,
+            eps,
+            output_mask,
+            reserve,
+        )
+    return plan(grad_out, input, weight, running_mean, running_var, save_mean, save_var, eps, reserve)
 
 
 def native_batch_norm_backward(

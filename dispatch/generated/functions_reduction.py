@@ -28,6 +28,7 @@ __all__ = [
     "cumprod_backward",
     "cumsum",
     "cumsum_",
+    "hash_tensor",
     "logcumsumexp",
     "logsumexp",
     "max",
@@ -147,6 +148,22 @@ aminmax_packet = packet(
 )
 aminmax_plans = aminmax_packet.plans
 aminmax_outs = aminmax_packet.outs
+hash_tensor_packet = packet(
+    "hash_tensor",
+    (
+        "hash_tensor",
+        "hash_tensor.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("dim", "static", (), False),
+        Parameter("keepdim", "static", False, True),
+        Parameter("mode", "static", 0, True),
+    ),
+    False,
+)
+hash_tensor_plans = hash_tensor_packet.plans
+hash_tensor_outs = hash_tensor_packet.outs
 max_packet = packet(
     "max",
     (
@@ -599,6 +616,23 @@ def aminmax(input: Any, *, dim: Any = None, keepdim: Any = False, out: Any = Non
         plan = aminmax_plans[input._spec][dim, keepdim]
     except (KeyError, AttributeError, TypeError):
         plan = aminmax_packet.miss(input, dim, keepdim)
+    return plan(input)
+
+
+def hash_tensor(input: Any, dim: Any = (), *, keepdim: Any = False, mode: Any = 0, out: Any = None) -> Any:
+    """hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return hash_tensor_packet.call_parameters(input, dim, keepdim, mode, out=out)
+        try:
+            plan = hash_tensor_outs[input._spec, dim, keepdim, mode, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = hash_tensor_packet.miss_out(input, dim, keepdim, mode, out)
+        return plan(input, out)
+    try:
+        plan = hash_tensor_plans[input._spec][dim, keepdim, mode]
+    except (KeyError, AttributeError, TypeError):
+        plan = hash_tensor_packet.miss(input, dim, keepdim, mode)
     return plan(input)
 
 

@@ -50,6 +50,9 @@ from .functions_reduction import (
     cumsum_outs,
     cumsum_packet,
     cumsum_plans,
+    hash_tensor_outs,
+    hash_tensor_packet,
+    hash_tensor_plans,
     logcumsumexp_outs,
     logcumsumexp_packet,
     logcumsumexp_plans,
@@ -191,6 +194,22 @@ class ReductionMethods:
             plan = aminmax_plans[self._spec][dim, keepdim]
         except (KeyError, AttributeError, TypeError):
             plan = aminmax_packet.miss_method(self, dim, keepdim)
+        return plan(self)
+
+    def hash_tensor(self, dim: Any = (), *, keepdim: Any = False, mode: Any = 0, out: Any = None) -> Any:
+        """hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return hash_tensor_packet.call_method_parameters(self, dim, keepdim, mode, out=out)
+            try:
+                plan = hash_tensor_outs[self._spec, dim, keepdim, mode, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = hash_tensor_packet.miss_out_method(self, dim, keepdim, mode, out)
+            return plan(self, out)
+        try:
+            plan = hash_tensor_plans[self._spec][dim, keepdim, mode]
+        except (KeyError, AttributeError, TypeError):
+            plan = hash_tensor_packet.miss_method(self, dim, keepdim, mode)
         return plan(self)
 
     def max(self: Any, *args: Any, **kwargs: Any) -> Any:

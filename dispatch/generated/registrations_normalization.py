@@ -171,9 +171,51 @@ def register() -> None:
         composition._native_batch_norm_legit_functional,
     )
     define(
+        "_batch_norm_with_update",
+        "_batch_norm_with_update(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)",
+        "native_functions/normalization.yaml:70",
+    )
+    composite("_batch_norm_with_update", "CompositeImplicitAutograd", composition._batch_norm_with_update)
+    define(
+        "_batch_norm_with_update.out",
+        "_batch_norm_with_update.out(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, float momentum, float eps, *, Tensor(d!) out, Tensor(e!) save_mean, Tensor(f!) save_invstd, Tensor(g!) reserve) -> (Tensor(d!), Tensor(e!), Tensor(f!), Tensor(g!))",
+        "native_functions/normalization.yaml:74",
+    )
+    composite(
+        "_batch_norm_with_update.out", "CompositeExplicitAutograd", composition._batch_norm_with_update_out
+    )
+    define(
+        "_batch_norm_with_update_functional",
+        "_batch_norm_with_update_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)",
+        "native_functions/normalization.yaml:78",
+    )
+    composite(
+        "_batch_norm_with_update_functional",
+        "CompositeImplicitAutograd",
+        composition._batch_norm_with_update_functional,
+    )
+    define(
+        "_batch_norm_no_update",
+        "_batch_norm_no_update(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)",
+        "native_functions/normalization.yaml:82",
+    )
+    composite("_batch_norm_no_update", "CompositeImplicitAutograd", composition._batch_norm_no_update)
+    define(
+        "_batch_norm_no_update.out",
+        "_batch_norm_no_update.out(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, float momentum, float eps, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2, Tensor(d!) out3) -> (Tensor(a!), Tensor(b!), Tensor(c!), Tensor(d!))",
+        "native_functions/normalization.yaml:86",
+    )
+    composite("_batch_norm_no_update.out", "CompositeExplicitAutograd", composition._batch_norm_no_update_out)
+    define(
+        "batch_norm_backward",
+        "batch_norm_backward(Tensor grad_out, Tensor input, Tensor weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_var, bool update, float eps, bool[3] output_mask, Tensor reserve) -> (Tensor, Tensor, Tensor)",
+        "native_functions/normalization.yaml:90",
+    )
+    composite("batch_norm_backward", "CompositeImplicitAutograd", composition.batch_norm_backward)
+    define(
         "native_batch_norm_backward",
         "native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_invstd, bool train, float eps, bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
-        "native_functions/normalization.yaml:70",
+        "native_functions/normalization.yaml:94",
     )
     planned(
         "native_batch_norm_backward", "native_batch_norm_backward_stub", native.native_batch_norm_backward
@@ -182,12 +224,12 @@ def register() -> None:
     define(
         "batch_norm",
         "batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor",
-        "native_functions/normalization.yaml:74",
+        "native_functions/normalization.yaml:98",
     )
     composite("batch_norm", "CompositeImplicitAutograd", composition.batch_norm)
     define(
         "instance_norm",
         "instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor",
-        "native_functions/normalization.yaml:78",
+        "native_functions/normalization.yaml:102",
     )
     composite("instance_norm", "CompositeImplicitAutograd", composition.instance_norm)

@@ -237,9 +237,24 @@ def register() -> None:
     structured("aminmax.out", native.aminmax, "aminmax_stub", "out")
     autograd("aminmax.out", out_refuses_grad)
     define(
+        "hash_tensor",
+        "hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor",
+        "native_functions/reduction.yaml:104",
+        ("reduction",),
+    )
+    structured("hash_tensor", native.hash_tensor, "hash_tensor_stub", "functional", "hash_tensor.out")
+    define(
+        "hash_tensor.out",
+        "hash_tensor.out(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/reduction.yaml:104",
+        ("reduction",),
+    )
+    structured("hash_tensor.out", native.hash_tensor, "hash_tensor_stub", "out")
+    autograd("hash_tensor.out", out_refuses_grad)
+    define(
         "max.dim",
         "max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        "native_functions/reduction.yaml:104",
+        "native_functions/reduction.yaml:110",
         (
             "core",
             "reduction",
@@ -250,7 +265,7 @@ def register() -> None:
     define(
         "max.dim_max",
         "max.dim_max(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) max, Tensor(b!) max_values) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/reduction.yaml:111",
+        "native_functions/reduction.yaml:117",
         ("reduction",),
     )
     structured("max.dim_max", native.extremum_with_index, "max_dim_stub", "out")
@@ -258,32 +273,32 @@ def register() -> None:
     define(
         "max.names_dim",
         "max.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        "native_functions/reduction.yaml:115",
+        "native_functions/reduction.yaml:121",
     )
     composite("max.names_dim", "CompositeImplicitAutograd", composition.max_by_name)
     define(
         "max.names_dim_max",
         "max.names_dim_max(Tensor self, Dimname dim, bool keepdim=False, *, Tensor(a!) max, Tensor(b!) max_values) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/reduction.yaml:121",
+        "native_functions/reduction.yaml:127",
     )
     composite("max.names_dim_max", "CompositeImplicitAutograd", composition.max_by_name_out)
     define(
-        "max.other", "max.other(Tensor self, Tensor other) -> Tensor", "native_functions/reduction.yaml:126"
+        "max.other", "max.other(Tensor self, Tensor other) -> Tensor", "native_functions/reduction.yaml:132"
     )
     composite("max.other", "CompositeImplicitAutograd", composition.max_other)
     define(
         "max.out",
         "max.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:131",
+        "native_functions/reduction.yaml:137",
     )
     composite("max.out", "CompositeImplicitAutograd", composition.max_other_out)
-    define("max", "max(Tensor self) -> Tensor", "native_functions/reduction.yaml:135", ("reduction",))
+    define("max", "max(Tensor self) -> Tensor", "native_functions/reduction.yaml:141", ("reduction",))
     structured("max", native.extremum_all, "amax_stub", "functional", "max.unary_out")
     autograd("max", autograd_reduction.plan_max)
     define(
         "max.unary_out",
         "max.unary_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:135",
+        "native_functions/reduction.yaml:141",
         ("reduction",),
     )
     structured("max.unary_out", native.extremum_all, "amax_stub", "out")
@@ -291,7 +306,7 @@ def register() -> None:
     define(
         "min.dim",
         "min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        "native_functions/reduction.yaml:143",
+        "native_functions/reduction.yaml:149",
         (
             "core",
             "reduction",
@@ -302,7 +317,7 @@ def register() -> None:
     define(
         "min.dim_min",
         "min.dim_min(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) min, Tensor(b!) min_indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/reduction.yaml:150",
+        "native_functions/reduction.yaml:156",
         ("reduction",),
     )
     structured("min.dim_min", native.extremum_with_index, "min_dim_stub", "out")
@@ -310,32 +325,32 @@ def register() -> None:
     define(
         "min.names_dim",
         "min.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        "native_functions/reduction.yaml:154",
+        "native_functions/reduction.yaml:160",
     )
     composite("min.names_dim", "CompositeImplicitAutograd", composition.min_by_name)
     define(
         "min.names_dim_min",
         "min.names_dim_min(Tensor self, Dimname dim, bool keepdim=False, *, Tensor(a!) min, Tensor(b!) min_indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/reduction.yaml:160",
+        "native_functions/reduction.yaml:166",
     )
     composite("min.names_dim_min", "CompositeImplicitAutograd", composition.min_by_name_out)
     define(
-        "min.other", "min.other(Tensor self, Tensor other) -> Tensor", "native_functions/reduction.yaml:165"
+        "min.other", "min.other(Tensor self, Tensor other) -> Tensor", "native_functions/reduction.yaml:171"
     )
     composite("min.other", "CompositeImplicitAutograd", composition.min_other)
     define(
         "min.out",
         "min.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:170",
+        "native_functions/reduction.yaml:176",
     )
     composite("min.out", "CompositeImplicitAutograd", composition.min_other_out)
-    define("min", "min(Tensor self) -> Tensor", "native_functions/reduction.yaml:174", ("reduction",))
+    define("min", "min(Tensor self) -> Tensor", "native_functions/reduction.yaml:180", ("reduction",))
     structured("min", native.extremum_all, "amin_stub", "functional", "min.unary_out")
     autograd("min", autograd_reduction.plan_min)
     define(
         "min.unary_out",
         "min.unary_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:174",
+        "native_functions/reduction.yaml:180",
         ("reduction",),
     )
     structured("min.unary_out", native.extremum_all, "amin_stub", "out")
@@ -343,7 +358,7 @@ def register() -> None:
     define(
         "argmax",
         "argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:182",
+        "native_functions/reduction.yaml:188",
         (
             "core",
             "nondifferentiable",
@@ -355,7 +370,7 @@ def register() -> None:
     define(
         "argmax.out",
         "argmax.out(Tensor self, int? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:182",
+        "native_functions/reduction.yaml:188",
         (
             "core",
             "nondifferentiable",
@@ -367,7 +382,7 @@ def register() -> None:
     define(
         "argmin",
         "argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:189",
+        "native_functions/reduction.yaml:195",
         (
             "core",
             "nondifferentiable",
@@ -379,7 +394,7 @@ def register() -> None:
     define(
         "argmin.out",
         "argmin.out(Tensor self, int? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:189",
+        "native_functions/reduction.yaml:195",
         (
             "core",
             "nondifferentiable",
@@ -391,7 +406,7 @@ def register() -> None:
     define(
         "any",
         "any(Tensor self) -> Tensor",
-        "native_functions/reduction.yaml:196",
+        "native_functions/reduction.yaml:202",
         (
             "core",
             "nondifferentiable",
@@ -403,7 +418,7 @@ def register() -> None:
     define(
         "any.all_out",
         "any.all_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:196",
+        "native_functions/reduction.yaml:202",
         (
             "core",
             "nondifferentiable",
@@ -415,7 +430,7 @@ def register() -> None:
     define(
         "any.dim",
         "any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:203",
+        "native_functions/reduction.yaml:209",
         (
             "core",
             "nondifferentiable",
@@ -427,7 +442,7 @@ def register() -> None:
     define(
         "any.out",
         "any.out(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:203",
+        "native_functions/reduction.yaml:209",
         (
             "core",
             "nondifferentiable",
@@ -439,7 +454,7 @@ def register() -> None:
     define(
         "any.dims",
         "any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:210",
+        "native_functions/reduction.yaml:216",
         (
             "core",
             "nondifferentiable",
@@ -451,7 +466,7 @@ def register() -> None:
     define(
         "any.dims_out",
         "any.dims_out(Tensor self, int[]? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:210",
+        "native_functions/reduction.yaml:216",
         (
             "core",
             "nondifferentiable",
@@ -463,13 +478,13 @@ def register() -> None:
     define(
         "any.dimname",
         "any.dimname(Tensor self, Dimname dim, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:217",
+        "native_functions/reduction.yaml:223",
     )
     composite("any.dimname", "CompositeImplicitAutograd", composition.any_by_name)
     define(
         "all",
         "all(Tensor self) -> Tensor",
-        "native_functions/reduction.yaml:223",
+        "native_functions/reduction.yaml:229",
         (
             "core",
             "nondifferentiable",
@@ -481,7 +496,7 @@ def register() -> None:
     define(
         "all.all_out",
         "all.all_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:223",
+        "native_functions/reduction.yaml:229",
         (
             "core",
             "nondifferentiable",
@@ -493,7 +508,7 @@ def register() -> None:
     define(
         "all.dim",
         "all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:230",
+        "native_functions/reduction.yaml:236",
         (
             "core",
             "nondifferentiable",
@@ -505,7 +520,7 @@ def register() -> None:
     define(
         "all.out",
         "all.out(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:230",
+        "native_functions/reduction.yaml:236",
         (
             "core",
             "nondifferentiable",
@@ -517,7 +532,7 @@ def register() -> None:
     define(
         "all.dims",
         "all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:237",
+        "native_functions/reduction.yaml:243",
         (
             "core",
             "nondifferentiable",
@@ -529,7 +544,7 @@ def register() -> None:
     define(
         "all.dims_out",
         "all.dims_out(Tensor self, int[]? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:237",
+        "native_functions/reduction.yaml:243",
         (
             "core",
             "nondifferentiable",
@@ -541,25 +556,25 @@ def register() -> None:
     define(
         "all.dimname",
         "all.dimname(Tensor self, Dimname dim, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:244",
+        "native_functions/reduction.yaml:250",
     )
     composite("all.dimname", "CompositeImplicitAutograd", composition.all_by_name)
     define(
         "count_nonzero.dim_IntList",
         "count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor",
-        "native_functions/reduction.yaml:250",
+        "native_functions/reduction.yaml:256",
     )
     composite("count_nonzero.dim_IntList", "CompositeImplicitAutograd", composition.count_nonzero)
     define(
         "count_nonzero",
         "count_nonzero(Tensor self, int? dim=None) -> Tensor",
-        "native_functions/reduction.yaml:255",
+        "native_functions/reduction.yaml:261",
     )
     composite("count_nonzero", "CompositeImplicitAutograd", composition.count_nonzero)
     define(
         "var",
         "var(Tensor self, bool unbiased=True) -> Tensor",
-        "native_functions/reduction.yaml:260",
+        "native_functions/reduction.yaml:266",
         ("reduction",),
     )
     structured("var", native.var_all, "var_stub", "functional")
@@ -567,7 +582,7 @@ def register() -> None:
     define(
         "var.dim",
         "var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:266",
+        "native_functions/reduction.yaml:272",
         (
             "core",
             "reduction",
@@ -578,7 +593,7 @@ def register() -> None:
     define(
         "var.out",
         "var.out(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:266",
+        "native_functions/reduction.yaml:272",
         (
             "core",
             "reduction",
@@ -589,7 +604,7 @@ def register() -> None:
     define(
         "var.correction",
         "var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:273",
+        "native_functions/reduction.yaml:279",
         (
             "core",
             "reduction",
@@ -600,7 +615,7 @@ def register() -> None:
     define(
         "var.correction_out",
         "var.correction_out(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:273",
+        "native_functions/reduction.yaml:279",
         (
             "core",
             "reduction",
@@ -611,31 +626,31 @@ def register() -> None:
     define(
         "var.names_dim",
         "var.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:280",
+        "native_functions/reduction.yaml:286",
     )
     composite("var.names_dim", "CompositeImplicitAutograd", composition.var_by_name)
     define(
         "var.names_out",
         "var.names_out(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:286",
+        "native_functions/reduction.yaml:292",
     )
     composite("var.names_out", "CompositeImplicitAutograd", composition.var_by_name_out)
     define(
         "var.correction_names",
         "var.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:291",
+        "native_functions/reduction.yaml:297",
     )
     composite("var.correction_names", "CompositeImplicitAutograd", composition.var_correction_by_name)
     define(
         "var.correction_names_out",
         "var.correction_names_out(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:297",
+        "native_functions/reduction.yaml:303",
     )
     composite("var.correction_names_out", "CompositeImplicitAutograd", composition.var_correction_by_name_out)
     define(
         "std",
         "std(Tensor self, bool unbiased=True) -> Tensor",
-        "native_functions/reduction.yaml:302",
+        "native_functions/reduction.yaml:308",
         ("reduction",),
     )
     structured("std", native.var_all, "std_stub", "functional")
@@ -643,7 +658,7 @@ def register() -> None:
     define(
         "std.dim",
         "std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:308",
+        "native_functions/reduction.yaml:314",
         ("reduction",),
     )
     structured("std.dim", native.var_dim, "std_stub", "functional", "std.out")
@@ -651,7 +666,7 @@ def register() -> None:
     define(
         "std.out",
         "std.out(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:308",
+        "native_functions/reduction.yaml:314",
         ("reduction",),
     )
     structured("std.out", native.var_dim, "std_stub", "out")
@@ -659,7 +674,7 @@ def register() -> None:
     define(
         "std.correction",
         "std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:315",
+        "native_functions/reduction.yaml:321",
         ("reduction",),
     )
     structured("std.correction", native.var_correction, "std_stub", "functional", "std.correction_out")
@@ -667,7 +682,7 @@ def register() -> None:
     define(
         "std.correction_out",
         "std.correction_out(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:315",
+        "native_functions/reduction.yaml:321",
         ("reduction",),
     )
     structured("std.correction_out", native.var_correction, "std_stub", "out")
@@ -675,43 +690,43 @@ def register() -> None:
     define(
         "std.names_dim",
         "std.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:322",
+        "native_functions/reduction.yaml:328",
     )
     composite("std.names_dim", "CompositeImplicitAutograd", composition.std_by_name)
     define(
         "std.names_out",
         "std.names_out(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:328",
+        "native_functions/reduction.yaml:334",
     )
     composite("std.names_out", "CompositeImplicitAutograd", composition.std_by_name_out)
     define(
         "std.correction_names",
         "std.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:333",
+        "native_functions/reduction.yaml:339",
     )
     composite("std.correction_names", "CompositeImplicitAutograd", composition.std_correction_by_name)
     define(
         "std.correction_names_out",
         "std.correction_names_out(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:339",
+        "native_functions/reduction.yaml:345",
     )
     composite("std.correction_names_out", "CompositeImplicitAutograd", composition.std_correction_by_name_out)
     define(
         "var_mean",
         "var_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
-        "native_functions/reduction.yaml:344",
+        "native_functions/reduction.yaml:350",
     )
     composite("var_mean", "CompositeImplicitAutograd", composition.var_mean)
     define(
         "var_mean.dim",
         "var_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
-        "native_functions/reduction.yaml:348",
+        "native_functions/reduction.yaml:354",
     )
     composite("var_mean.dim", "CompositeImplicitAutograd", composition.var_mean_dim)
     define(
         "var_mean.correction",
         "var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)",
-        "native_functions/reduction.yaml:352",
+        "native_functions/reduction.yaml:358",
         ("reduction",),
     )
     structured("var_mean.correction", native.var_mean_correction, "var_mean_stub", "functional")
@@ -719,13 +734,13 @@ def register() -> None:
     define(
         "var_mean.names_dim",
         "var_mean.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
-        "native_functions/reduction.yaml:357",
+        "native_functions/reduction.yaml:363",
     )
     composite("var_mean.names_dim", "CompositeImplicitAutograd", composition.var_mean_by_name)
     define(
         "var_mean.correction_names",
         "var_mean.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)",
-        "native_functions/reduction.yaml:362",
+        "native_functions/reduction.yaml:368",
     )
     composite(
         "var_mean.correction_names", "CompositeImplicitAutograd", composition.var_mean_correction_by_name
@@ -733,19 +748,19 @@ def register() -> None:
     define(
         "std_mean",
         "std_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
-        "native_functions/reduction.yaml:367",
+        "native_functions/reduction.yaml:373",
     )
     composite("std_mean", "CompositeImplicitAutograd", composition.std_mean)
     define(
         "std_mean.dim",
         "std_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
-        "native_functions/reduction.yaml:371",
+        "native_functions/reduction.yaml:377",
     )
     composite("std_mean.dim", "CompositeImplicitAutograd", composition.std_mean_dim)
     define(
         "std_mean.correction",
         "std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)",
-        "native_functions/reduction.yaml:375",
+        "native_functions/reduction.yaml:381",
         ("reduction",),
     )
     structured("std_mean.correction", native.var_mean_correction, "std_mean_stub", "functional")
@@ -753,13 +768,13 @@ def register() -> None:
     define(
         "std_mean.names_dim",
         "std_mean.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
-        "native_functions/reduction.yaml:380",
+        "native_functions/reduction.yaml:386",
     )
     composite("std_mean.names_dim", "CompositeImplicitAutograd", composition.std_mean_by_name)
     define(
         "std_mean.correction_names",
         "std_mean.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)",
-        "native_functions/reduction.yaml:385",
+        "native_functions/reduction.yaml:391",
     )
     composite(
         "std_mean.correction_names", "CompositeImplicitAutograd", composition.std_mean_correction_by_name
@@ -767,7 +782,7 @@ def register() -> None:
     define(
         "logsumexp",
         "logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:390",
+        "native_functions/reduction.yaml:396",
         ("reduction",),
     )
     structured("logsumexp", native.logsumexp, "logsumexp_stub", "functional", "logsumexp.out")
@@ -775,7 +790,7 @@ def register() -> None:
     define(
         "logsumexp.out",
         "logsumexp.out(Tensor self, int[1] dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:390",
+        "native_functions/reduction.yaml:396",
         ("reduction",),
     )
     structured("logsumexp.out", native.logsumexp, "logsumexp_stub", "out")
@@ -783,19 +798,19 @@ def register() -> None:
     define(
         "logsumexp.names",
         "logsumexp.names(Tensor self, Dimname[1] dim, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:396",
+        "native_functions/reduction.yaml:402",
     )
     composite("logsumexp.names", "CompositeImplicitAutograd", composition.logsumexp_by_name)
     define(
         "logsumexp.names_out",
         "logsumexp.names_out(Tensor self, Dimname[1] dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:402",
+        "native_functions/reduction.yaml:408",
     )
     composite("logsumexp.names_out", "CompositeImplicitAutograd", composition.logsumexp_by_name_out)
     define(
         "cumsum",
         "cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml:407",
+        "native_functions/reduction.yaml:413",
         ("core",),
     )
     structured("cumsum", native.cumsum, "cumsum_stub", "functional", "cumsum.out")
@@ -803,7 +818,7 @@ def register() -> None:
     define(
         "cumsum_",
         "cumsum_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)",
-        "native_functions/reduction.yaml:407",
+        "native_functions/reduction.yaml:413",
         ("core",),
     )
     structured("cumsum_", native.cumsum, "cumsum_stub", "inplace", "cumsum.out")
@@ -811,7 +826,7 @@ def register() -> None:
     define(
         "cumsum.out",
         "cumsum.out(Tensor self, int dim, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:407",
+        "native_functions/reduction.yaml:413",
         ("core",),
     )
     structured("cumsum.out", native.cumsum, "cumsum_stub", "out")
@@ -819,152 +834,152 @@ def register() -> None:
     define(
         "cumsum.dimname",
         "cumsum.dimname(Tensor self, Dimname dim, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml:413",
+        "native_functions/reduction.yaml:419",
     )
     composite("cumsum.dimname", "CompositeImplicitAutograd", composition.cumsum_by_name)
     define(
         "cumsum_.dimname",
         "cumsum_.dimname(Tensor(a!) self, Dimname dim, *, ScalarType? dtype=None) -> Tensor(a!)",
-        "native_functions/reduction.yaml:419",
+        "native_functions/reduction.yaml:425",
     )
     composite("cumsum_.dimname", "CompositeImplicitAutograd", composition.cumsum__by_name)
     define(
         "cumsum.dimname_out",
         "cumsum.dimname_out(Tensor self, Dimname dim, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:425",
+        "native_functions/reduction.yaml:431",
     )
     composite("cumsum.dimname_out", "CompositeImplicitAutograd", composition.cumsum_by_name_out)
     define(
         "cumprod",
         "cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml:430",
+        "native_functions/reduction.yaml:436",
     )
     structured("cumprod", native.cumsum, "cumprod_stub", "functional", "cumprod.out")
     autograd("cumprod", autograd_reduction.plan_cumprod)
     define(
         "cumprod_",
         "cumprod_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)",
-        "native_functions/reduction.yaml:430",
+        "native_functions/reduction.yaml:436",
     )
     structured("cumprod_", native.cumsum, "cumprod_stub", "inplace", "cumprod.out")
     autograd("cumprod_", autograd_reduction.plan_cumprod_)
     define(
         "cumprod.out",
         "cumprod.out(Tensor self, int dim, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:430",
+        "native_functions/reduction.yaml:436",
     )
     structured("cumprod.out", native.cumsum, "cumprod_stub", "out")
     autograd("cumprod.out", out_refuses_grad)
     define(
         "cumprod.dimname",
         "cumprod.dimname(Tensor self, Dimname dim, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml:436",
+        "native_functions/reduction.yaml:442",
     )
     composite("cumprod.dimname", "CompositeImplicitAutograd", composition.cumprod_by_name)
     define(
         "cumprod_.dimname",
         "cumprod_.dimname(Tensor(a!) self, Dimname dim, *, ScalarType? dtype=None) -> Tensor(a!)",
-        "native_functions/reduction.yaml:442",
+        "native_functions/reduction.yaml:448",
     )
     composite("cumprod_.dimname", "CompositeImplicitAutograd", composition.cumprod__by_name)
     define(
         "cumprod.dimname_out",
         "cumprod.dimname_out(Tensor self, Dimname dim, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:448",
+        "native_functions/reduction.yaml:454",
     )
     composite("cumprod.dimname_out", "CompositeImplicitAutograd", composition.cumprod_by_name_out)
     define(
         "cumprod_backward",
         "cumprod_backward(Tensor grad, Tensor input, int dim, Tensor output) -> Tensor",
-        "native_functions/reduction.yaml:453",
+        "native_functions/reduction.yaml:459",
     )
     composite("cumprod_backward", "CompositeImplicitAutograd", composition.cumprod_backward)
     define(
-        "logcumsumexp", "logcumsumexp(Tensor self, int dim) -> Tensor", "native_functions/reduction.yaml:457"
+        "logcumsumexp", "logcumsumexp(Tensor self, int dim) -> Tensor", "native_functions/reduction.yaml:463"
     )
     structured("logcumsumexp", native.logcumsumexp, "logcumsumexp_stub", "functional", "logcumsumexp.out")
     autograd("logcumsumexp", autograd_reduction.plan_logcumsumexp)
     define(
         "logcumsumexp.out",
         "logcumsumexp.out(Tensor self, int dim, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:457",
+        "native_functions/reduction.yaml:463",
     )
     structured("logcumsumexp.out", native.logcumsumexp, "logcumsumexp_stub", "out")
     autograd("logcumsumexp.out", out_refuses_grad)
     define(
         "logcumsumexp.dimname",
         "logcumsumexp.dimname(Tensor self, Dimname dim) -> Tensor",
-        "native_functions/reduction.yaml:462",
+        "native_functions/reduction.yaml:468",
     )
     composite("logcumsumexp.dimname", "CompositeImplicitAutograd", composition.logcumsumexp_by_name)
     define(
         "logcumsumexp.dimname_out",
         "logcumsumexp.dimname_out(Tensor self, Dimname dim, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:468",
+        "native_functions/reduction.yaml:474",
     )
     composite("logcumsumexp.dimname_out", "CompositeImplicitAutograd", composition.logcumsumexp_by_name_out)
     define(
         "cummax",
         "cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)",
-        "native_functions/reduction.yaml:473",
+        "native_functions/reduction.yaml:479",
     )
     structured("cummax", native.running_extremum, "cummax_stub", "functional", "cummax.out")
     autograd("cummax", autograd_reduction.plan_cummax)
     define(
         "cummax.out",
         "cummax.out(Tensor self, int dim, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/reduction.yaml:478",
+        "native_functions/reduction.yaml:484",
     )
     structured("cummax.out", native.running_extremum, "cummax_stub", "out")
     autograd("cummax.out", out_refuses_grad)
     define(
         "cummax.dimname",
         "cummax.dimname(Tensor self, Dimname dim) -> (Tensor values, Tensor indices)",
-        "native_functions/reduction.yaml:481",
+        "native_functions/reduction.yaml:487",
     )
     composite("cummax.dimname", "CompositeImplicitAutograd", composition.cummax_by_name)
     define(
         "cummax.dimname_out",
         "cummax.dimname_out(Tensor self, Dimname dim, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/reduction.yaml:487",
+        "native_functions/reduction.yaml:493",
     )
     composite("cummax.dimname_out", "CompositeImplicitAutograd", composition.cummax_by_name_out)
     define(
         "cummin",
         "cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)",
-        "native_functions/reduction.yaml:492",
+        "native_functions/reduction.yaml:498",
     )
     structured("cummin", native.running_extremum, "cummin_stub", "functional", "cummin.out")
     autograd("cummin", autograd_reduction.plan_cummin)
     define(
         "cummin.out",
         "cummin.out(Tensor self, int dim, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/reduction.yaml:497",
+        "native_functions/reduction.yaml:503",
     )
     structured("cummin.out", native.running_extremum, "cummin_stub", "out")
     autograd("cummin.out", out_refuses_grad)
     define(
         "cummin.dimname",
         "cummin.dimname(Tensor self, Dimname dim) -> (Tensor values, Tensor indices)",
-        "native_functions/reduction.yaml:500",
+        "native_functions/reduction.yaml:506",
     )
     composite("cummin.dimname", "CompositeImplicitAutograd", composition.cummin_by_name)
     define(
         "cummin.dimname_out",
         "cummin.dimname_out(Tensor self, Dimname dim, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/reduction.yaml:506",
+        "native_functions/reduction.yaml:512",
     )
     composite("cummin.dimname_out", "CompositeImplicitAutograd", composition.cummin_by_name_out)
     define(
         "cummaxmin_backward",
         "cummaxmin_backward(Tensor grad, Tensor input, Tensor indices, int dim) -> Tensor",
-        "native_functions/reduction.yaml:511",
+        "native_functions/reduction.yaml:517",
     )
     composite("cummaxmin_backward", "CompositeImplicitAutograd", composition.cummaxmin_backward)
     define(
         "value_selecting_reduction_backward",
         "value_selecting_reduction_backward(Tensor grad, int dim, Tensor indices, SymInt[] sizes, bool keepdim) -> Tensor",
-        "native_functions/reduction.yaml:515",
+        "native_functions/reduction.yaml:521",
     )
     composite(
         "value_selecting_reduction_backward",

@@ -18,8 +18,10 @@ from .methods_factories import FactoriesMethods
 from .methods_factorization import FactorizationMethods
 from .methods_fft import FftMethods
 from .methods_fold import FoldMethods
+from .methods_fractional_pooling import FractionalPoolingMethods
 from .methods_functional_forms import FunctionalFormsMethods
 from .methods_grid_sampler import GridSamplerMethods
+from .methods_histogram import HistogramMethods
 from .methods_indexing import IndexingMethods
 from .methods_integration import IntegrationMethods
 from .methods_linalg import LinalgMethods
@@ -62,8 +64,10 @@ class TensorMethods(
     FactorizationMethods,
     FftMethods,
     FoldMethods,
+    FractionalPoolingMethods,
     FunctionalFormsMethods,
     GridSamplerMethods,
+    HistogramMethods,
     IndexingMethods,
     IntegrationMethods,
     LinalgMethods,

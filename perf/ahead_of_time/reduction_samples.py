@@ -157,6 +157,14 @@ def pools(capability: int) -> Iterator[Sample]:
                 f"{pool.__name__} {one.dtype}",
                 partial(gradient, partial(pool, output_size=(7, 6)), one, False),
             )
+    for dtype in FLOATING:
+        for name, sizes, out in (
+            ("fractional_max_pool2d", (32, 64, 57, 57), (28, 28)),
+            ("fractional_max_pool3d", (4, 64, 16, 28, 28), (8, 14, 14)),
+        ):
+            whole, samples = empty(*sizes, dtype=dtype), empty(*sizes[:2], len(out), dtype=dtype)
+            pool = partial(getattr(functions, name), whole, (2,) * len(out), out, samples)
+            yield Sample(f"{name} {dtype}", pool)
     for name in ("max_pool3d_with_indices", "avg_pool3d"):
         pool = partial(getattr(functions, name), kernel_size=2)
         yield Sample(f"{name} float32", partial(gradient, pool, volume, False))

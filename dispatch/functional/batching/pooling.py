@@ -27,6 +27,25 @@ def pooling(tensors: tuple[int, ...] = (0,), rank: int = 2) -> Rule:
     return rule
 
 
+def fractional(rank: int) -> Rule:
+    """The rule of pooling at random places, whose numbers may be for more images than there are."""
+
+    def rule(batch: Batch, dims: Dims, self: Any, kernel: Any, out: Any, samples: Any) -> tuple[Any, Any]:
+        x, numbers = (whole(given, dim, batch.size) for given, dim in ((self, dims[0]), (samples, dims[3])))
+        lead = x._spec.sizes[:-rank]
+        if len(lead) == 2:  # Examples without a dimension of images take the numbers of one.
+            if numbers._spec.ndim == 4:
+                numbers = numbers.select(1, 0)
+            return batch.op.call(x, kernel, out, numbers), (0, 0)
+        if numbers._spec.ndim == 4 and numbers._spec.sizes[1] > lead[1]:
+            numbers = numbers.narrow(1, 0, lead[1])
+        flat = [given.reshape((-1, *given._spec.sizes[2:])) for given in (x, numbers)]
+        values, indices = batch.op.call(flat[0], kernel, out, flat[1])
+        return tuple([found.reshape((*lead, *out)) for found in (values, indices)]), (0, 0)
+
+    return rule
+
+
 RULES: dict[str, Rule] = {
     name: pooling(tensors, rank)
     for rank in (2, 3)
@@ -40,5 +59,6 @@ RULES: dict[str, Rule] = {
         (f"adaptive_max_pool{rank}d", (0,)),
         (f"adaptive_max_pool{rank}d_backward", (0, 1, 2)),
         (f"max_unpool{rank}d", (0, 1)),
+        (f"fractional_max_pool{rank}d_backward", (0, 1, 4)),
     )
-}
+} | {f"fractional_max_pool{rank}d": fractional(rank) for rank in (2, 3)}

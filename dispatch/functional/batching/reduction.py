@@ -130,6 +130,7 @@ RULES: dict[str, Rule] = {
     "aminmax": extrema,
     "flip": flip,
     "cumsum": along(1),
+    "hash_tensor": along(1, 2),
     "kthvalue": along(2, 3),
     "median": middle,
     "nanmedian": middle,

@@ -73,6 +73,14 @@ LOOPED = {
         ("aten::grid_sampler_2d_backward", "aten::grid_sampler_3d_backward"),
         "adds up by an index of all samples, which would need one more of the examples",
     ),
+    **dict.fromkeys(
+        ("aten::histogram.bin_ct", "aten::_histogramdd_bin_edges", "aten::_histogramdd_from_bin_cts"),
+        "finds the outer edges of each example's bins on the host",
+    ),
+    **dict.fromkeys(
+        ("aten::histogram.bins_tensor", "aten::_histogramdd_from_bin_tensors"),
+        "counts into bins that begin anew in each example",
+    ),
     "aten::_scaled_mm": "has scales for whole matrices and their rows",
     "aten::_native_batch_norm_legit_functional": "is what functionalization makes of a call with a rule of its own",
 }

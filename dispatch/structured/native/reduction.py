@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....runtime.scalar_type import bool_, get_default_dtype, int64, uint8
+from ....runtime.scalar_type import bool_, get_default_dtype, int64, uint8, uint64
 from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.tensor_spec import TensorSpec
 from ..meta_base import MetaBase
@@ -129,6 +129,26 @@ def aminmax(meta: MetaBase, self: TensorSpec, dim: int | None, keepdim: bool) ->
     check_nonempty(meta.name, self, dims)
     _set_reduced(meta, self, dims, keepdim, self.dtype)
     meta.set_output_raw_strided(1, reduced_shape(self.sizes, dims, keepdim), dtype=self.dtype)
+
+
+def hash_tensor(meta: MetaBase, self: TensorSpec, dim: Sequence[int], keepdim: bool, mode: int) -> None:
+    """The exclusive or of the bits of all elements, as uint64, over `dim`, over everything if it is empty."""
+    dims = reduced_dims(dim, self.ndim)
+    if mode != 0:
+        raise RuntimeError(f"Unknown hash_tensor mode: {mode}")
+    if self.numel == 0:
+        if len(dim) == 0:
+            raise RuntimeError(
+                "hash_tensor: Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim "
+                "with the 'dim' argument."
+            )
+        for d in dims:
+            if self.ndim and self.sizes[d] == 0:
+                raise IndexError(f"hash_tensor: Expected reduction dim {d} to have non-zero size.")
+    given = meta.maybe_get_output()
+    if given is not None and given.dtype is not uint64:
+        raise RuntimeError(f"Expected result to be of dtype uint64, but got {given.dtype.scalar_name}")
+    _set_reduced(meta, self, dims, keepdim, uint64)
 
 
 def _refuse_complex(meta: MetaBase, self: TensorSpec) -> None:

@@ -243,6 +243,16 @@ CASES: dict[str, list[Any]] = {
     ],
     "adaptive_max_pool3d": [L(1, 1, 2, 4, 5), [1, 3, 2]],
     "adaptive_max_pool3d_backward": [L(1, 1, 1, 2, 2), VOLUME, tt.tensor([[[[[5, 7], [13, 30]]]]])],
+    "fractional_max_pool2d": [L(1, 2, 4, 5), [2, 2], [3, 2], tt.full((1, 2, 2), 0.3, dtype=tt.float64)],
+    "fractional_max_pool2d_backward": [
+        L(1, 1, 2, 2), tt.ones(1, 1, 4, 4, dtype=tt.float64), [2, 2], [2, 2], tt.tensor([[[[5, 5], [13, 15]]]])
+    ],
+    "fractional_max_pool3d": [
+        L(1, 1, 2, 4, 5), [1, 2, 2], [2, 3, 2], tt.full((1, 1, 3), 0.3, dtype=tt.float64)
+    ],
+    "fractional_max_pool3d_backward": [
+        L(1, 1, 1, 2, 2), VOLUME, [2, 2, 2], [1, 2, 2], tt.tensor([[[[[5, 7], [13, 30]]]]])
+    ],
     "constant_pad_nd": [M, [1, 2, -1, 1], 2.0],
     **{
         f"{kind}_pad{r}d": [L(*(1, 2, 3, 4, 3)[: r + 2]), [1, 2] * r]

@@ -179,7 +179,7 @@ def changes_memory(name):
     return name.partition("::")[2].partition(".")[0] in CHANGES_MEMORY
 
 
-WRITES_BESIDE = {"aten::_native_batch_norm_legit"}
+WRITES_BESIDE = {"aten::_native_batch_norm_legit", "aten::_batch_norm_with_update"}
 """Operators with results of their own that write to arguments beside."""
 
 
@@ -327,6 +327,21 @@ OUT_SAMPLES = {
     "max_pool3d_with_indices.out": (make(F, (1, 2, 4, 4, 4)), (2, 2, 2)),
     "adaptive_max_pool2d.out": (make(F, (1, 2, 4, 4)), (2, 2)),
     "adaptive_max_pool3d.out": (make(F, (1, 2, 4, 4, 4)), (2, 2, 2)),
+    "fractional_max_pool2d.output": (make(F, (1, 2, 4, 4)), (2, 2), (2, 3), make(F, (1, 2, 2))),
+    "fractional_max_pool3d.output": (make(F, (1, 2, 4, 4, 4)), (2, 2, 2), (2, 3, 1), make(F, (1, 2, 3))),
+    "fractional_max_pool2d_backward.grad_input": (
+        *(make(F, (1, 1, 2, 2)), make(F, (1, 1, 4, 4)), (2, 2), (2, 2)),
+        tt.tensor([[[[5, 5], [13, 15]]]]),
+    ),
+    "fractional_max_pool3d_backward.grad_input": (
+        *(make(F, (1, 1, 1, 2, 2)), make(F, (1, 1, 2, 4, 4)), (2, 2, 2), (1, 2, 2)),
+        tt.tensor([[[[[5, 5], [13, 30]]]]]),
+    ),
+    "hash_tensor.out": (make(F), (1,)),
+    "histogram.bin_ct_out": (make(F), 3),
+    "histogram.bins_tensor_out": (make(F), tt.tensor([-1.0, 0.0, 1.0])),
+    "_histogramdd_from_bin_cts.out": (make(F), (2, 3, 2, 1)),
+    "_histogramdd_from_bin_tensors.out": (make(F), [tt.tensor([-1.0, 0.0, 1.0])] * 4),
     "ger.out": (make(F, (3,)), make(F, (4,))),
     "outer.out": (make(F, (3,)), make(F, (4,))),
     "matmul.out": (make(F, (2, 3, 5)), make(F, (5, 4))),

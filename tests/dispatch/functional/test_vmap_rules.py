@@ -835,6 +835,26 @@ case(
     N(1, 2, 2),
     Distinct(9, 4),
 )
+case(
+    "fractional_max_pool2d",
+    lambda x, s: aten.fractional_max_pool2d.default(x, [2, 2], [3, 2], s),
+    N(2, 3, 6, 5),
+    N(3, 3, 2),
+)
+case(
+    "fractional_max_pool3d",
+    lambda x, s: aten.fractional_max_pool3d.default(x, [1, 2, 2], [2, 3, 2], s),
+    N(2, 3, 6, 5),
+    N(1, 2, 3),
+    tag="one sample",
+)
+case(
+    "fractional_max_pool2d_backward",
+    lambda g, x, i: aten.fractional_max_pool2d_backward.default(g, x, [2, 2], [2, 2], i.reshape(1, 2, 2)),
+    N(1, 2, 2),
+    N(1, 3, 3),
+    Distinct(9, 4),
+)
 case("repeat_interleave", lambda x: tt.repeat_interleave(x, 3, 1), N(2, 3))
 case("roll", lambda x: x.roll(1, 0), N(3, 2))
 case("repeat", lambda x: x.repeat(2, 1, 2), N(3, 2))

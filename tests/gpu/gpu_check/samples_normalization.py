@@ -33,8 +33,13 @@ SAMPLES: list[Sample] = [
           0.1, 0.1, terms="n h w", dtypes="f", roundings=4),
     *rows("_native_batch_norm_legit_no_training", IMAGE, CHANNEL, CHANNEL, MEAN, POSITIVE, 0.1, 0.1, dtypes="f",
           roundings=4),
+    *rows("_batch_norm_with_update _batch_norm_with_update_functional", IMAGE, CHANNEL, CHANNEL, MEAN, POSITIVE, 0.1,
+          0.1, terms="n h w", dtypes="f", roundings=4),
+    *rows("_batch_norm_no_update", IMAGE, CHANNEL, CHANNEL, MEAN, POSITIVE, 0.1, 0.1, dtypes="f", roundings=4),
     *rows("batch_norm instance_norm", IMAGE, CHANNEL, CHANNEL, MEAN, POSITIVE, True, 0.1, 0.1, True, terms="n h w",
           dtypes="f", roundings=4),
+    *rows("batch_norm_backward", IMAGE, IMAGE, CHANNEL, MEAN, POSITIVE, CHANNEL_KEPT, CHANNEL_KEPT, True, 0.1, ALL,
+          CHANNEL_KEPT, terms="n h w", dtypes="f", roundings=6, backward=False),
     *rows("native_batch_norm_backward", IMAGE, IMAGE, CHANNEL, None, None, CHANNEL_KEPT, CHANNEL_KEPT, True, 0.1, ALL,
           terms="n h w", dtypes="f", roundings=6, backward=False),
 ]  # fmt: skip

@@ -23,7 +23,19 @@ DECAYING = (
     "special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1"
 )
 
+EDGES = T("2", low=-2.0, high=2.0)
+"""One bin; where the edges descend it holds nothing."""
+
 SAMPLES: list[Sample] = [
+    *rows("hash_tensor", X, [1], dtypes="f", kind=EXACT, special=True, backward=False),
+    *rows("hash_tensor", X, [], dtypes="fib", kind=EXACT, backward=False),
+    *rows("_histogramdd_from_bin_cts _histogramdd_bin_edges histogramdd", T("a 2"), [3, 4],
+          range=[-1.0, 1.0, -0.5, 1.5], dtypes="f", kind=EXACT, backward=False),
+    *rows("histogramdd.int_bins", T("a 2"), 3, range=[-1.0, 1.0, -0.5, 1.5], dtypes="f", kind=EXACT, backward=False),
+    *rows("histogram.bin_ct", X, 7, range=[-1.0, 1.0], dtypes="f", kind=EXACT, backward=False),
+    *rows("histogram.bins_tensor", X, EDGES, dtypes="f", kind=EXACT, backward=False),
+    *rows("_histogramdd_from_bin_tensors histogramdd.TensorList_bins", T("a 2"), [EDGES, EDGES], dtypes="f",
+          kind=EXACT, backward=False),
     *rows("sgn", X, dtypes="fibc", pointwise=True, roundings=2),
     *rows("signbit", X, dtypes="fib", kind=EXACT, pointwise=True),
     *rows("frac _frexp_mantissa", X, dtypes="f", kind=ROUNDED),

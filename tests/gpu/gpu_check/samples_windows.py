@@ -37,4 +37,12 @@ SAMPLES: list[Sample] = [
     *rows("adaptive_max_pool2d_backward", T("n g 1 1"), IMAGES, I("n g 1 1", "6"), dtypes="f", kind=EXACT),
     *rows("adaptive_max_pool3d", VOLUMES, [2, 4, 3], dtypes="f", kind=EXACT),
     *rows("adaptive_max_pool3d_backward", T("n 2 1 1 1"), VOLUMES, I("n 2 1 1 1", "6"), dtypes="f", kind=EXACT),
+    *rows("fractional_max_pool2d", IMAGES, [2, 3], [5, 7], T("n g 2", low=0.0, high=0.99), kind=EXACT, dtypes="f",
+          special=True),
+    *rows("fractional_max_pool3d", VOLUMES, [2, 2, 3], [2, 5, 7], T("n 2 3", low=0.0, high=0.99), kind=EXACT,
+          dtypes="f", special=True),
+    *rows("fractional_max_pool2d_backward", T("n g 1 1"), IMAGES, [2, 2], [1, 1], I("n g 1 1", "6"), dtypes="f",
+          kind=EXACT),
+    *rows("fractional_max_pool3d_backward", T("n 2 1 1 1"), VOLUMES, [2, 2, 2], [1, 1, 1], I("n 2 1 1 1", "6"),
+          dtypes="f", kind=EXACT),
 ]  # fmt: skip

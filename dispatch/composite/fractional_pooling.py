@@ -1,0 +1,74 @@
+"""Gradients of fractional pooling (ATen/native/FractionalMaxPool2d.cpp, FractionalMaxPool3d.cpp)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ...runtime.scalar_type import int64
+from ..generated import functions as ops
+from ..structured.native.fractional_pooling import SIDES, check_images
+from .forms import out_form
+
+
+def _check(name: str, grad: Any, self: Any, output_size: Sequence[int], indices: Any, rank: int) -> None:
+    """Sizes and dtypes as PyTorch asks for them. Raises RuntimeError, NotImplementedError for no floats."""
+    spec, sizes = self._spec, grad._spec.sizes
+    check_images(name, spec, rank)
+    expected = (*spec.sizes[:-rank], *output_size)
+    if rank == 2:
+        for argument, found in (("gradOutput", sizes), ("indices", indices._spec.sizes)):
+            if found != expected:
+                raise RuntimeError(f"{name}(): {argument} sizes unexpected")
+    elif len(sizes) != len(expected) or sizes != expected:
+        sides = dict(zip(SIDES[rank], zip(sizes[-rank:], expected[-rank:], strict=False), strict=False))
+        wrong = next((side for side, (found, n) in sides.items() if found != n), "sizes")
+        raise RuntimeError(f"{name}_out(): gradOutput {wrong} unexpected")
+    elif indices._spec.sizes != expected:
+        raise RuntimeError(f"{name}_out(): indices sizes unexpected")
+    if not spec.dtype.is_floating_point:
+        raise NotImplementedError(f"\"{name}_out_frame\" not implemented for '{spec.dtype.scalar_name}'")
+    for found, dtype in ((grad._spec.dtype, spec.dtype), (indices._spec.dtype, int64)):
+        if found is not dtype:
+            raise RuntimeError(f"expected scalar type {dtype.scalar_name} but found {found.scalar_name}")
+
+
+def _backward(rank: int, grad_output: Any, self: Any, output_size: Sequence[int], indices: Any) -> Any:
+    """Zeros to which each gradient is added where its window's largest element was, in the order of windows."""
+    name = f"fractional_max_pool{rank}d_backward"
+    _check(name, grad_output, self, output_size, indices, rank)
+    sizes = self._spec.sizes
+    lead, volume = sizes[:-rank], math.prod(sizes[-rank:])
+    places = (*lead, math.prod(output_size))
+    flat = indices.reshape(places)
+    if not self._spec.is_meta and flat._spec.numel:
+        wrong = ops.logical_or(ops.lt(flat, 0), ops.ge(flat, volume))
+        if bool(ops.any(wrong)):
+            found = int(flat.masked_select(wrong).select(0, 0))
+            raise RuntimeError(f"{name}: found an invalid max index {found} in volumes of {volume} elements")
+    added = self.new_zeros((*lead, volume)).scatter_add(-1, flat, grad_output.reshape(places))
+    # A tensor of its own, and no view of one that nobody else sees.
+    return added.reshape(sizes).detach()
+
+
+def fractional_max_pool2d_backward(
+    grad_output: Any, self: Any, kernel_size: Sequence[int], output_size: Sequence[int], indices: Any
+) -> Any:
+    """The gradient put where the largest elements were."""
+    return _backward(2, grad_output, self, output_size, indices)
+
+
+def fractional_max_pool3d_backward(
+    grad_output: Any, self: Any, kernel_size: Sequence[int], output_size: Sequence[int], indices: Any
+) -> Any:
+    """The gradient put where the largest elements were."""
+    return _backward(3, grad_output, self, output_size, indices)
+
+
+fractional_max_pool2d_backward_grad_input = out_form(
+    "fractional_max_pool2d_backward", fractional_max_pool2d_backward
+)
+fractional_max_pool3d_backward_grad_input = out_form(
+    "fractional_max_pool3d_backward", fractional_max_pool3d_backward
+)
