@@ -10,32 +10,89 @@ from typing import Any
 
 import numpy as np
 
+from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.scalar_type import bool_
 from ..runtime.scalar_type import dtype as ScalarType
 
 Lines = Callable[[Any], Any]
 
+THREADS_FROM = 1 << 15
+"""Elements from which lines are shared among threads: sorting them takes longer than handing them over."""
+
 
 def ordered_keys(dtype: ScalarType, descending: bool = False) -> Lines:
     """The function from an array of a dtype to keys that order it; descending keys keep the order of equal ones."""
     word = np.dtype(f"u{dtype.itemsize}")
-    sign = word.type(1 << (8 * dtype.itemsize - 1))
+    signed_word = np.dtype(f"i{dtype.itemsize}")
+    bits_below_sign = 8 * dtype.itemsize - 1
+    sign = word.type(1 << bits_below_sign)
+    last = ~word.type(0)
     signed = dtype is not bool_ and dtype.is_signed
-    infinity = np.array(np.inf, dtype.np).view(word) if dtype.is_floating_point else None
+    infinity = np.array(np.inf, dtype.np).view(word)[()] if dtype.is_floating_point else None
 
     def keys(array: Any) -> Any:
         bits = np.ascontiguousarray(array).view(word)
         if infinity is not None:
+            # Of negative numbers all bits turn over, of others the sign; -0.0 comes to stand right below 0.0.
+            turned = bits.view(signed_word) >> bits_below_sign
+            key = turned.view(word)
+            key |= sign
+            key ^= bits
+            key += key == sign - 1
             magnitude = bits & ~sign
-            key = np.where(bits & sign, ~bits, bits | sign)
-            key[magnitude == 0] = sign
-            key[magnitude > infinity] = ~word.type(0)
+            if magnitude.size and magnitude.max() > infinity:
+                key[magnitude > infinity] = last
         else:
             key = bits ^ sign if signed else bits
         return ~key if descending else key
 
     return keys
+
+
+def packed(keys: Any) -> tuple[Any, Any] | None:
+    """Each key with its place in the line below it, in one unsigned integer, and the mask of the place.
+
+    Sorting these is stable, needs no indices beside them, and runs in NumPy's vector sort. None where the keys are
+    too far apart to leave room for the place.
+    """
+    n = keys.shape[1]
+    place_bits = max(n - 1, 1).bit_length()
+    key_bits = 8 * keys.dtype.itemsize
+    if key_bits + place_bits > 64:
+        low, high = keys.min(), keys.max()
+        key_bits = int(high - low).bit_length()
+        if key_bits + place_bits > 64:
+            return None
+        keys = keys - low
+    word: Any = np.uint32 if key_bits + place_bits <= 32 else np.uint64
+    joined = np.left_shift(keys, word(place_bits), dtype=word, casting="unsafe")
+    joined |= np.arange(n, dtype=word)
+    return joined, word((1 << place_bits) - 1)
+
+
+def stable_order(keys: Any) -> Any:
+    """The places of each line's elements in order of their keys, of equal ones the first first."""
+    with_places = packed(keys)
+    if with_places is not None:
+        joined, mask = with_places
+        joined.sort(1)
+        joined &= mask
+        return joined.astype(np.int64)
+    # NumPy's quick argsort leaves equal keys in any order: the runs of equal ones are numbered and sorted again.
+    order = np.argsort(keys, 1)
+    ranked = np.take_along_axis(keys, order, 1)
+    differs = ranked[:, 1:] != ranked[:, :-1]
+    if differs.all():
+        return order
+    runs = np.zeros(keys.shape, np.uint64)
+    np.cumsum(differs, 1, out=runs[:, 1:])
+    place_bits = np.uint64(max(keys.shape[1] - 1, 1).bit_length())
+    runs <<= place_bits
+    runs |= order.view(np.uint64)
+    runs.sort(1)
+    runs &= (np.uint64(1) << place_bits) - np.uint64(1)
+    return runs.view(np.int64)
 
 
 def check_ordered(call: StructuredCall) -> ScalarType:
@@ -57,10 +114,29 @@ def over_lines(call: StructuredCall, run: Callable[[Any], Any]) -> PlannedKernel
         if not outs[0].size:
             return
         turned = array.reshape(1, -1) if dim is None or not spec.ndim else np.moveaxis(array, dim, -1)
-        lines = turned.reshape(-1, turned.shape[-1])
-        places = run(lines)
-        found = np.take_along_axis(lines, places, 1)
-        for out, result in zip(outs, (found, places), strict=False):
+        lines = np.ascontiguousarray(turned).reshape(-1, turned.shape[-1])
+        count, length = lines.shape
+
+        def some(first: int, last: int) -> tuple[Any, Any]:
+            places = run(lines[first:last])
+            flat = (
+                places
+                if last - first == 1
+                else places + np.arange(0, (last - first) * length, length)[:, None]
+            )
+            return lines[first:last].reshape(-1).take(flat), places
+
+        if count * length < THREADS_FROM or count == 1:
+            results = some(0, count)
+        else:
+            pieces: dict[int, tuple[Any, Any]] = {}
+
+            def part(first: int, last: int) -> None:
+                pieces[first] = some(first, last)
+
+            parallel_for(0, count, 1, part)
+            results = tuple(np.concatenate([pieces[i][j] for i in sorted(pieces)]) for j in (0, 1))
+        for out, result in zip(outs, results, strict=False):
             if out.ndim == spec.ndim and spec.ndim:
                 result = np.moveaxis(result.reshape(*turned.shape[:-1], -1), -1, dim)
             np.copyto(out, result.reshape(out.shape))
@@ -70,19 +146,8 @@ def over_lines(call: StructuredCall, run: Callable[[Any], Any]) -> PlannedKernel
 
 def sort(call: StructuredCall) -> PlannedKernel:
     """All elements in order."""
-    dtype = check_ordered(call)
-    descending: bool = call.args["descending"]
-    if dtype.itemsize <= 2 or not dtype.is_floating_point:
-        keys = ordered_keys(dtype, descending)
-        return over_lines(call, lambda lines: np.argsort(keys(lines), 1, kind="stable"))
-    if not descending:
-        return over_lines(call, lambda lines: np.argsort(lines, 1, kind="stable"))
-
-    def backwards(lines: Any) -> Any:
-        order = np.argsort(lines[:, ::-1], 1, kind="stable")
-        return lines.shape[1] - 1 - order[:, ::-1]
-
-    return over_lines(call, backwards)
+    keys_of = ordered_keys(check_ordered(call), call.args["descending"])
+    return over_lines(call, lambda lines: stable_order(keys_of(lines)))
 
 
 def topk(call: StructuredCall) -> PlannedKernel:
@@ -93,24 +158,29 @@ def topk(call: StructuredCall) -> PlannedKernel:
 
     def first(lines: Any) -> Any:
         keys = keys_of(lines)
-        if k == keys.shape[1]:
-            return np.argsort(keys, 1, kind="stable")
-        last = np.partition(keys, k - 1, 1)[:, k - 1 : k]
-        before, equal = keys < last, keys == last
-        wanted = k - before.sum(1, keepdims=True)
-        before |= equal & (np.cumsum(equal, 1) <= wanted)
-        places = np.nonzero(before)[1].reshape(-1, k)
-        order = np.argsort(np.take_along_axis(keys, places, 1), 1, kind="stable")
-        return np.take_along_axis(places, order, 1)
+        with_places = packed(keys) if k < keys.shape[1] else None
+        if with_places is None:
+            return stable_order(keys)[:, :k]
+        joined, mask = with_places
+        joined.partition(k - 1, 1)
+        chosen = np.sort(joined[:, :k], 1)
+        return (chosen & mask).astype(np.int64)
 
     return over_lines(call, first)
 
 
 def of_rank(keys: Any, ranks: Any) -> Any:
     """The place of the element of a rank in each line, as a column; `ranks` a number or a column of them."""
+    with_places = packed(keys)
+    if with_places is not None:
+        joined, mask = with_places
+        if isinstance(ranks, int):
+            joined.partition(ranks, 1)
+            return (joined[:, ranks : ranks + 1] & mask).astype(np.int64)
+        joined.partition(np.unique(ranks), 1)
+        return (np.take_along_axis(joined, ranks, 1) & mask).astype(np.int64)
     ranks = np.broadcast_to(ranks, (keys.shape[0], 1))
-    different = np.unique(ranks)
-    parted = np.partition(keys, different, 1)
+    parted = np.partition(keys, np.unique(ranks), 1)
     found = np.take_along_axis(parted, ranks, 1)
     turn = ranks - (keys < found).sum(1, keepdims=True)
     equal = keys == found
@@ -142,6 +212,8 @@ def median(call: StructuredCall) -> PlannedKernel:
         if not dtype.is_floating_point:
             return of_rank(keys, (n - 1) // 2)
         missing = (keys == ~keys.dtype.type(0)).sum(1, keepdims=True)
+        if not missing.any():
+            return of_rank(keys, (n - 1) // 2)
         if ignores_nan:
             return of_rank(keys, np.maximum(n - missing - 1, 0) // 2)
         return of_rank(keys, np.where(missing, n - missing, (n - 1) // 2))
