@@ -126,7 +126,7 @@ class Blocks:
 
     def _run_flat(self, compute: Callable[..., Any], out: Any, inputs: Sequence[Any]) -> None:
         limit = self.limit
-        whole = out.reshape(-1)
+        whole = np.reshape(out, -1, copy=False)
         lines = [x.reshape(-1) if isinstance(x, np.ndarray) and x.ndim else None for x in inputs]
         moved = list(zip(inputs, lines, strict=True))
 
