@@ -54,23 +54,22 @@ def _folded(reduce: Callable[..., Any], piece: Any) -> Any:
 
 
 def over_everything(
-    spec: TensorSpec, ufunc: np.ufunc, np_dtype: Any, prepare: Callable[[Any], Any] | None = None
-) -> Callable[[Any], Any] | None:
+    spec: TensorSpec, ufunc: np.ufunc, np_dtype: Any, prepares: bool = False
+) -> Callable[..., Any] | None:
     """A function that reduces all elements of such an array, in `np_dtype`; None where one call serves as well.
 
-    Args:
-        prepare: what is done to a block first, brought to `np_dtype` already.
+    Where it `prepares`, its second argument is done to each block first, brought to `np_dtype` already.
     """
     order = memory_order(spec)
     if spec.numel < FLAT_FROM or order is None or np_dtype.kind not in "fc":
         return None
     widens = spec.np_dtype != np_dtype
-    limit = WIDENED_BLOCK if widens or prepare is not None else FLAT_BLOCK
+    limit = WIDENED_BLOCK if widens or prepares else FLAT_BLOCK
     starts = range(0, spec.numel, limit)
     shares = spec.nbytes >= HANDED_OVER
     reduce = ufunc.reduce
 
-    def total(array: Any) -> Any:
+    def total(array: Any, prepare: Callable[[Any], Any] | None = None) -> Any:
         line = array.transpose(order).reshape(-1)
         partial = np.empty(len(starts), np_dtype)
 

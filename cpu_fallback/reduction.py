@@ -370,6 +370,28 @@ def moments_function(
     return moments
 
 
+def whole_moments(spec: TensorSpec, np_dtype: Any) -> Callable[[Any], tuple[Any, Any]] | None:
+    """`moments_function` of everything: in blocks, or over one line; None for what has neither order in memory."""
+    size = np_dtype.type(spec.numel)
+    everything = over_everything(spec, np.add, np_dtype, prepares=True)
+    if everything is None:
+        if not spec.is_contiguous or not spec.numel:
+            return None
+        line = TensorSpec.contiguous((spec.numel,), spec.dtype, spec.device)
+        of_line = moments_function(line, (0,), np_dtype)
+        return lambda array: of_line(array.reshape(-1))
+    if np_dtype.kind == "c":
+        return None
+
+    def moments(array: Any) -> tuple[Any, Any]:
+        mean = everything(array) / size
+        residue = everything(array, lambda piece: piece - mean)
+        squares = everything(array, lambda piece: np.square(piece - mean))
+        return squares - residue * residue / size, mean
+
+    return moments
+
+
 def variance(root: bool, with_mean: bool) -> Callable[[StructuredCall], PlannedKernel]:
     """The factory of ``var``, ``std``, ``var_mean`` and ``std_mean``."""
 
@@ -381,6 +403,8 @@ def variance(root: bool, with_mean: bool) -> Callable[[StructuredCall], PlannedK
         count = count_of(spec, dims)
         fixed = call.extra.get("correction", 1)
         moments = moments_function(spec, dims, np_dtype)
+        if len(dims) == spec.ndim > 0:
+            moments = whole_moments(spec, np_dtype) or moments
         kept = over_kept(spec, dims, call.outputs[0].ndim)
 
         def compute(array: Any, correction: Any) -> tuple[Any, Any]:

@@ -95,6 +95,28 @@ def stable_order(keys: Any) -> Any:
     return runs.view(np.int64)
 
 
+SMALL = 1 << 11
+"""Up to this many elements one call of NumPy's stable argsort takes less time than making keys."""
+
+
+def ordering(dtype: ScalarType, descending: bool) -> Lines:
+    """The function from lines to the places of their elements in order, of equal ones the first first."""
+    keys_of = ordered_keys(dtype, descending)
+    is_float = dtype.is_floating_point
+    as_it_is = dtype is not bool_ and not (is_float and dtype.itemsize < 4)
+
+    def order(lines: Any) -> Any:
+        if not as_it_is or lines.size > SMALL:
+            return stable_order(keys_of(lines))
+        if not descending:
+            return lines.argsort(1, "stable")
+        if not is_float:
+            return np.invert(lines).argsort(1, "stable")
+        return lines.shape[1] - 1 - lines[:, ::-1].argsort(1, "stable")[:, ::-1]
+
+    return order
+
+
 def check_ordered(call: StructuredCall) -> ScalarType:
     """The dtype of the input. Raises NotImplementedError for one without an order."""
     spec = call.args["self"]
@@ -108,12 +130,19 @@ def over_lines(call: StructuredCall, run: Callable[[Any], Any]) -> PlannedKernel
     """The kernel that gives `run` a matrix of lines, and is given a matrix of places in them: how many it likes."""
     spec = call.args["self"]
     dim: int | None = call.extra["dim"]
+    is_last = dim is not None and dim == spec.ndim - 1
 
     def into(*data: Any) -> None:
         outs, array = data[:-1], data[-1]
         if not outs[0].size:
             return
-        turned = array.reshape(1, -1) if dim is None or not spec.ndim else np.moveaxis(array, dim, -1)
+        turned = (
+            array.reshape(1, -1)
+            if dim is None or not spec.ndim
+            else array
+            if is_last
+            else np.moveaxis(array, dim, -1)
+        )
         lines = np.ascontiguousarray(turned).reshape(-1, turned.shape[-1])
         count, length = lines.shape
 
@@ -137,7 +166,7 @@ def over_lines(call: StructuredCall, run: Callable[[Any], Any]) -> PlannedKernel
             parallel_for(0, count, 1, part)
             results = tuple(np.concatenate([pieces[i][j] for i in sorted(pieces)]) for j in (0, 1))
         for out, result in zip(outs, results, strict=False):
-            if out.ndim == spec.ndim and spec.ndim:
+            if out.ndim == spec.ndim and spec.ndim and not is_last:
                 result = np.moveaxis(result.reshape(*turned.shape[:-1], -1), -1, dim)
             np.copyto(out, result.reshape(out.shape))
 
@@ -146,17 +175,19 @@ def over_lines(call: StructuredCall, run: Callable[[Any], Any]) -> PlannedKernel
 
 def sort(call: StructuredCall) -> PlannedKernel:
     """All elements in order."""
-    keys_of = ordered_keys(check_ordered(call), call.args["descending"])
-    return over_lines(call, lambda lines: stable_order(keys_of(lines)))
+    return over_lines(call, ordering(check_ordered(call), call.args["descending"]))
 
 
 def topk(call: StructuredCall) -> PlannedKernel:
     """The first `k`, found by a partition and then sorted."""
-    keys_of = ordered_keys(check_ordered(call), call.args["largest"])
+    dtype = check_ordered(call)
+    keys_of, order = ordered_keys(dtype, call.args["largest"]), ordering(dtype, call.args["largest"])
     # A number has one element, which is selected however few are wanted.
     k: int = call.args["k"] if call.args["self"].ndim else 1
 
     def first(lines: Any) -> Any:
+        if lines.size <= SMALL:
+            return order(lines)[:, :k]
         keys = keys_of(lines)
         with_places = packed(keys) if k < keys.shape[1] else None
         if with_places is None:
@@ -189,15 +220,21 @@ def of_rank(keys: Any, ranks: Any) -> Any:
 
 def kthvalue(call: StructuredCall) -> PlannedKernel:
     """The element of one rank."""
-    keys_of = ordered_keys(check_ordered(call))
+    dtype = check_ordered(call)
+    keys_of, order = ordered_keys(dtype), ordering(dtype, False)
     rank = call.args["k"] - 1
-    return over_lines(call, lambda lines: of_rank(keys_of(lines), rank))
+
+    def found(lines: Any) -> Any:
+        return order(lines)[:, rank : rank + 1] if lines.size <= SMALL else of_rank(keys_of(lines), rank)
+
+    return over_lines(call, found)
 
 
 def median(call: StructuredCall) -> PlannedKernel:
     """The element of the middle rank: of all, or of those that are not NaN."""
     dtype = check_ordered(call)
-    keys_of = ordered_keys(dtype)
+    keys_of, order = ordered_keys(dtype), ordering(dtype, False)
+    takes_numbers = dtype.is_floating_point and dtype.itemsize >= 4
     ignores_nan: bool = call.extra["ignores_nan"]
     if call.extra["dim"] is None and not call.args["self"].numel:
         # NaN, as a C compiler converts it to the dtype.
@@ -207,16 +244,19 @@ def median(call: StructuredCall) -> PlannedKernel:
         return PlannedKernel(lambda out, array: out.fill(value))
 
     def middle(lines: Any) -> Any:
+        n = lines.shape[1]
+        rank = (n - 1) // 2
+        if lines.size <= SMALL and takes_numbers and not np.isnan(lines).any():
+            return order(lines)[:, rank : rank + 1]
         keys = keys_of(lines)
-        n = keys.shape[1]
         if not dtype.is_floating_point:
-            return of_rank(keys, (n - 1) // 2)
+            return of_rank(keys, rank)
         missing = (keys == ~keys.dtype.type(0)).sum(1, keepdims=True)
         if not missing.any():
-            return of_rank(keys, (n - 1) // 2)
+            return of_rank(keys, rank)
         if ignores_nan:
             return of_rank(keys, np.maximum(n - missing - 1, 0) // 2)
-        return of_rank(keys, np.where(missing, n - missing, (n - 1) // 2))
+        return of_rank(keys, np.where(missing, n - missing, rank))
 
     return over_lines(call, middle)
 
