@@ -16,13 +16,14 @@ from ..dispatch.structured.stub import (
 )
 from .elementwise import planned
 from .pointwise import FLOAT, REAL, check_kind
+from .pointwise_math import choose, log1p
 
 Array = np.ndarray[Any, Any]
 
 
 def elu(a: Array, alpha: float, scale: float, input_scale: float) -> Array:
     """scale * a above zero, alpha * scale * (exp(input_scale * a) - 1) below."""
-    return np.where(a < 0, np.expm1(np.minimum(a, 0) * input_scale) * (alpha * scale), a * scale)
+    return choose(a < 0, np.expm1(np.minimum(a, 0) * input_scale) * (alpha * scale), a * scale)
 
 
 def hardswish(a: Array) -> Array:
@@ -37,12 +38,12 @@ def hardsigmoid(a: Array) -> Array:
 
 def hardshrink(a: Array, lambd: float) -> Array:
     """0 within [-lambd, lambd], NaN kept."""
-    return np.where((a >= -lambd) & (a <= lambd), np.zeros((), a.dtype), a)
+    return choose((a >= -lambd) & (a <= lambd), np.zeros((), a.dtype), a)
 
 
 def softshrink(a: Array, lambd: float) -> Array:
     """Nearer to zero by `lambd`, 0 within [-lambd, lambd]; NaN kept."""
-    return np.where(a > lambd, a - lambd, np.where(a < -lambd, a + lambd, a * 0))
+    return choose(a > lambd, a - lambd, choose(a < -lambd, a + lambd, a * 0))
 
 
 def mish(a: Array) -> Array:
@@ -52,12 +53,12 @@ def mish(a: Array) -> Array:
 
 def log_sigmoid(a: Array) -> Array:
     """log(1 / (1 + exp(-a)))."""
-    return np.minimum(a, 0) - np.log1p(np.exp(-np.abs(a)))
+    return np.minimum(a, 0) - log1p(np.exp(-np.abs(a)))
 
 
 def threshold(a: Array, limit: float, value: float) -> Array:
     """`value` up to the limit, NaN kept."""
-    return np.where(a <= limit, value, a)
+    return choose(a <= limit, np.asarray(value, a.dtype), a)
 
 
 def row(function: Callable[..., Any], kinds: str) -> KernelFactory:

@@ -8,44 +8,60 @@ round to nearest even, float8_e4m3fn saturates.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
-from ..runtime.scalar_type import bfloat16, bool_, dtype, float8_e4m3fn, float8_e5m2, registered
+from ..runtime.scalar_type import (
+    bfloat16,
+    bool_,
+    dtype,
+    float8_e4m3fn,
+    float8_e5m2,
+    float16,
+    float32,
+    float64,
+    registered,
+)
+from .blocks import BLOCK, Blocks
 from .error_state import IGNORE, reset_state, set_state
-from .widen import cast_by
+from .widen import HALVES_FROM, cast_by, widened_halves
 
 FOREIGN = frozenset({bfloat16, float8_e4m3fn, float8_e5m2})
 """Dtypes of ml_dtypes, whose own casts are exact to and from float32 only."""
-BLOCK = 1 << 15
-"""Elements of a block of a cast by way of a third dtype: block and buffer stay in the second-level cache."""
-TILE = 128
-TILE_FROM = 1 << 20
-"""Bytes from which a transposing copy goes tile by tile."""
+BLOCKS_FROM = 1 << 20
+"""Bytes from which a copy goes in blocks: tile by tile where it transposes."""
+SHARED_BLOCK = 1 << 18
+"""Elements that a copy takes at a time where both sides lie alike."""
 
 
 def copy(call: StructuredCall) -> PlannedKernel:
     """``out[...] = self``, with broadcasting and casts."""
-    source, target = call.args["self"].dtype, call.outputs[0].dtype
-    large = call.outputs[0].nbytes >= TILE_FROM
+    spec, out_spec = call.args.get("src", call.args["self"]), call.outputs[0]
+    source, target = spec.dtype, out_spec.dtype
+    large = out_spec.nbytes >= BLOCKS_FROM
     if source is target:
-        return PlannedKernel(_tiled if large else np.copyto)
+        if not large:
+            return PlannedKernel(np.copyto)
+        return PlannedKernel(partial(Blocks(out_spec, [spec], SHARED_BLOCK).run, np.copyto))
     steps = cast_steps(source, target)
+    real_only = source.is_complex and not target.is_complex and target is not bool_
+
+    def step(out: Any, piece: Any) -> None:
+        if real_only:
+            piece = piece.real
+        for function in steps:
+            piece = function(piece)
+        np.copyto(out, piece, casting="unsafe")
+
+    run = partial(Blocks(out_spec, [spec]).run, step) if out_spec.numel > BLOCK else step
 
     def cast(out: Any, src: Any) -> None:
         token = set_state(IGNORE)
         try:
-            if source.is_complex and not target.is_complex and target is not bool_:
-                src = src.real
-            if not steps:
-                _tiled(out, src) if large else np.copyto(out, src, casting="unsafe")
-            else:
-                for piece_out, piece in _blocks(out, src):
-                    for step in steps:
-                        piece = step(piece)
-                    np.copyto(piece_out, piece, casting="unsafe")
+            run(out, src)
         finally:
             reset_state(token)
 
@@ -56,6 +72,8 @@ def cast_steps(source: dtype, target: dtype) -> list[Callable[[Any], Any]]:
     """What is done to an array before NumPy's own cast to `target` gives PyTorch's result."""
     steps: list[Callable[[Any], Any]] = []
     real = source.to_real()
+    if source is float16 and target in (float32, float64):
+        steps.append(_widened)
     if source in registered:
         steps.append(_to(cast_by(source)))
     elif source in FOREIGN:
@@ -82,52 +100,12 @@ def _to(np_type: Any) -> Callable[[Any], Any]:
     return lambda array: array.astype(np_type)
 
 
+def _widened(array: Any) -> Any:
+    return widened_halves(array) if array.size >= HALVES_FROM else array
+
+
 def _saturate(array: Any) -> Any:
     return np.clip(array, np.float32(-448), np.float32(448))
-
-
-def _blocks(out: Any, src: Any) -> Any:
-    """Pairs of pieces of two arrays that together are the whole of both."""
-    if out.size <= BLOCK:
-        yield out, src
-        return
-    src = np.broadcast_to(src, out.shape)
-    if out.flags.c_contiguous and src.flags.c_contiguous:
-        flat_out, flat = out.reshape(-1), src.reshape(-1)
-        for start in range(0, out.size, BLOCK):
-            yield flat_out[start : start + BLOCK], flat[start : start + BLOCK]
-        return
-    axis = max(range(out.ndim), key=lambda i: out.shape[i])
-    rows = max(1, BLOCK * out.shape[axis] // out.size)
-    lead = (slice(None),) * axis
-    for start in range(0, out.shape[axis], rows):
-        index = (*lead, slice(start, start + rows))
-        yield out[index], src[index]
-
-
-def _tiled(out: Any, src: Any) -> None:
-    """A copy that, where the fastest axes differ, goes in tiles that fit the cache."""
-    if out.ndim > 1 and src.ndim == out.ndim:
-        fast_out, fast_src = _fastest(out), _fastest(src)
-        if (
-            fast_out != fast_src
-            and min(out.shape[fast_out], out.shape[fast_src]) >= TILE // 4
-            and out.shape == src.shape
-        ):
-            first, second = sorted((fast_out, fast_src))
-            for i in range(0, out.shape[first], TILE):
-                for j in range(0, out.shape[second], TILE):
-                    index: list[Any] = [slice(None)] * out.ndim
-                    index[first], index[second] = slice(i, i + TILE), slice(j, j + TILE)
-                    at = tuple(index)
-                    np.copyto(out[at], src[at], casting="unsafe")
-            return
-    np.copyto(out, src, casting="unsafe")
-
-
-def _fastest(array: Any) -> int:
-    """The axis of the smallest stride among those longer than one."""
-    return min(range(array.ndim), key=lambda i: (array.shape[i] <= 1, array.strides[i] or 1 << 62))
 
 
 register_stub("copy_stub", "cpu", copy)

@@ -15,13 +15,27 @@ import numpy as np
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall
 from ..runtime.scalar_type import dtype as ScalarType
+from ..runtime.scalar_type import float16
 from ..runtime.tensor_spec import TensorSpec
+from .blocks import BLOCK, Blocks
 from .error_state import IGNORE, raises_flags, reset_state, set_state
-from .widen import compute_np
+from .widen import FLOAT32, HALVES_FROM, compute_np, widened_halves
 
 MAX_CONSTANTS = 256
-BLOCK = 1 << 15
-"""Elements of a block: a few of them, in float32, stay in a core's second-level cache."""
+SHARED_FROM = 1 << 19
+"""Elements of a result from which one ufunc alone is shared among threads: it moves several megabytes then."""
+SHARED_BLOCK = 1 << 18
+"""Elements that one ufunc takes at a time where nothing is kept between the blocks."""
+COSTLY = frozenset(
+    {
+        *(np.exp, np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p, np.power, np.sqrt, np.cbrt),
+        *(np.sin, np.cos, np.tan, np.arcsin, np.arccos, np.arctan, np.arctan2, np.hypot, np.floor_divide),
+        *(np.sinh, np.cosh, np.tanh, np.arcsinh, np.arccosh, np.arctanh, np.fmod, np.remainder),
+    }
+)
+"""Ufuncs that take longer to compute than their operands to come from memory."""
+COSTLY_FROM = 1 << 17
+"""`SHARED_FROM` for costly ufuncs."""
 
 SILENT = frozenset(
     {
@@ -107,6 +121,13 @@ def planned(
         o.is_contiguous or not any(o.strides) for o in tensors
     )
     any_shape = sys.maxsize if all(o.is_contiguous for o in tensors) else 0
+    if plain and stores:
+        shared_from = COSTLY_FROM if function in COSTLY else SHARED_FROM
+        any_shape = min(any_shape, shared_from - 1)
+        if out_spec.numel >= shared_from:
+            block = COSTLY_FROM // 8 if function in COSTLY else SHARED_BLOCK
+            prepare = [_preparer(o, t) for o, t in zip(operands, targets, strict=True)]
+            return PlannedKernel(_in_blocks(_writing(function), prepare, operands, out_spec, block))
     if (
         plain and stores and kinds == [True, True] and ordered
         and operands[1].sizes == out_spec.sizes and _is_repeated(operands[0], out_spec)
@@ -131,13 +152,8 @@ def planned(
         compute = _writing(function) if same else _writing_cast(function, np_common)
     else:
         compute = _storing(function)
-    aligned = all(
-        o.is_contiguous and o.sizes == out_spec.sizes
-        for o in (out_spec, *operands)
-        if isinstance(o, TensorSpec)
-    )
-    if aligned and out_spec.numel > BLOCK and not (stores and plain):
-        return PlannedKernel(_in_blocks(compute, prepare, kinds))
+    if out_spec.numel > BLOCK:
+        return PlannedKernel(_in_blocks(compute, prepare, operands, out_spec))
     any_shape = min(any_shape, BLOCK)
     into = _quietly(compute) if ready else _quietly(_prepared(compute, prepare))
     if function in WRITING or not ordered:
@@ -229,21 +245,32 @@ def _quietly(compute: Callable[..., None]) -> Callable[..., None]:
 
 
 def _in_blocks(
-    compute: Callable[..., None], prepare: Sequence[Callable[[Any], Any]], kinds: Sequence[bool]
+    compute: Callable[..., None],
+    prepare: Sequence[Callable[[Any], Any]],
+    operands: Sequence[Any],
+    out_spec: TensorSpec,
+    block: int = BLOCK,
 ) -> Callable[..., None]:
-    """A kernel over contiguous operands of one size that goes through them a block at a time."""
+    """A kernel that goes through its operands a block at a time; what has one element is prepared once."""
+    specs = [o if isinstance(o, TensorSpec) else None for o in operands]
+    moving = [o is not None and o.ndim > 0 for o in specs]
+    blocks = Blocks(out_spec, specs, block)
+    once = [
+        (i, p) for i, (p, m) in enumerate(zip(prepare, moving, strict=True)) if not m and p is not _itself
+    ]
+    each = [p if m else _itself for p, m in zip(prepare, moving, strict=True)]
+    step = compute if all(p is _itself for p in each) else _prepared(compute, each)
 
     def run(out: Any, *inputs: Any) -> None:
         token = set_state(IGNORE)
         try:
-            whole = out.reshape(-1)
-            operands = [
-                (x.reshape(-1), p) if is_tensor else (p(x), None)
-                for x, p, is_tensor in zip(inputs, prepare, kinds, strict=True)
-            ]
-            for start in range(0, whole.size, BLOCK):
-                end = start + BLOCK
-                compute(whole[start:end], *[x if p is None else p(x[start:end]) for x, p in operands])
+            ready = inputs
+            if once:
+                filled = list(inputs)
+                for i, p in once:
+                    filled[i] = p(filled[i])
+                ready = tuple(filled)
+            blocks.run(step, out, *ready)
         finally:
             reset_state(token)
 
@@ -267,6 +294,8 @@ def _preparer(operand: Any, np_common: Any) -> Callable[[Any], Any]:
             return _itself
         if operand.dtype.is_complex and np_common.kind != "c":
             return lambda array: array.real.astype(np_common)
+        if operand.dtype is float16 and np_common == FLOAT32 and operand.numel >= HALVES_FROM:
+            return widened_halves
         return lambda array: array.astype(np_common)
     return Constants(np_common, operand).__getitem__
 

@@ -14,11 +14,15 @@ import numpy as np
 
 from ..dispatch.scalars import element_of
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from .blocks import Blocks
 from .elementwise import MAX_CONSTANTS
 from .error_state import IGNORE, reset_state, set_state
 from .pointwise import constant_cache
+from .pointwise_math import choose
 from .widen import FLOAT32, NARROW
 
+BLOCK_OF_CHOICES = 1 << 16
+"""Elements from which a mask's choices are made by bits, a block at a time."""
 BLOCK = 1 << 18
 """Elements of row sums handled at a time, which bounds the memory for their positions."""
 
@@ -555,6 +559,15 @@ def masked_fill(call: StructuredCall) -> PlannedKernel:
         np.copyto(out, number(value), where=mask)
         return out
 
+    if call.outputs[0].numel > BLOCK_OF_CHOICES and not from_tensor:
+        blocks = Blocks(call.outputs[0], [call.args["self"], call.args["mask"], None])
+
+        def step(out: Any, data: Any, mask: Any, filled: Any) -> None:
+            np.copyto(out, choose(mask, filled, data))
+
+        return PlannedKernel(
+            lambda out, data, mask, value=fixed: blocks.run(step, out, data, mask, number(value))
+        )
     return PlannedKernel(into, fresh if same and call.args["self"].is_contiguous else None)
 
 

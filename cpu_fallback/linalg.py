@@ -12,8 +12,7 @@ from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.tensor_spec import TensorSpec
 from .error_state import IGNORE, quiet, reset_state, set_state
 from .integer_matmul import integer_matmul
-from .pointwise import loaded
-from .pointwise_math import gelu_with
+from .pointwise_math import gelu
 from .widen import FLOAT32, NARROW
 
 Product = Callable[[Any, Any], Any]
@@ -225,7 +224,6 @@ def product_sum(
 def activation_of(call: StructuredCall) -> Callable[[Any], None]:
     """What writes relu, or gelu, of an array over it."""
     if call.args["use_gelu"]:
-        gelu = gelu_with(loaded("scipy.special:erf"))
         return lambda array: gelu(array, array)
     return lambda array: np.copyto(array, 0, where=array < 0)
 

@@ -101,6 +101,8 @@ def finite_within(least: float, most: float) -> Callable[..., Array]:
 
     def finite(a: Array, nan: Any, posinf: Any, neginf: Any) -> Array:
         parts = np.array(a, order="C", ndmin=1)
+        if np.isfinite(parts).all():
+            return parts.reshape(a.shape)
         flat = parts.view(parts.real.dtype) if a.dtype.kind == "c" else parts
         kind = flat.dtype.type
         found = np.where(np.isnan(flat), kind(0.0 if nan is None else nan.real), flat)

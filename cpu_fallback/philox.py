@@ -17,7 +17,7 @@ WEYL = (0x9E3779B9, 0xBB67AE85)
 BLOCK = 1 << 13
 """Counters of a block: its arrays stay in the second-level cache."""
 
-PAGE = 256
+PAGE = 2048
 """Counters of the run that is kept for small draws."""
 
 _kept: tuple[int, int, Any] = (-1, -1, None)

@@ -8,7 +8,6 @@ A row may name the kinds of dtype that the kernel has (``f`` floats, ``c`` compl
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -21,7 +20,8 @@ from ..runtime.scalar_type import finfo, registered
 from ..runtime.tensor_spec import TensorSpec
 from . import number_parts as parts
 from . import pointwise_math as m
-from .elementwise import compute_dtype_of, constant_cache, planned
+from .blocks import Blocks
+from .elementwise import SHARED_FROM, compute_dtype_of, constant_cache, planned
 from .widen import NARROW, comparable_np, compute_np
 
 __all__ = ["constant_cache", "pointwise"]
@@ -55,7 +55,7 @@ OPERATORS: dict[str, Row] = {
     "cos": (np.cos, INEXACT),
     "cosh": (np.cosh, INEXACT),
     "div": (np.divide, INEXACT),
-    "erf": ("scipy.special:erf", FLOAT),
+    "erf": (m.erf, FLOAT),
     "erfc": ("scipy.special:erfc", FLOAT),
     "exp": (np.exp, INEXACT),
     "exp2": (np.exp2, INEXACT),
@@ -75,7 +75,7 @@ OPERATORS: dict[str, Row] = {
     "logit": (parts.logit, FLOAT),
     "logit_backward": (parts.logit_backward, FLOAT),
     "log10": (np.log10, INEXACT),
-    "log1p": (np.log1p, INEXACT),
+    "log1p": (m.log1p, INEXACT),
     "log2": (np.log2, INEXACT),
     "logaddexp": (parts.logaddexp, INEXACT),
     "logaddexp2": (parts.logaddexp2, FLOAT),
@@ -221,19 +221,35 @@ def relu(call: StructuredCall) -> PlannedKernel:
     spec = call.args["self"]
     np_dtype = compute_np(common)
     maximum = np.maximum
+    zero = np.zeros((), np_dtype)
     if common in NARROW or call.outputs[0].dtype is not spec.dtype:
-        zero = np.zeros((), np_dtype)
-        return planned(call, lambda a: maximum(zero, a))
+        # NumPy's loop is quicker over two whole arrays than over one and a number.
+        return planned(call, lambda a: maximum(zero if a.size < ZEROS else np.zeros_like(a), a))
+    if spec.numel >= SHARED_FROM:
+        return PlannedKernel(_large_relu(call, np_dtype))
     if not spec.is_contiguous:
-        zero = np.zeros((), np_dtype)
         return PlannedKernel(lambda out, a: maximum(zero, a, out=out))
 
     def sized(sizes: tuple[int, ...]) -> PlannedKernel:
-        # NumPy's loop is quicker over two whole arrays than over one and a number.
-        zero = np.zeros(sizes if math.prod(sizes) <= 1 << 14 else (), np_dtype)
+        zero = np.zeros(sizes if math.prod(sizes) <= ZEROS else (), np_dtype)
         return PlannedKernel(lambda out, a: maximum(zero, a, out=out), lambda a: maximum(zero, a))
 
-    return sized(spec.sizes)._replace(any_shape=sys.maxsize, sized=sized)
+    return sized(spec.sizes)._replace(any_shape=SHARED_FROM - 1, sized=sized)
+
+
+ZEROS = 1 << 14
+"""The largest array of zeros that a plan of relu keeps."""
+
+
+def _large_relu(call: StructuredCall, np_dtype: Any) -> Callable[..., None]:
+    zeros = np.zeros(1 << 16, np_dtype)
+    zero = np.zeros((), np_dtype)
+    blocks = Blocks(call.outputs[0], [call.args["self"]], zeros.size)
+
+    def step(out: Any, a: Any) -> None:
+        np.maximum(zeros[: a.size] if a.ndim == 1 else zero, a, out=out)
+
+    return lambda out, a: blocks.run(step, out, a)
 
 
 def pow_(call: StructuredCall) -> PlannedKernel:
@@ -284,7 +300,7 @@ def without_argument(kernel: PlannedKernel, position: int) -> PlannedKernel:
 
 def where(call: StructuredCall) -> PlannedKernel:
     """`self` where the condition holds, else `other`."""
-    return planned(call, np.where, call.extra["common_dtype"].np, ("condition",))
+    return planned(call, m.choose, call.extra["common_dtype"].np, ("condition",))
 
 
 def equality(function: np.ufunc) -> Callable[[StructuredCall], PlannedKernel]:
@@ -310,7 +326,7 @@ def gelu(call: StructuredCall) -> PlannedKernel:
     check_kind(call, FLOAT)
     if call.args["approximate"] == "tanh":
         return planned(call, m.gelu_tanh)
-    return planned(call, m.gelu_with(loaded("scipy.special:erf")))
+    return planned(call, m.gelu)
 
 
 def gelu_backward(call: StructuredCall) -> PlannedKernel:
@@ -318,7 +334,7 @@ def gelu_backward(call: StructuredCall) -> PlannedKernel:
     check_kind(call, FLOAT)
     if call.args["approximate"] == "tanh":
         return planned(call, m.gelu_tanh_backward)
-    return planned(call, m.gelu_backward_with(loaded("scipy.special:erf")))
+    return planned(call, m.gelu_backward)
 
 
 def round_decimals(call: StructuredCall) -> PlannedKernel:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.scalar_type import bfloat16, dtype, float16, float32, float64
 from ..runtime.tensor_spec import TensorSpec
@@ -24,7 +25,7 @@ Draw = Callable[..., Any]
 
 
 def _by_blocks(spec: TensorSpec, wide: bool, draw: Draw) -> PlannedKernel:
-    """A kernel that fills `out` with ``draw(draws, position, *inputs)``, block by block in C order."""
+    """A kernel that fills `out` with ``draw(draws, position, *inputs)``, block by block in C order, on threads."""
     count = spec.numel * (2 if spec.dtype.is_complex else 1)
     real = spec.dtype.to_real().np
     draws, per = (draws64, 2) if wide else (draws32, 4)
@@ -35,11 +36,15 @@ def _by_blocks(spec: TensorSpec, wide: bool, draw: Draw) -> PlannedKernel:
         flat = out.reshape(-1).view(real) if direct else np.empty(count, real)
         token = set_state(IGNORE)
         try:
-            for start in range(0, count, BLOCK):
-                piece = flat[start : start + BLOCK]
-                even = len(piece) + len(piece) % 2
-                made = draw(draws(seed, first + start // per, even), start, *inputs)
-                np.copyto(piece, made[: len(piece)], casting="unsafe")
+
+            def part(begin: int, end: int) -> None:
+                for start in range(begin * BLOCK, min(end * BLOCK, count), BLOCK):
+                    piece = flat[start : start + BLOCK]
+                    even = len(piece) + len(piece) % 2
+                    made = draw(draws(seed, first + start // per, even), start, *inputs)
+                    np.copyto(piece, made[: len(piece)], casting="unsafe")
+
+            parallel_for(0, -(-count // BLOCK), 1, part)
             if not direct:
                 np.copyto(out, flat.view(out.dtype).reshape(out.shape))
         finally:
@@ -247,11 +252,21 @@ def bernoulli_tensor(call: StructuredCall) -> PlannedKernel:
     def into(out: Any, p: Any, seed: int, first: int) -> None:
         token = set_state(IGNORE)
         try:
-            chance = np.broadcast_to(p, sizes).astype(np.float64)
-            if not ((chance >= 0) & (chance <= 1)).all():
+            if not ((p >= 0) & (p <= 1)).all():
                 raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
-            chance *= 4294967296.0
-            np.copyto(out, draws32(seed, first, count).reshape(sizes) < chance, casting="unsafe")
+            chance = np.broadcast_to(p, sizes).reshape(-1)
+            made = np.reshape(out, -1, copy=False) if out.flags.c_contiguous else np.empty(count, out.dtype)
+
+            def part(begin: int, end: int) -> None:
+                for start in range(begin * BLOCK, min(end * BLOCK, count), BLOCK):
+                    piece = chance[start : start + BLOCK].astype(np.float64)
+                    piece *= 4294967296.0
+                    below = draws32(seed, first + start // 4, len(piece)) < piece
+                    np.copyto(made[start : start + BLOCK], below, casting="unsafe")
+
+            parallel_for(0, -(-count // BLOCK), 1, part)
+            if not out.flags.c_contiguous:
+                np.copyto(out, made.reshape(sizes))
         finally:
             reset_state(token)
 
@@ -356,6 +371,8 @@ def native_dropout(call: StructuredCall) -> PlannedKernel:
         raise call.refuse(spec)
     count, sizes = spec.numel, spec.sizes
     wide = compute_np(spec.dtype)
+    every = (*call.outputs, call.args["input"])
+    large = count > BLOCK and all(each.is_contiguous and each.sizes == sizes for each in every)
 
     def into(out: Any, mask: Any, values: Any, p: float, seed: int, first: int) -> None:
         if p == 0:
@@ -364,9 +381,20 @@ def native_dropout(call: StructuredCall) -> PlannedKernel:
             return
         token = set_state(IGNORE)
         try:
-            np.copyto(mask, _below(draws32(seed, first, count), 1.0 - p).reshape(sizes))
             scale = 0.0 if p == 1 else 1.0 / (1.0 - p)
-            np.copyto(out, _masked(values, mask, scale, wide), casting="unsafe")
+            if not large:
+                np.copyto(mask, _below(draws32(seed, first, count), 1.0 - p).reshape(sizes))
+                np.copyto(out, _masked(values, mask, scale, wide), casting="unsafe")
+                return
+            lines = [np.reshape(array, -1, copy=False) for array in (out, mask, values)]
+
+            def part(begin: int, end: int) -> None:
+                for start in range(begin * BLOCK, min(end * BLOCK, count), BLOCK):
+                    made, kept, given = (line[start : start + BLOCK] for line in lines)
+                    np.copyto(kept, _below(draws32(seed, first + start // 4, len(kept)), 1.0 - p))
+                    np.copyto(made, _masked(given, kept, scale, wide), casting="unsafe")
+
+            parallel_for(0, -(-count // BLOCK), 1, part)
         finally:
             reset_state(token)
 

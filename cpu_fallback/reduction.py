@@ -12,6 +12,7 @@ import numpy as np
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.tensor_spec import TensorSpec
 from .error_state import IGNORE, quiet, reset_state, set_state
+from .reduced_blocks import over_everything, over_kept
 from .widen import NARROW, compute_np
 
 BLOCK = 128
@@ -101,6 +102,9 @@ def sum_(call: StructuredCall) -> PlannedKernel:
     np_dtype = compute_np(out_spec.dtype)
     sizes = out_spec.sizes
     reduce = np.add.reduce
+    everything = over_everything(spec, np.add, np_dtype) if len(dims) == spec.ndim else None
+    if everything is not None:
+        return PlannedKernel(quiet(lambda out, array: np.copyto(out, everything(array), casting="unsafe")))
     if _is_whole(call):
         if out_spec.ndim == 0 and 0 < spec.numel <= SMALL and spec.dtype.name in ("float32", "float64"):
             return PlannedKernel(_dot_with_ones(spec.numel, np_dtype))
@@ -113,10 +117,20 @@ def sum_(call: StructuredCall) -> PlannedKernel:
                 reset_state(token)
 
         return PlannedKernel(whole)
+    kept = over_kept(spec, dims, out_spec.ndim)
+    if kept is not None:
+        add = _block_sum(spec, dims, np_dtype)
+        return PlannedKernel(quiet(lambda out, array: kept(lambda piece: (add(piece),), (out,), array)))
     if out_spec.np_dtype == np_dtype and adds_directly(spec, dims, np_dtype):
         return PlannedKernel(*_reducing(reduce, dims, np_dtype, _keepdims(call)))
     total = kept_sum(spec, dims, np_dtype)
     return PlannedKernel(quiet(lambda out, a: np.copyto(out, total(a).reshape(sizes), casting="unsafe")))
+
+
+def _block_sum(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Callable[[Any], Any]:
+    """`pairwise_sum` of a block of a tensor, brought to the dtype first."""
+    widens = spec.np_dtype != np_dtype
+    return lambda piece: pairwise_sum(piece.astype(np_dtype) if widens else piece, dims, np_dtype)
 
 
 def _dot_with_ones(size: int, np_dtype: Any, count: Any = None) -> Callable[[Any, Any], None]:
@@ -171,6 +185,17 @@ def mean(call: StructuredCall) -> PlannedKernel:
     np_dtype = compute_np(out_spec.dtype)
     sizes = out_spec.sizes
     count = np_dtype.type(count_of(spec, dims))
+    everything = over_everything(spec, np.add, np_dtype) if len(dims) == spec.ndim else None
+    if everything is not None:
+        return PlannedKernel(
+            quiet(lambda out, array: np.copyto(out, everything(array) / count, casting="unsafe"))
+        )
+    kept = over_kept(spec, dims, out_spec.ndim)
+    if kept is not None:
+        add = _block_sum(spec, dims, np_dtype)
+        return PlannedKernel(
+            quiet(lambda out, array: kept(lambda piece: (add(piece) / count,), (out,), array))
+        )
     if _is_whole(call) and out_spec.ndim == 0:
         if 0 < spec.numel <= SMALL and spec.dtype.name in ("float32", "float64"):
             return PlannedKernel(_dot_with_ones(spec.numel, np_dtype, count))
@@ -196,6 +221,18 @@ def reduction(ufunc: Any, promotes: bool = False) -> Callable[[StructuredCall], 
         dims: tuple[int, ...] = call.extra["dims"]
         keepdims = _keepdims(call)
         reduce = ufunc.reduce
+        everything = over_everything(spec, ufunc, np_dtype) if len(dims) == spec.ndim else None
+        if everything is not None:
+            return PlannedKernel(
+                quiet(lambda out, array: np.copyto(out, everything(array), casting="unsafe"))
+            )
+        kept = over_kept(spec, dims, out_spec.ndim)
+        if kept is not None:
+
+            def block(piece: Any) -> tuple[Any, ...]:
+                return (reduce(piece.astype(np_dtype, copy=False), dims, None, None, True),)
+
+            return PlannedKernel(quiet(lambda out, array: kept(block, (out,), array)))
         if spec.np_dtype == np_dtype == out_spec.np_dtype:
             if spec.is_contiguous and len(dims) == spec.ndim and not keepdims and not promotes:
                 return PlannedKernel(quiet(lambda out, array: reduce(array.reshape(-1), 0, None, out)))
@@ -333,6 +370,28 @@ def moments_function(
     return moments
 
 
+def whole_moments(spec: TensorSpec, np_dtype: Any) -> Callable[[Any], tuple[Any, Any]] | None:
+    """`moments_function` of everything: in blocks, or over one line; None for what has neither order in memory."""
+    size = np_dtype.type(spec.numel)
+    everything = over_everything(spec, np.add, np_dtype, prepares=True)
+    if everything is None:
+        if not spec.is_contiguous or not spec.numel:
+            return None
+        line = TensorSpec.contiguous((spec.numel,), spec.dtype, spec.device)
+        of_line = moments_function(line, (0,), np_dtype)
+        return lambda array: of_line(array.reshape(-1))
+    if np_dtype.kind == "c":
+        return None
+
+    def moments(array: Any) -> tuple[Any, Any]:
+        mean = everything(array) / size
+        residue = everything(array, lambda piece: piece - mean)
+        squares = everything(array, lambda piece: np.square(piece - mean))
+        return squares - residue * residue / size, mean
+
+    return moments
+
+
 def variance(root: bool, with_mean: bool) -> Callable[[StructuredCall], PlannedKernel]:
     """The factory of ``var``, ``std``, ``var_mean`` and ``std_mean``."""
 
@@ -344,6 +403,9 @@ def variance(root: bool, with_mean: bool) -> Callable[[StructuredCall], PlannedK
         count = count_of(spec, dims)
         fixed = call.extra.get("correction", 1)
         moments = moments_function(spec, dims, np_dtype)
+        if len(dims) == spec.ndim > 0:
+            moments = whole_moments(spec, np_dtype) or moments
+        kept = over_kept(spec, dims, call.outputs[0].ndim)
 
         def compute(array: Any, correction: Any) -> tuple[Any, Any]:
             total, mean = moments(array)
@@ -352,10 +414,16 @@ def variance(root: bool, with_mean: bool) -> Callable[[StructuredCall], PlannedK
             return np.sqrt(spread) if root else spread, mean
 
         def into(out: Any, array: Any, correction: Any = None) -> None:
+            if kept is not None:
+                kept(lambda piece: compute(piece, correction)[:1], (out,), array)
+                return
             spread, _ = compute(array, correction)
             np.copyto(out, spread.reshape(sizes), casting="unsafe")
 
         def into_both(out: Any, mean_out: Any, array: Any, correction: Any = None) -> None:
+            if kept is not None:
+                kept(lambda piece: compute(piece, correction), (out, mean_out), array)
+                return
             spread, mean = compute(array, correction)
             np.copyto(out, spread.reshape(sizes), casting="unsafe")
             np.copyto(mean_out, mean.reshape(sizes), casting="unsafe")
@@ -372,19 +440,22 @@ def logsumexp(call: StructuredCall) -> PlannedKernel:
     dims: tuple[int, ...] = call.extra["dims"]
     sizes = out_spec.sizes
     nonempty = count_of(spec, dims) > 0
+    kept = over_kept(spec, dims, out_spec.ndim)
 
-    def into(out: Any, array: Any) -> None:
+    def compute(array: Any) -> Any:
         wide = array.astype(np_dtype, copy=False)
-        result: Any
-        if nonempty:
-            top = np.maximum.reduce(wide.real, dims, keepdims=True)
-            top = np.where(np.isfinite(top), top, top.dtype.type(0))
-            result = np.log(pairwise_sum(np.exp(wide - top), dims, np_dtype)) + top
-        else:
-            result = np.log(pairwise_sum(wide, dims, np_dtype))
-        np.copyto(out, result.reshape(sizes), casting="unsafe")
+        if not nonempty:
+            return np.log(pairwise_sum(wide, dims, np_dtype))
+        top = np.maximum.reduce(wide.real, dims, keepdims=True)
+        top = np.where(np.isfinite(top), top, top.dtype.type(0))
+        shifted = wide - top
+        return np.log(pairwise_sum(np.exp(shifted, shifted if shifted.ndim else None), dims, np_dtype)) + top
 
-    return PlannedKernel(quiet(into))
+    if kept is not None:
+        return PlannedKernel(quiet(lambda out, array: kept(lambda piece: (compute(piece),), (out,), array)))
+    return PlannedKernel(
+        quiet(lambda out, array: np.copyto(out, compute(array).reshape(sizes), casting="unsafe"))
+    )
 
 
 HASHED = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64")

@@ -10,32 +10,111 @@ from typing import Any
 
 import numpy as np
 
+from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.scalar_type import bool_
 from ..runtime.scalar_type import dtype as ScalarType
 
 Lines = Callable[[Any], Any]
 
+THREADS_FROM = 1 << 15
+"""Elements from which lines are shared among threads: sorting them takes longer than handing them over."""
+
 
 def ordered_keys(dtype: ScalarType, descending: bool = False) -> Lines:
     """The function from an array of a dtype to keys that order it; descending keys keep the order of equal ones."""
     word = np.dtype(f"u{dtype.itemsize}")
-    sign = word.type(1 << (8 * dtype.itemsize - 1))
+    signed_word = np.dtype(f"i{dtype.itemsize}")
+    bits_below_sign = 8 * dtype.itemsize - 1
+    sign = word.type(1 << bits_below_sign)
+    last = ~word.type(0)
     signed = dtype is not bool_ and dtype.is_signed
-    infinity = np.array(np.inf, dtype.np).view(word) if dtype.is_floating_point else None
+    infinity = np.array(np.inf, dtype.np).view(word)[()] if dtype.is_floating_point else None
 
     def keys(array: Any) -> Any:
         bits = np.ascontiguousarray(array).view(word)
         if infinity is not None:
+            # Of negative numbers all bits turn over, of others the sign; -0.0 comes to stand right below 0.0.
+            turned = bits.view(signed_word) >> bits_below_sign
+            key = turned.view(word)
+            key |= sign
+            key ^= bits
+            key += key == sign - 1
             magnitude = bits & ~sign
-            key = np.where(bits & sign, ~bits, bits | sign)
-            key[magnitude == 0] = sign
-            key[magnitude > infinity] = ~word.type(0)
+            if magnitude.size and magnitude.max() > infinity:
+                key[magnitude > infinity] = last
         else:
             key = bits ^ sign if signed else bits
         return ~key if descending else key
 
     return keys
+
+
+def packed(keys: Any) -> tuple[Any, Any] | None:
+    """Each key with its place in the line below it, in one unsigned integer, and the mask of the place.
+
+    Sorting these is stable, needs no indices beside them, and runs in NumPy's vector sort. None where the keys are
+    too far apart to leave room for the place.
+    """
+    n = keys.shape[1]
+    place_bits = max(n - 1, 1).bit_length()
+    key_bits = 8 * keys.dtype.itemsize
+    if key_bits + place_bits > 64:
+        low, high = keys.min(), keys.max()
+        key_bits = int(high - low).bit_length()
+        if key_bits + place_bits > 64:
+            return None
+        keys = keys - low
+    word: Any = np.uint32 if key_bits + place_bits <= 32 else np.uint64
+    joined = np.left_shift(keys, word(place_bits), dtype=word, casting="unsafe")
+    joined |= np.arange(n, dtype=word)
+    return joined, word((1 << place_bits) - 1)
+
+
+def stable_order(keys: Any) -> Any:
+    """The places of each line's elements in order of their keys, of equal ones the first first."""
+    with_places = packed(keys)
+    if with_places is not None:
+        joined, mask = with_places
+        joined.sort(1)
+        joined &= mask
+        return joined.astype(np.int64)
+    # NumPy's quick argsort leaves equal keys in any order: the runs of equal ones are numbered and sorted again.
+    order = np.argsort(keys, 1)
+    ranked = np.take_along_axis(keys, order, 1)
+    differs = ranked[:, 1:] != ranked[:, :-1]
+    if differs.all():
+        return order
+    runs = np.zeros(keys.shape, np.uint64)
+    np.cumsum(differs, 1, out=runs[:, 1:])
+    place_bits = np.uint64(max(keys.shape[1] - 1, 1).bit_length())
+    runs <<= place_bits
+    runs |= order.view(np.uint64)
+    runs.sort(1)
+    runs &= (np.uint64(1) << place_bits) - np.uint64(1)
+    return runs.view(np.int64)
+
+
+SMALL = 1 << 11
+"""Up to this many elements one call of NumPy's stable argsort takes less time than making keys."""
+
+
+def ordering(dtype: ScalarType, descending: bool) -> Lines:
+    """The function from lines to the places of their elements in order, of equal ones the first first."""
+    keys_of = ordered_keys(dtype, descending)
+    is_float = dtype.is_floating_point
+    as_it_is = dtype is not bool_ and not (is_float and dtype.itemsize < 4)
+
+    def order(lines: Any) -> Any:
+        if not as_it_is or lines.size > SMALL:
+            return stable_order(keys_of(lines))
+        if not descending:
+            return lines.argsort(1, "stable")
+        if not is_float:
+            return np.invert(lines).argsort(1, "stable")
+        return lines.shape[1] - 1 - lines[:, ::-1].argsort(1, "stable")[:, ::-1]
+
+    return order
 
 
 def check_ordered(call: StructuredCall) -> ScalarType:
@@ -51,17 +130,43 @@ def over_lines(call: StructuredCall, run: Callable[[Any], Any]) -> PlannedKernel
     """The kernel that gives `run` a matrix of lines, and is given a matrix of places in them: how many it likes."""
     spec = call.args["self"]
     dim: int | None = call.extra["dim"]
+    is_last = dim is not None and dim == spec.ndim - 1
 
     def into(*data: Any) -> None:
         outs, array = data[:-1], data[-1]
         if not outs[0].size:
             return
-        turned = array.reshape(1, -1) if dim is None or not spec.ndim else np.moveaxis(array, dim, -1)
-        lines = turned.reshape(-1, turned.shape[-1])
-        places = run(lines)
-        found = np.take_along_axis(lines, places, 1)
-        for out, result in zip(outs, (found, places), strict=False):
-            if out.ndim == spec.ndim and spec.ndim:
+        turned = (
+            array.reshape(1, -1)
+            if dim is None or not spec.ndim
+            else array
+            if is_last
+            else np.moveaxis(array, dim, -1)
+        )
+        lines = np.ascontiguousarray(turned).reshape(-1, turned.shape[-1])
+        count, length = lines.shape
+
+        def some(first: int, last: int) -> tuple[Any, Any]:
+            places = run(lines[first:last])
+            flat = (
+                places
+                if last - first == 1
+                else places + np.arange(0, (last - first) * length, length)[:, None]
+            )
+            return lines[first:last].reshape(-1).take(flat), places
+
+        if count * length < THREADS_FROM or count == 1:
+            results = some(0, count)
+        else:
+            pieces: dict[int, tuple[Any, Any]] = {}
+
+            def part(first: int, last: int) -> None:
+                pieces[first] = some(first, last)
+
+            parallel_for(0, count, 1, part)
+            results = tuple(np.concatenate([pieces[i][j] for i in sorted(pieces)]) for j in (0, 1))
+        for out, result in zip(outs, results, strict=False):
+            if out.ndim == spec.ndim and spec.ndim and not is_last:
                 result = np.moveaxis(result.reshape(*turned.shape[:-1], -1), -1, dim)
             np.copyto(out, result.reshape(out.shape))
 
@@ -70,47 +175,43 @@ def over_lines(call: StructuredCall, run: Callable[[Any], Any]) -> PlannedKernel
 
 def sort(call: StructuredCall) -> PlannedKernel:
     """All elements in order."""
-    dtype = check_ordered(call)
-    descending: bool = call.args["descending"]
-    if dtype.itemsize <= 2 or not dtype.is_floating_point:
-        keys = ordered_keys(dtype, descending)
-        return over_lines(call, lambda lines: np.argsort(keys(lines), 1, kind="stable"))
-    if not descending:
-        return over_lines(call, lambda lines: np.argsort(lines, 1, kind="stable"))
-
-    def backwards(lines: Any) -> Any:
-        order = np.argsort(lines[:, ::-1], 1, kind="stable")
-        return lines.shape[1] - 1 - order[:, ::-1]
-
-    return over_lines(call, backwards)
+    return over_lines(call, ordering(check_ordered(call), call.args["descending"]))
 
 
 def topk(call: StructuredCall) -> PlannedKernel:
     """The first `k`, found by a partition and then sorted."""
-    keys_of = ordered_keys(check_ordered(call), call.args["largest"])
+    dtype = check_ordered(call)
+    keys_of, order = ordered_keys(dtype, call.args["largest"]), ordering(dtype, call.args["largest"])
     # A number has one element, which is selected however few are wanted.
     k: int = call.args["k"] if call.args["self"].ndim else 1
 
     def first(lines: Any) -> Any:
+        if lines.size <= SMALL:
+            return order(lines)[:, :k]
         keys = keys_of(lines)
-        if k == keys.shape[1]:
-            return np.argsort(keys, 1, kind="stable")
-        last = np.partition(keys, k - 1, 1)[:, k - 1 : k]
-        before, equal = keys < last, keys == last
-        wanted = k - before.sum(1, keepdims=True)
-        before |= equal & (np.cumsum(equal, 1) <= wanted)
-        places = np.nonzero(before)[1].reshape(-1, k)
-        order = np.argsort(np.take_along_axis(keys, places, 1), 1, kind="stable")
-        return np.take_along_axis(places, order, 1)
+        with_places = packed(keys) if k < keys.shape[1] else None
+        if with_places is None:
+            return stable_order(keys)[:, :k]
+        joined, mask = with_places
+        joined.partition(k - 1, 1)
+        chosen = np.sort(joined[:, :k], 1)
+        return (chosen & mask).astype(np.int64)
 
     return over_lines(call, first)
 
 
 def of_rank(keys: Any, ranks: Any) -> Any:
     """The place of the element of a rank in each line, as a column; `ranks` a number or a column of them."""
+    with_places = packed(keys)
+    if with_places is not None:
+        joined, mask = with_places
+        if isinstance(ranks, int):
+            joined.partition(ranks, 1)
+            return (joined[:, ranks : ranks + 1] & mask).astype(np.int64)
+        joined.partition(np.unique(ranks), 1)
+        return (np.take_along_axis(joined, ranks, 1) & mask).astype(np.int64)
     ranks = np.broadcast_to(ranks, (keys.shape[0], 1))
-    different = np.unique(ranks)
-    parted = np.partition(keys, different, 1)
+    parted = np.partition(keys, np.unique(ranks), 1)
     found = np.take_along_axis(parted, ranks, 1)
     turn = ranks - (keys < found).sum(1, keepdims=True)
     equal = keys == found
@@ -119,15 +220,21 @@ def of_rank(keys: Any, ranks: Any) -> Any:
 
 def kthvalue(call: StructuredCall) -> PlannedKernel:
     """The element of one rank."""
-    keys_of = ordered_keys(check_ordered(call))
+    dtype = check_ordered(call)
+    keys_of, order = ordered_keys(dtype), ordering(dtype, False)
     rank = call.args["k"] - 1
-    return over_lines(call, lambda lines: of_rank(keys_of(lines), rank))
+
+    def found(lines: Any) -> Any:
+        return order(lines)[:, rank : rank + 1] if lines.size <= SMALL else of_rank(keys_of(lines), rank)
+
+    return over_lines(call, found)
 
 
 def median(call: StructuredCall) -> PlannedKernel:
     """The element of the middle rank: of all, or of those that are not NaN."""
     dtype = check_ordered(call)
-    keys_of = ordered_keys(dtype)
+    keys_of, order = ordered_keys(dtype), ordering(dtype, False)
+    takes_numbers = dtype.is_floating_point and dtype.itemsize >= 4
     ignores_nan: bool = call.extra["ignores_nan"]
     if call.extra["dim"] is None and not call.args["self"].numel:
         # NaN, as a C compiler converts it to the dtype.
@@ -137,14 +244,19 @@ def median(call: StructuredCall) -> PlannedKernel:
         return PlannedKernel(lambda out, array: out.fill(value))
 
     def middle(lines: Any) -> Any:
+        n = lines.shape[1]
+        rank = (n - 1) // 2
+        if lines.size <= SMALL and takes_numbers and not np.isnan(lines).any():
+            return order(lines)[:, rank : rank + 1]
         keys = keys_of(lines)
-        n = keys.shape[1]
         if not dtype.is_floating_point:
-            return of_rank(keys, (n - 1) // 2)
+            return of_rank(keys, rank)
         missing = (keys == ~keys.dtype.type(0)).sum(1, keepdims=True)
+        if not missing.any():
+            return of_rank(keys, rank)
         if ignores_nan:
             return of_rank(keys, np.maximum(n - missing - 1, 0) // 2)
-        return of_rank(keys, np.where(missing, n - missing, (n - 1) // 2))
+        return of_rank(keys, np.where(missing, n - missing, rank))
 
     return over_lines(call, middle)
 

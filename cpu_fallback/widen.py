@@ -54,3 +54,31 @@ def cast_by(d: dtype) -> Any:
     if d.is_floating_point:
         return FLOAT32 if d.itemsize <= 2 else np.dtype(np.float64)
     return np.dtype(np.int64 if d.is_signed else np.uint64)
+
+
+HALVES_FROM = 1 << 12
+"""Elements from which float16 is widened by `widened_halves`."""
+_BELOW_SIGN = np.uint16(0x7FFF)
+_INFINITE_HALF = 0x7C00
+_SIGN_AND_SHIFTED = np.int32(0x8FFFE000 - (1 << 32))
+_REBIAS = np.float32(2.0**112)
+_EXPONENT = np.int32(0x7F800000)
+
+
+def widened_halves(array: Any) -> Any:
+    """float16 as float32, exactly: NumPy's own cast takes one element at a time, these passes whole vectors.
+
+    The bits move to float32's places, and a product with 2**112 makes up for the other bias, of subnormal numbers too.
+    What stays is the exponent of infinities and NaN.
+    """
+    if not array.flags.c_contiguous:
+        array = np.ascontiguousarray(array)
+    magnitude = array.view(np.uint16) & _BELOW_SIGN
+    bits = array.view(np.int16).astype(np.int32)
+    bits <<= 13
+    bits &= _SIGN_AND_SHIFTED
+    wide = bits.view(np.float32)
+    wide *= _REBIAS
+    if magnitude.size and magnitude.max() >= _INFINITE_HALF:
+        bits[magnitude >= _INFINITE_HALF] |= _EXPONENT
+    return wide

@@ -28,7 +28,9 @@ def linalg_vector_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any)
                 f"{name} cannot compute the {ord:g} norm on an empty tensor because the operation does not have an "
                 "identity"
             )
-    x = ops.abs(self.to(float32) if wanted in (float16, bfloat16) else self)
+    x = self.to(float32) if wanted in (float16, bfloat16) else self
+    if ord != 2 or x.dtype.is_complex:
+        x = ops.abs(x)
     if ord == math.inf:
         result = ops.amax(x, dims, keepdim)
     elif ord == -math.inf:
