@@ -287,6 +287,8 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
     if conv.is_empty:
         return PlannedKernel(_bias_alone)
     window = conv.window
+    if not window.is_pointwise and _gathers(window):
+        return PlannedKernel(_backward_by_gathering(call, conv))
     inside = (slice(None), slice(None), *window.inside)
     offsets = [p * d for p, d in zip(conv.pitch, window.dilation, strict=True)]
     starts = [(tap, sum(t * o for t, o in zip(tap, offsets, strict=True))) for tap in window.taps]
@@ -340,6 +342,37 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
                 np.copyto(there, made, casting="unsafe")
 
     return PlannedKernel(quiet(into_pointwise if window.is_pointwise else into))
+
+
+def _gathers(window: Window) -> bool:
+    """Whether the gradient of the input is a convolution too, which reads each element of it once."""
+    return all(s == 1 for s in window.stride) and all(
+        p <= (k - 1) * d for p, k, d in zip(window.padding, window.kernel, window.dilation, strict=True)
+    )
+
+
+def _backward_by_gathering(call: StructuredCall, conv: Convolution) -> Any:
+    """With strides of 1: the gradient convolved with the weight, whose taps are reversed and channels exchanged."""
+    grad, weight, window = call.args["grad_output"], call.args["weight"], conv.window
+    each = (conv.outputs // conv.groups, conv.channels // conv.groups)
+    sizes = (conv.channels, each[0], *window.kernel)
+    args = {
+        **call.args,
+        "input": grad,
+        "weight": TensorSpec.contiguous(sizes, weight.dtype, weight.device),
+        "padding": tuple(
+            (k - 1) * d - p for k, d, p in zip(window.kernel, window.dilation, window.padding, strict=True)
+        ),
+        "transposed": False,
+    }
+    forward = convolution(call._replace(args=args)).into
+    backwards = (slice(None),) * 3 + (slice(None, None, -1),) * conv.rank
+
+    def into(out: Any, grad: Any, weight: Any, bias: Any = None) -> None:
+        reversed_taps = weight.reshape(conv.groups, *each, *window.kernel)[backwards].swapaxes(1, 2)
+        forward(out, grad, np.ascontiguousarray(reversed_taps).reshape(sizes), bias)
+
+    return into
 
 
 def backward_weight(call: StructuredCall) -> PlannedKernel:
