@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy._core.umath import clip  # the ufunc under np.clip, which keeps NaN and goes over the data once
 
 from ..dispatch.structured.stub import (
     KernelFactory,
@@ -14,41 +15,54 @@ from ..dispatch.structured.stub import (
     register_stub,
     with_defaults,
 )
-from .elementwise import planned
+from .elementwise import planned, writing
 from .pointwise import FLOAT, REAL, check_kind
-from .pointwise_math import choose, log1p
+from .pointwise_math import log1p
+from .selection import selected
 
 Array = np.ndarray[Any, Any]
 
 
 def elu(a: Array, alpha: float, scale: float, input_scale: float) -> Array:
     """scale * a above zero, alpha * scale * (exp(input_scale * a) - 1) below."""
-    return choose(a < 0, np.expm1(np.minimum(a, 0) * input_scale) * (alpha * scale), a * scale)
+    return selected(a < 0, np.expm1(np.minimum(a, 0) * input_scale) * (alpha * scale), a * scale)
 
 
-def hardswish(a: Array) -> Array:
+@writing
+def hardswish(a: Array, out: Array) -> None:
     """a * relu6(a + 3) / 6."""
-    return a * np.clip(a + 3, 0, 6) / 6
+    share = np.add(a, 3)
+    share = clip(share, 0, 6, out=None if share.ndim == 0 else share)
+    np.divide(a * share, 6, out)
 
 
-def hardsigmoid(a: Array) -> Array:
+@writing
+def hardsigmoid(a: Array, out: Array) -> None:
     """relu6(a + 3) / 6."""
-    return np.clip(a + 3, 0, 6) / 6
+    np.add(a, 3, out)
+    clip(out, 0, 6, out=out)
+    np.divide(out, 6, out)
 
 
 def hardshrink(a: Array, lambd: float) -> Array:
     """0 within [-lambd, lambd], NaN kept."""
-    return choose((a >= -lambd) & (a <= lambd), np.zeros((), a.dtype), a)
+    return selected((a >= -lambd) & (a <= lambd), np.zeros((), a.dtype), a)
 
 
 def softshrink(a: Array, lambd: float) -> Array:
     """Nearer to zero by `lambd`, 0 within [-lambd, lambd]; NaN kept."""
-    return choose(a > lambd, a - lambd, choose(a < -lambd, a + lambd, a * 0))
+    return selected(a > lambd, a - lambd, selected(a < -lambd, a + lambd, a * 0))
 
 
 def mish(a: Array) -> Array:
-    """a * tanh(log(1 + exp(a)))."""
-    return a * np.tanh(np.logaddexp(a, np.zeros((), a.dtype)))
+    """a * tanh(log(1 + exp(a))), which is a * n / (n + 2) with n = e * (e + 2) and e = exp(a).
+
+    From 20 on that quotient is 1, in float64 too; without the limit n would overflow.
+    """
+    e = np.exp(np.minimum(a, a.dtype.type(20)))
+    n = e * (e + 2)
+    e = n + 2
+    return a * (n / e)
 
 
 def log_sigmoid(a: Array) -> Array:
@@ -58,7 +72,7 @@ def log_sigmoid(a: Array) -> Array:
 
 def threshold(a: Array, limit: float, value: float) -> Array:
     """`value` up to the limit, NaN kept."""
-    return choose(a <= limit, np.asarray(value, a.dtype), a)
+    return selected(a <= limit, np.asarray(value, a.dtype), a)
 
 
 def row(function: Callable[..., Any], kinds: str) -> KernelFactory:

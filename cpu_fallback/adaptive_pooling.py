@@ -14,7 +14,10 @@ import numpy as np
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from .error_state import quiet
+from .pooling import maxima_of
+from .reduction import pairwise_sum
 from .widen import compute_np
+from .windows import Window
 
 Array = np.ndarray[Any, Any]
 
@@ -40,13 +43,35 @@ def along(values: Array, axis: int) -> Array:
     return values.reshape(-1, *(1,) * (-1 - axis))
 
 
+FEW = 64
+"""Up to so many shares of a dimension each is added by a call of its own."""
+
+
+def is_even(spatial: tuple[int, ...], out: tuple[int, ...]) -> bool:
+    """Whether all shares have as many elements, and none are common to two."""
+    return all(n and o and n % o == 0 for n, o in zip(spatial, out, strict=True))
+
+
 def summed(array: Array, out: tuple[int, ...]) -> Array:
-    """The sums of the shares of the last dimensions."""
-    for axis, size in zip(range(-1, -len(out) - 1, -1), reversed(out), strict=True):
+    """The sums of the shares of the last dimensions, the outermost first: there NumPy adds whole rows."""
+    for axis, size in zip(range(-len(out), 0), out, strict=True):
         n = array.shape[axis]
+        if n == size:
+            continue
+        if size and n % size == 0:
+            at = array.ndim + axis
+            parts = array.reshape(*array.shape[:at], size, n // size, *array.shape[at + 1 :])
+            array = pairwise_sum(parts, (at + 1,), array.dtype).squeeze(at + 1)
+            continue
         total = np.zeros((*array.shape[:axis], size, *array.shape[axis:][1:]), array.dtype)
-        for at, there in shares(n, size):
-            total += np.where(along(there, axis), np.take(array, at, axis), array.dtype.type(0))
+        if size <= FEW and size <= n:
+            there, whole = np.moveaxis(total, axis, 0), np.moveaxis(array, axis, 0)
+            for o in range(size):
+                share = whole[o * n // size : -(-(o + 1) * n // size)]
+                there[o] = pairwise_sum(share, (0,), array.dtype)[0]
+        else:
+            for at, inside in shares(n, size):
+                total += np.where(along(inside, axis), np.take(array, at, axis), array.dtype.type(0))
         array = total
     return array
 
@@ -81,8 +106,17 @@ def adaptive_average_backward(call: StructuredCall) -> PlannedKernel:
     np_dtype = compute_np(spec.dtype)
     spatial = spec.sizes[-len(out) :]
     size = divisors(spatial, out, np_dtype)
+    even = is_even(spatial, out)
+    lead = spec.ndim - len(out)
+    # (..., out, elements of a share) for each dimension, and the gradient to go with it.
+    parts = [part for n, o in zip(spatial, out, strict=True) for part in (o, n // max(o, 1))]
+    spread = (slice(None),) * lead + (slice(None), None) * len(out)
 
     def into(to: Array, grad: Array, array: Array) -> None:
+        if even and to.flags.c_contiguous:
+            share = grad.astype(np_dtype, copy=False) / size
+            np.copyto(to.reshape(*to.shape[:lead], *parts), share[spread], casting="unsafe")
+            return
         np.copyto(to, summed(grad / size, spatial), casting="unsafe")
 
     return PlannedKernel(quiet(into))
@@ -95,6 +129,11 @@ def adaptive_max(call: StructuredCall) -> PlannedKernel:
         raise call.refuse(spec)
     np_dtype = compute_np(spec.dtype)
     spatial = spec.sizes[-len(out) :]
+    if is_even(spatial, out):
+        none = (0,) * len(out)
+        kernel = tuple(n // o for n, o in zip(spatial, out, strict=True))
+        window = Window(spatial, kernel, kernel, none, (1,) * len(out), out)
+        return PlannedKernel(quiet(maxima_of(spec, window)))
     places = np.arange(math.prod(spatial)).reshape(spatial)
 
     def into(to: Array, indices: Array, array: Array) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,8 +17,19 @@ from .integer_matmul import integer_matmul
 from .widen import compute_np
 from .windows import Padding, Window
 
-COLUMN_BYTES = 4 << 20
-"""Columns that are made at a time; more of them only leave the cache."""
+COLUMN_BYTES = 1 << 20
+"""Columns that are made at a time: they stay in the second-level cache until the product has read them."""
+LEAST_POSITIONS = 512
+"""Positions of a product, where there are so many: with fewer it is bound by reading the weight."""
+
+Array = np.ndarray[Any, Any]
+
+
+class Block(NamedTuple):
+    """Groups, and rows of windows: positions of the outermost spatial dimension."""
+
+    groups: slice
+    rows: slice
 
 
 class Convolution:
@@ -25,7 +37,8 @@ class Convolution:
 
     Columns are (groups, depth, images * run): what the taps meet at each position. With strides of 1 the
     positions of an image are a run of its padded plane, with elements between the rows of windows that mean
-    nothing: `positions` and `spread` are the way between it and (outputs, images, *out).
+    nothing: `positions` and `spread` are the way between it and (images, outputs, *out). They are made for a few
+    images, or for a block of one image at a time.
     """
 
     def __init__(
@@ -50,51 +63,99 @@ class Convolution:
         self.depth = self.channels // self.groups * taps
         self.is_empty = 0 in (self.n, self.outputs, self.depth, *self.window.out)
         run = None if self.is_empty else self.window.run
-        self.shape = self.window.out if run is None else (run,)
-        self.run = math.prod(self.shape)
+        self.has_runs = run is not None
+        self.run = math.prod(self.window.out) if run is None else run
         self.is_dense = self.run == math.prod(self.window.out)
-        image = max(1, self.channels * taps * self.run * self.dtype.itemsize)
-        self.step = max(1, min(self.n, COLUMN_BYTES // image))
         self.pad = Padding(self.window, self.dtype)
         self.pitch = contiguous_strides(self.window.padded)
+        self.step, self.blocks = (1, []) if self.is_empty else self._blocks()
 
-    def columns(self, input: Any) -> Any:
-        """The windows of some images."""
-        padded = self.pad(input)
+    def _blocks(self) -> tuple[int, list[Block]]:
+        """How many images are taken at a time, and the blocks of them."""
+        most = max(LEAST_POSITIONS, COLUMN_BYTES // (self.depth * self.dtype.itemsize))
+        out = self.window.out
+        groups, rows, step = 1, out[0], 1
+        if self.run <= most:
+            groups = min(self.groups, most // self.run)
+            if groups == self.groups:
+                step = max(1, min(self.n, most // (self.run * groups)))
+        else:
+            rows = max(1, most // (self.run // out[0]))
+        return step, [
+            Block(slice(g, min(g + groups, self.groups)), slice(row, min(row + rows, out[0])))
+            for g in range(0, self.groups, groups)
+            for row in range(0, out[0], rows)
+        ]
+
+    def images(self) -> Iterator[slice]:
+        """The images that are taken at a time."""
+        return (slice(start, min(start + self.step, self.n)) for start in range(0, self.n, self.step))
+
+    def shape(self, block: Block) -> tuple[int, ...]:
+        """The positions of a block in an image."""
+        rows, out = block.rows.stop - block.rows.start, self.window.out
+        if not self.has_runs:
+            return (rows, *out[1:])
+        return (self.run - (out[0] - rows) * self.pitch[0],)
+
+    def buffer(self) -> Array:
+        """Room for the columns of any block."""
+        most = max((b.groups.stop - b.groups.start) * math.prod(self.shape(b)) for b in self.blocks)
+        return np.empty(most * self.depth * self.step, self.dtype)
+
+    def columns(self, padded: Array, block: Block, buffer: Array) -> Array:
+        """The windows of a block of some images, whose padded planes are given."""
         m = len(padded)
         size = self.dtype.itemsize
         window = self.window
         plane = math.prod(window.padded)
+        each = self.channels // self.groups
+        groups = block.groups.stop - block.groups.start
         down = [p * d * size for p, d in zip(self.pitch, window.dilation, strict=True)]
         along = [p * s * size for p, s in zip(self.pitch, window.stride, strict=True)]
-        if self.shape is not window.out:
-            along = [size]
-        shape = (self.channels, *window.kernel, m, *self.shape)
-        strides = (plane * size, *down, self.channels * plane * size, *along)
-        view = np.ndarray(shape, self.dtype, padded, 0, strides)
-        return np.ascontiguousarray(view).reshape(self.groups, self.depth, -1)
+        start = (
+            block.groups.start * each * plane * size + block.rows.start * self.pitch[0] * window.stride[0] * size
+        )
+        shape = (groups * each, *window.kernel, m, *self.shape(block))
+        strides = (plane * size, *down, self.channels * plane * size, *([size] if self.has_runs else along))
+        view = np.ndarray(shape, self.dtype, padded, start, strides)
+        made = buffer[: math.prod(shape)]
+        np.copyto(made.reshape(shape), view)
+        return made.reshape(groups, self.depth, -1)
 
-    def positions(self, made: Any) -> Any:
-        """A product (groups, outputs of a group, images * run) as (images, outputs, *out)."""
+    def outputs_of(self, block: Block) -> slice:
+        """The output channels of a block's groups."""
+        each = self.outputs // self.groups
+        return slice(block.groups.start * each, block.groups.stop * each)
+
+    def channels_of(self, block: Block) -> slice:
+        """The input channels of a block's groups."""
+        each = self.channels // self.groups
+        return slice(block.groups.start * each, block.groups.stop * each)
+
+    def positions(self, made: Array, block: Block, images: int) -> Array:
+        """A product (groups, outputs of a group, images * positions) as (images, outputs, rows, ...), a view."""
+        outputs, size = made.shape[0] * made.shape[1], self.dtype.itemsize
+        shape = (outputs, images, block.rows.stop - block.rows.start, *self.window.out[1:])
+        if not self.has_runs:
+            return made.reshape(shape).swapaxes(0, 1)
+        run = math.prod(self.shape(block))
+        strides = (images * run * size, run * size, *[p * size for p in self.pitch])
+        return np.ndarray(shape, made.dtype, made, 0, strides).swapaxes(0, 1)
+
+    def spread(self, grad: Array, block: Block) -> Array:
+        """Gradients of a block as (groups, outputs of a group, images * positions), zero in between."""
+        part = grad[:, self.outputs_of(block), block.rows]
+        groups = block.groups.stop - block.groups.start
         if self.is_dense:
-            return made.reshape(self.outputs, -1, *self.window.out).swapaxes(0, 1)
-        return self._view(made).swapaxes(0, 1)
+            rows = part.swapaxes(0, 1).astype(self.dtype, copy=False)
+            return rows.reshape(groups, self.outputs // self.groups, -1)
+        positions = len(grad) * math.prod(self.shape(block))
+        made = np.zeros((groups, self.outputs // self.groups, positions), self.dtype)
+        self.positions(made, block, len(grad))[...] = part
+        return made
 
-    def _view(self, made: Any) -> Any:
-        size, m = self.dtype.itemsize, made.size // (self.outputs * self.run)
-        strides = (m * self.run * size, self.run * size, *[p * size for p in self.pitch])
-        return np.ndarray((self.outputs, m, *self.window.out), made.dtype, made, 0, strides)
-
-    def spread(self, grad: Any) -> Any:
-        """Gradients (images, outputs, *out) as (groups, outputs of a group, images * run), zero in between."""
-        rows = grad.swapaxes(0, 1)
-        if not self.is_dense:
-            made = np.zeros((self.outputs, len(grad), self.run), self.dtype)
-            self._view(made)[...] = rows
-            rows = made
-        return rows.astype(self.dtype, copy=False).reshape(self.groups, self.outputs // self.groups, -1)
-
-    def matrix(self, weight: Any) -> Any:
+    def matrix(self, weight: Array) -> Array:
         """The weight as (groups, outputs of a group, depth)."""
         return weight.astype(self.dtype, copy=False).reshape(self.groups, -1, self.depth)
 
@@ -113,22 +174,28 @@ def convolution(call: StructuredCall) -> PlannedKernel:
     if same and conv.window.is_pointwise and spec.is_contiguous:
         return PlannedKernel(quiet(_forward_pointwise(conv)))
     direct = same and conv.is_dense and conv.step == 1 and spec.is_contiguous
-    step = conv.step
 
     def into(out: Any, input: Any, weight: Any, bias: Any) -> None:
         matrix = conv.matrix(weight)
         addend = None if bias is None else bias.astype(conv.dtype, copy=False).reshape(conv.groups, -1, 1)
-        for start in range(0, conv.n, step):
-            target = out[start : start + step]
-            columns = conv.columns(input[start : start + step])
-            if direct:
-                made = np.matmul(matrix, columns, out=target.reshape(conv.groups, -1, conv.run))
-            else:
-                made = conv.multiply(matrix, columns)
-            if addend is not None:
-                made += addend
-            if not direct:
-                np.copyto(target, conv.positions(made), casting="unsafe")
+        buffer = conv.buffer()
+        for images in conv.images():
+            padded = conv.pad(input[images])
+            for block in conv.blocks:
+                columns = conv.columns(padded, block, buffer)
+                groups = block.groups
+                target = out[images, conv.outputs_of(block), block.rows]
+                if direct:
+                    whole = out[images].reshape(conv.groups, -1, conv.run)
+                    at = block.rows.start * (conv.run // conv.window.out[0])
+                    made = whole[groups, :, at : at + columns.shape[2]]
+                    np.matmul(matrix[groups], columns, out=made)
+                else:
+                    made = conv.multiply(matrix[groups], columns)
+                if addend is not None:
+                    made += addend[groups]
+                if not direct:
+                    np.copyto(target, conv.positions(made, block, len(padded)), casting="unsafe")
 
     return PlannedKernel(quiet(into))
 
@@ -152,7 +219,7 @@ def _forward_pointwise(conv: Convolution) -> Any:
 
 def _forward_channels_last(conv: Convolution, spec: TensorSpec) -> Any:
     """Forward into channels-last: windows (images * positions, depth) by weight (depth, outputs)."""
-    step, rank, window, c = conv.step, conv.rank, conv.window, conv.channels
+    rank, window, c = conv.rank, conv.window, conv.channels
     pad = Padding(window, conv.dtype, last=True)
     size = conv.dtype.itemsize * c
     plane = math.prod(window.padded) * size
@@ -161,26 +228,40 @@ def _forward_channels_last(conv: Convolution, spec: TensorSpec) -> Any:
     strides = (plane, *along, *down, conv.dtype.itemsize)
     weight_order = (*range(2, rank + 2), 1, 0)
     same = spec.np_dtype == conv.dtype
+    inner = math.prod(window.out[1:])
+    most = max(LEAST_POSITIONS, COLUMN_BYTES // (conv.depth * conv.dtype.itemsize))
+    lines = min(window.out[0], max(1, most // inner))
+    step = max(1, min(conv.n, most // (inner * lines))) if lines == window.out[0] else 1
+    is_view = window.is_pointwise
 
     def into(out: Any, input: Any, weight: Any, bias: Any) -> None:
         matrix = (
             weight.astype(conv.dtype, copy=False).transpose(weight_order).reshape(conv.depth, conv.outputs)
         )
         rows_of_out = np.moveaxis(out, 1, -1)
+        wide = None if bias is None else bias.astype(conv.dtype, copy=False)
+        buffer = None if is_view else np.empty(step * lines * inner * conv.depth, conv.dtype)
         for start in range(0, conv.n, step):
             padded = pad(input[start : start + step])
-            view = np.ndarray((len(padded), *window.out, *window.kernel, c), conv.dtype, padded, 0, strides)
-            rows = np.ascontiguousarray(view).reshape(-1, conv.depth)
-            target = rows_of_out[start : start + step].reshape(-1, conv.outputs)
-            if same:
-                np.dot(rows, matrix, target)
-                if bias is not None:
-                    target += bias
-            else:
-                made = np.dot(rows, matrix)
-                if bias is not None:
-                    made += bias.astype(conv.dtype)
-                np.copyto(target, made, casting="unsafe")
+            m = len(padded)
+            for line in range(0, window.out[0], lines):
+                count = min(lines, window.out[0] - line)
+                shape = (m, count, *window.out[1:], *window.kernel, c)
+                view = np.ndarray(shape, conv.dtype, padded, line * along[0], strides)
+                if buffer is None:
+                    rows = view.reshape(-1, conv.depth)
+                else:
+                    rows = buffer[: math.prod(shape)].reshape(-1, conv.depth)
+                    np.copyto(rows.reshape(shape), view)
+                target = rows_of_out[start : start + step, line : line + count].reshape(-1, conv.outputs)
+                if same:
+                    made = np.dot(rows, matrix, target)
+                else:
+                    made = np.dot(rows, matrix)
+                if wide is not None:
+                    made += wide
+                if not same:
+                    np.copyto(target, made, casting="unsafe")
 
     return into
 
@@ -205,57 +286,112 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
     conv = Convolution(call, call.outputs[0].sizes, weight.sizes, grad.sizes)
     if conv.is_empty:
         return PlannedKernel(_bias_alone)
-    window, step = conv.window, conv.step
-    planes = (conv.channels, -1, *window.padded)
-    if conv.shape is window.out:
-        flat = window.padded
-        taps = [(tap, (slice(None), slice(None), *window.slices(tap))) for tap in window.taps]
-    else:
-        flat = (math.prod(window.padded),)
-        offsets = [p * d for p, d in zip(conv.pitch, window.dilation, strict=True)]
-        starts = [(tap, sum(t * o for t, o in zip(tap, offsets, strict=True))) for tap in window.taps]
-        taps = [(tap, (slice(None), slice(None), slice(at, at + conv.run))) for tap, at in starts]
-    places = [((slice(None), *tap), where) for tap, where in taps]
+    window = conv.window
+    if not window.is_pointwise and _gathers(window):
+        return PlannedKernel(_backward_by_gathering(call, conv))
     inside = (slice(None), slice(None), *window.inside)
+    offsets = [p * d for p, d in zip(conv.pitch, window.dilation, strict=True)]
+    starts = [(tap, sum(t * o for t, o in zip(tap, offsets, strict=True))) for tap in window.taps]
+
+    def places(block: Block) -> list[tuple[Any, Any]]:
+        """Each tap among the columns of a block, and the elements that it meets."""
+        first = block.rows.start
+        if conv.has_runs:
+            run, at_row = math.prod(conv.shape(block)), first * conv.pitch[0]
+            return [(tap, (slice(at_row + at, at_row + at + run),)) for tap, at in starts]
+        step, rows = window.stride[0], block.rows.stop - first
+        made = []
+        for tap in window.taps:
+            outermost, *others = window.slices(tap)
+            start = outermost.start + first * step
+            made.append((tap, (slice(start, start + (rows - 1) * step + 1, step), *others)))
+        return made
+
+    blocks = [(block, places(block)) for block in conv.blocks]
 
     def into(out: Any, grad: Any, weight: Any, bias: Any = None) -> None:
         matrix = conv.matrix(weight).swapaxes(1, 2)
         addend = (
             None if bias is None else bias.astype(conv.dtype, copy=False).reshape(-1, *(1,) * (1 + conv.rank))
         )
-        for start in range(0, conv.n, step):
-            target = out[start : start + step].swapaxes(0, 1)
-            made = conv.multiply(matrix, conv.spread(grad[start : start + step]))
-            if window.is_pointwise:
-                made = made.reshape(target.shape)
-                np.copyto(target, made if addend is None else made + addend, casting="unsafe")
-                continue
-            made = made.reshape(conv.channels, *window.kernel, -1, *conv.shape)
-            full = np.zeros((*target.shape[:2], *flat), conv.dtype)
-            for tap, where in places:
-                full[where] += made[tap]
-            full = full.reshape(planes)[inside]
+        for images in conv.images():
+            target = out[images].swapaxes(0, 1)
+            m = target.shape[1]
+            full = np.zeros((conv.channels, m, *window.padded), conv.dtype)
+            flat = full.reshape(conv.channels, m, -1) if conv.has_runs else full
+            for block, taps in blocks:
+                made = conv.multiply(matrix[block.groups], conv.spread(grad[images], block))
+                made = made.reshape(-1, *window.kernel, m, *conv.shape(block))
+                some = flat[conv.channels_of(block)]
+                for tap, where in taps:
+                    some[:, :, *where] += made[:, *tap]
+            full = full[inside]
             np.copyto(target, full if addend is None else np.add(full, addend, out=full), casting="unsafe")
 
-    return PlannedKernel(quiet(into))
+    def into_pointwise(out: Any, grad: Any, weight: Any, bias: Any = None) -> None:
+        matrix = conv.matrix(weight).swapaxes(1, 2)
+        for images in conv.images():
+            target = out[images].swapaxes(0, 1)
+            for block in conv.blocks:
+                channels = conv.channels_of(block)
+                made = conv.multiply(matrix[block.groups], conv.spread(grad[images], block))
+                there = target[channels, :, block.rows]
+                made = made.reshape(there.shape)
+                if bias is not None:
+                    made += bias[channels].astype(conv.dtype, copy=False).reshape(-1, *(1,) * (1 + conv.rank))
+                np.copyto(there, made, casting="unsafe")
+
+    return PlannedKernel(quiet(into_pointwise if window.is_pointwise else into))
+
+
+def _gathers(window: Window) -> bool:
+    """Whether the gradient of the input is a convolution too, which reads each element of it once."""
+    return all(s == 1 for s in window.stride) and all(
+        p <= (k - 1) * d for p, k, d in zip(window.padding, window.kernel, window.dilation, strict=True)
+    )
+
+
+def _backward_by_gathering(call: StructuredCall, conv: Convolution) -> Any:
+    """With strides of 1: the gradient convolved with the weight, whose taps are reversed and channels exchanged."""
+    grad, weight, window = call.args["grad_output"], call.args["weight"], conv.window
+    each = (conv.outputs // conv.groups, conv.channels // conv.groups)
+    sizes = (conv.channels, each[0], *window.kernel)
+    args = {
+        **call.args,
+        "input": grad,
+        "weight": TensorSpec.contiguous(sizes, weight.dtype, weight.device),
+        "padding": tuple(
+            (k - 1) * d - p for k, d, p in zip(window.kernel, window.dilation, window.padding, strict=True)
+        ),
+        "transposed": False,
+    }
+    forward = convolution(call._replace(args=args)).into
+    backwards = (slice(None),) * 3 + (slice(None, None, -1),) * conv.rank
+
+    def into(out: Any, grad: Any, weight: Any, bias: Any = None) -> None:
+        reversed_taps = weight.reshape(conv.groups, *each, *window.kernel)[backwards].swapaxes(1, 2)
+        forward(out, grad, np.ascontiguousarray(reversed_taps).reshape(sizes), bias)
+
+    return into
 
 
 def backward_weight(call: StructuredCall) -> PlannedKernel:
-    """The columns by the gradient, summed over the images."""
+    """The columns by the gradient, summed over the blocks in float64."""
     grad, input = call.args["grad_output"], call.args["input"]
     conv = Convolution(call, input.sizes, call.outputs[0].sizes, grad.sizes)
     if conv.is_empty:
         return PlannedKernel(_zero)
-    step = conv.step
+    wide = np.dtype(np.float64) if conv.dtype == np.float32 else conv.dtype
 
     def into(out: Any, grad: Any, input: Any) -> None:
-        total = None
-        for start in range(0, conv.n, step):
-            rows = conv.spread(grad[start : start + step])
-            made = conv.multiply(conv.columns(input[start : start + step]), rows.swapaxes(1, 2))
-            total = made if total is None else np.add(total, made, out=total)
-        assert total is not None
-        np.copyto(out, total.swapaxes(1, 2).reshape(out.shape), casting="unsafe")
+        total = np.zeros((conv.groups, conv.outputs // conv.groups, conv.depth), wide)
+        buffer = conv.buffer()
+        for images in conv.images():
+            padded = conv.pad(input[images])
+            for block in conv.blocks:
+                rows = conv.spread(grad[images], block)
+                total[block.groups] += conv.multiply(rows, conv.columns(padded, block, buffer).swapaxes(1, 2))
+        np.copyto(out, total.reshape(out.shape), casting="unsafe")
 
     return PlannedKernel(quiet(into))
 

@@ -18,7 +18,7 @@ from .blocks import Blocks
 from .elementwise import MAX_CONSTANTS
 from .error_state import IGNORE, reset_state, set_state
 from .pointwise import constant_cache
-from .pointwise_math import choose
+from .selection import selected
 from .widen import FLOAT32, NARROW
 
 BLOCK_OF_CHOICES = 1 << 16
@@ -563,7 +563,7 @@ def masked_fill(call: StructuredCall) -> PlannedKernel:
         blocks = Blocks(call.outputs[0], [call.args["self"], call.args["mask"], None])
 
         def step(out: Any, data: Any, mask: Any, filled: Any) -> None:
-            np.copyto(out, choose(mask, filled, data))
+            np.copyto(out, selected(mask, filled, data))
 
         return PlannedKernel(
             lambda out, data, mask, value=fixed: blocks.run(step, out, data, mask, number(value))

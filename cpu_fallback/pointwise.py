@@ -22,6 +22,7 @@ from . import number_parts as parts
 from . import pointwise_math as m
 from .blocks import Blocks
 from .elementwise import SHARED_FROM, compute_dtype_of, constant_cache, planned
+from .selection import selected
 from .widen import NARROW, comparable_np, compute_np
 
 __all__ = ["constant_cache", "pointwise"]
@@ -300,7 +301,7 @@ def without_argument(kernel: PlannedKernel, position: int) -> PlannedKernel:
 
 def where(call: StructuredCall) -> PlannedKernel:
     """`self` where the condition holds, else `other`."""
-    return planned(call, m.choose, call.extra["common_dtype"].np, ("condition",))
+    return planned(call, selected, call.extra["common_dtype"].np, ("condition",))
 
 
 def equality(function: np.ufunc) -> Callable[[StructuredCall], PlannedKernel]:

@@ -1,18 +1,26 @@
-"""Pooling: the taps of the window one after another over whole images."""
+"""Pooling: the taps of the window one after another, over blocks of images for maxima."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.memory_format import channels_last, channels_last_3d, contiguous_strides
 from ..runtime.tensor_spec import TensorSpec
 from .error_state import quiet
 from .widen import compute_np
 from .windows import Padding, Window
+
+
+BLOCK = 1 << 15
+"""Windows of a block: with its other arrays it stays in a core's second-level cache."""
+GRAIN = 1 << 20
+"""Taps that a thread looks at at least."""
 
 
 def window_of(call: StructuredCall) -> Window:
@@ -62,43 +70,118 @@ def _without_elements(window: Window) -> Any:
     return empty if empty.any() else None
 
 
+class Maxima:
+    """The largest element under each window and its place; of equals the first, of NaNs the last, as in ATen's loop.
+
+    Samples, channels and rows of windows are taken in blocks that stay in the cache. Along with the largest element
+    goes the number of its tap, which only grows, so that it is a maximum too.
+    """
+
+    def __init__(self, window: Window, np_dtype: Any, last: bool) -> None:
+        self.window, self.last = window, last
+        self.is_float = np_dtype.kind == "f"
+        self.lowest = np_dtype.type(_lowest(np_dtype))
+        self.pad = Padding(window, np_dtype, self.lowest, last)
+        self.taps = list(window.taps)
+        self.number = np.dtype(np.uint8 if len(self.taps) < 256 else np.uint32)
+        pitch = contiguous_strides(window.spatial)
+        offsets = [
+            sum(t * d * w for t, d, w in zip(tap, window.dilation, pitch, strict=True)) for tap in self.taps
+        ]
+        self.offsets = np.array([0, *offsets])
+        self.corner, self.first = _flat_indices(window)
+        self.bits = {4: np.int32, 8: np.int64}[np_dtype.itemsize] if self.is_float else None
+
+    def __call__(self, values: Any, indices: Any, array: Any) -> None:
+        """All of (N, C, ...)."""
+        n, channels = array.shape[:2]
+        window = self.window
+        plane = math.prod(window.out)
+        if self.last:
+            values, indices = (np.moveaxis(a, 1, -1) for a in (values, indices))
+            each, of = max(1, BLOCK // max(plane * channels, 1)), channels
+        else:
+            each, of = max(1, BLOCK // max(plane * channels, 1)), max(1, BLOCK // max(plane, 1))
+        width = max(1, plane // max(window.out[0], 1) * (channels if self.last else 1))
+        rows = max(1, BLOCK // width)
+        blocks = [
+            (slice(sample, min(sample + each, n)), slice(at, min(at + of, channels)))
+            for sample in range(0, n, each)
+            for at in range(0, channels, of)
+        ]
+
+        def some(start: int, stop: int) -> None:
+            for samples, among in blocks[start:stop]:
+                padded = self.pad(array[samples, among])
+                where = (samples, slice(None)) if self.last else (samples, among)
+                has_nan = self.is_float and padded.size and bool(np.isnan(padded.max()))
+                for row in range(0, window.out[0], rows):
+                    end = min(row + rows, window.out[0])
+                    at_rows = (where[0], slice(row, end)) if self.last else (*where, slice(row, end))
+                    self._rows(values[at_rows], indices[at_rows], padded, row, end, has_nan)
+
+        parallel_for(0, len(blocks), max(1, GRAIN // max(each * of * plane * len(self.taps), 1)), some)
+
+    def _rows(self, values: Any, indices: Any, padded: Any, row: int, end: int, has_nan: bool) -> None:
+        shape = values.shape
+        best = np.full(shape, self.lowest, padded.dtype)
+        number = np.zeros(shape, self.number)
+        better, candidate = np.empty(shape, np.bool_), np.empty(shape, self.number)
+        flags = better.view(np.uint8)
+        for k, tap in enumerate(self.taps, 1):
+            found = padded[self._place(tap, row, end)]
+            np.greater(found, best, better)
+            if has_nan:
+                better |= found != found
+            np.maximum(best, found, out=best)
+            np.multiply(flags, self.number.type(k), candidate)
+            np.maximum(number, candidate, out=number)
+        corner, first = (a[row:end, ..., None] if self.last else a[row:end] for a in (self.corner, self.first))
+        places = self.offsets.take(number)
+        places += corner
+        none = number == 0
+        if none.any():
+            places = np.where(none, first, places)
+        indices[...] = places
+        np.copyto(values, best, casting="unsafe")
+        if self.bits is not None and not best.all() and (padded.view(self.bits) == np.iinfo(self.bits).min).any():
+            self._signs(values, padded, number, row, end)
+
+    def _signs(self, values: Any, padded: Any, number: Any, row: int, end: int) -> None:
+        """Zeros as they are at their places: a maximum of zeros of both signs may be either."""
+        for k, tap in enumerate(self.taps, 1):
+            np.copyto(
+                values, padded[self._place(tap, row, end)], where=(number == k) & (values == 0), casting="unsafe"
+            )
+
+    def _place(self, tap: Any, row: int, end: int) -> tuple[slice, ...]:
+        """What a tap meets of a padded array for some rows of windows."""
+        first, *others = self.window.slices(tap)
+        step = self.window.stride[0]
+        start = first.start + row * step
+        along = (slice(start, start + (end - row - 1) * step + 1, step), *others)
+        return (slice(None), *along) if self.last else (slice(None), slice(None), *along)
+
+
 def max_pool(call: StructuredCall) -> PlannedKernel:
-    """The largest element under each window; of equals the first, of NaNs the last, as ATen's loop finds them."""
+    """The largest element under each window, and its index."""
     spec = call.args["self"]
     if not (spec.dtype.is_floating_point or spec.dtype.name in call.extra.get("integers", ())):
         raise NotImplementedError(
             f"\"max_pool{len(call.extra['pool'].out)}d\" not implemented for '{spec.dtype.scalar_name}'"
         )
-    window = window_of(call)
-    np_dtype = compute_np(spec.dtype)
-    is_float = np_dtype.kind == "f"
-    lowest = _lowest(np_dtype)
-    last = _is_channels_last(spec)
-    pad = Padding(window, np_dtype, lowest, last)
-    corner, first = _flat_indices(window)
-    pitch = contiguous_strides(window.spatial)
-    offsets = [
-        sum(t * d * w for t, d, w in zip(tap, window.dilation, pitch, strict=True)) for tap in window.taps
-    ]
-    places = [(slice(None), slice(None), *window.slices(tap)) for tap in window.taps]
+    return PlannedKernel(quiet(maxima_of(spec, window_of(call))))
+
+
+def maxima_of(spec: TensorSpec, window: Window) -> Callable[[Any, Any, Any], None]:
+    """The kernel over (values, indices, input) for windows over tensors of this geometry."""
+    maxima = Maxima(window, compute_np(spec.dtype), _is_channels_last(spec))
 
     def into(values: Any, indices: Any, array: Any) -> None:
-        padded = pad(batched(array, window))
-        if last:
-            padded = np.moveaxis(padded, -1, 1)
-        target, where = batched(values, window), batched(indices, window)
-        best = np.full_like(target, lowest, np_dtype)
-        where[...] = first
-        for place, offset in zip(places, offsets, strict=True):
-            found = padded[place]
-            better = found > best
-            if is_float:
-                better |= found != found
-            np.copyto(best, found, where=better)
-            np.copyto(where, corner + offset, where=better)
-        np.copyto(target, best, casting="unsafe")
+        if values.size:
+            maxima(*(batched(a, window) for a in (values, indices, array)))
 
-    return PlannedKernel(quiet(into))
+    return into
 
 
 def max_pool_backward(call: StructuredCall) -> PlannedKernel:
@@ -112,22 +195,36 @@ def max_pool_backward(call: StructuredCall) -> PlannedKernel:
     empty = None if call.extra["pool"].adaptive else _without_elements(window)
     area = math.prod(window.spatial)
     planes = math.prod(spec.sizes[:-rank])
-    base = (np.arange(planes) * area).reshape(*spec.sizes[:-rank], *(1,) * rank)
     is_disjoint = not call.extra["pool"].adaptive and all(
         s > (k - 1) * d for s, k, d in zip(window.stride, window.kernel, window.dilation, strict=True)
     )
     is_disjoint = is_disjoint and empty is None
+    count = math.prod(window.out)
+    each = max(1, BLOCK // max(area, 1))
 
     def into(out: Any, grad: Any, array: Any, indices: Any) -> None:
         if empty is not None:
             indices, grad = np.where(empty, 0, indices), np.where(empty, 0, grad)
-        flat = (indices + base).reshape(-1)
-        if is_disjoint:
-            made = np.zeros(planes * area, grad.dtype)
-            made[flat] = grad.reshape(-1)
-        else:
-            made = np.bincount(flat, grad.astype(np.float64).reshape(-1), planes * area)
-        np.copyto(out, made.reshape(out.shape), casting="unsafe")
+        grad, indices = grad.reshape(planes, count), indices.reshape(planes, count)
+        is_whole = out.flags.c_contiguous
+        full = out.reshape(planes, area) if is_whole else np.empty((planes, area), out.dtype)
+        base = (np.arange(each) * area)[:, None]
+
+        def some(start: int, stop: int) -> None:
+            for first in range(start * each, min(stop * each, planes), each):
+                part = slice(first, min(first + each, planes))
+                g, target = grad[part], full[part]
+                flat = (indices[part] + base[: len(g)]).reshape(-1)
+                if is_disjoint:
+                    target.fill(0)
+                    target.reshape(-1)[flat] = g.reshape(-1)
+                else:
+                    made = np.bincount(flat, g.astype(np.float64).reshape(-1), target.size)
+                    np.copyto(target, made.reshape(target.shape), casting="unsafe")
+
+        parallel_for(0, -(-planes // each), max(1, GRAIN // (8 * max(each * area, 1))), some)
+        if not is_whole:
+            np.copyto(out, full.reshape(out.shape))
 
     return PlannedKernel(quiet(into))
 

@@ -1,0 +1,190 @@
+"""layer_norm and rms_norm: rows in blocks that stay in the cache, on several threads.
+
+Narrow floats are computed in float32. The variance is the mean of squared deviations from the mean, never a
+difference of two sums; gradients of weight and bias are summed over rows in float64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..dispatch.iterator.parallel import parallel_for
+from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ..runtime.tensor_spec import TensorSpec
+from .error_state import quiet
+from .moments import GRAIN, blocks, column_sums, ones, row_dots
+from .widen import compute_np
+
+REPEATED = 4
+"""From so many blocks on, parameters are laid out as a block: NumPy repeats a row at half the speed."""
+STRIPS = 16
+"""Into how many parts, at most, rows are split whose sums are held at once."""
+STRIP_BYTES = 16 << 20
+"""Memory of those sums."""
+
+
+def epsilon(dtype: Any) -> float:
+    """What `rms_norm` adds where it is told nothing: the precision of the dtype that is computed in."""
+    return float(np.finfo(dtype).eps)
+
+
+def _flat(array: Any, dtype: Any) -> Any:
+    """A parameter as one row of the dtype computed in; None stays."""
+    return None if array is None else array.reshape(1, -1).astype(dtype, copy=False)
+
+
+def _rows_of(spec: TensorSpec, lead: int) -> tuple[int, int]:
+    return math.prod(spec.sizes[:lead]), math.prod(spec.sizes[lead:])
+
+
+def rows_forward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
+    """layer_norm, or rms_norm, which subtracts no mean and has no bias."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        spec = call.args["input"]
+        rows, n = _rows_of(spec, call.extra["lead"])
+        dtype = compute_np(spec.dtype)
+        same = spec.np_dtype == dtype
+        default = epsilon(dtype)
+        units = ones(n, dtype)
+        parts = list(blocks(rows, n)) if n else []
+        grain = max(1, GRAIN // max(n * (parts[0].stop if parts else 1), 1))
+
+        def compute(out: Any, means: Any, rstds: Any, x: Any, weight: Any, bias: Any, eps: Any) -> None:
+            eps = default if eps is None else eps
+            weight, bias = _flat(weight, dtype), _flat(bias, dtype)
+            if len(parts) > REPEATED and parts[0].stop > 1:
+                weight, bias = (None if a is None else np.tile(a, (parts[0].stop, 1)) for a in (weight, bias))
+            x, out, rstds = x.reshape(rows, n), out.reshape(rows, n), rstds.reshape(rows, 1)
+            if means is not None:
+                means = means.reshape(rows, 1)
+            if n == 0:
+                rstds.fill(np.nan)
+                if means is not None:
+                    means.fill(0)
+                return
+
+            def normalise(part: slice) -> None:
+                a = x[part] if same else x[part].astype(dtype)
+                target = out[part] if same else np.empty(a.shape, dtype)
+                if means is not None:
+                    mean = (row_dots(a, units) / n).astype(dtype)[:, None]
+                    a = np.subtract(a, mean, target)
+                    means[part] = mean
+                rstd = (1 / np.sqrt(row_dots(a, a) / n + eps)).astype(dtype)[:, None]
+                np.multiply(a, rstd, target)
+                if weight is not None:
+                    np.multiply(target, weight[: len(a)], target)
+                if bias is not None:
+                    np.add(target, bias[: len(a)], target)
+                rstds[part] = rstd
+                if not same:
+                    np.copyto(out[part], target, casting="unsafe")
+
+            def some(first: int, last: int) -> None:
+                for part in parts[first:last]:
+                    normalise(part)
+
+            parallel_for(0, len(parts), grain, some)
+
+        if centred:
+            return PlannedKernel(quiet(compute))
+        return PlannedKernel(quiet(lambda out, rstd, x, w, eps: compute(out, None, rstd, x, w, None, eps)))
+
+    return factory
+
+
+def rows_backward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
+    """The gradients of input, weight and bias."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        spec = call.args["input"]
+        rows, n = _rows_of(spec, call.extra["lead"])
+        dtype = compute_np(spec.dtype)
+        same = spec.np_dtype == dtype
+        units = ones(n, dtype)
+        parts = list(blocks(rows, n)) if n else []
+        # Strips depend on the sizes alone, so that the order of additions does not on the number of threads.
+        most = max(1, min(STRIPS, STRIP_BYTES // (16 * max(n, 1))))
+        each = max(1, -(-len(parts) // most), GRAIN // max(n * (parts[0].stop if parts else 1), 1))
+        strips = [parts[start : start + each] for start in range(0, len(parts), each)]
+
+        def compute(
+            to: Any, to_weight: Any, to_bias: Any, grad: Any, x: Any, means: Any, rstds: Any, weight: Any
+        ) -> None:
+            weight = _flat(weight, dtype)
+            grad, x, rstds = grad.reshape(rows, n), x.reshape(rows, n), rstds.reshape(rows, 1)
+            means = None if means is None else means.reshape(rows, 1)
+            if to is not None:
+                to = to.reshape(rows, n)
+            of_weight, of_bias = (
+                None if t is None else np.zeros((len(strips), n)) for t in (to_weight, to_bias)
+            )
+
+            def differentiate(part: slice, strip: int) -> None:
+                g = grad[part].astype(dtype, copy=False)
+                rstd = rstds[part].astype(dtype, copy=False)
+                hat = x[part].astype(dtype, copy=False)
+                if means is not None:
+                    hat = np.subtract(hat, means[part].astype(dtype, copy=False))
+                    hat *= rstd
+                else:
+                    hat = np.multiply(hat, rstd)
+                if of_bias is not None:
+                    of_bias[strip] += column_sums(g)
+                made = None
+                if of_weight is not None:
+                    made = np.multiply(g, hat)
+                    of_weight[strip] += column_sums(made)
+                if to is None:
+                    return
+                if weight is not None:
+                    g = made = np.multiply(g, weight, made)
+                share = (row_dots(g, hat) / n).astype(dtype)[:, None]
+                hat *= share
+                target = to[part] if same else np.empty(hat.shape, dtype)
+                mean = (row_dots(g, units) / n).astype(dtype)[:, None] if centred else None
+                np.subtract(g, hat, target)
+                if mean is not None:
+                    target -= mean
+                target *= rstd
+                if not same:
+                    np.copyto(to[part], target, casting="unsafe")
+
+            def some(first: int, last: int) -> None:
+                for strip in range(first, last):
+                    for part in strips[strip]:
+                        differentiate(part, strip)
+
+            parallel_for(0, len(strips), 1, some)
+            for target, sums in ((to_weight, of_weight), (to_bias, of_bias)):
+                if target is not None:
+                    np.copyto(target, sums.sum(0).reshape(target.shape), casting="unsafe")
+
+        return PlannedKernel(quiet(masked(compute, centred)))
+
+    return factory
+
+
+def masked(compute: Callable[..., None], centred: bool) -> Callable[..., None]:
+    """`compute`, with None for the outputs and statistics that the operator does not have."""
+    if centred:
+        return compute
+    return lambda to, to_weight, grad, x, rstd, weight: compute(
+        to, to_weight, None, grad, x, None, rstd, weight
+    )
+
+
+FACTORIES = {
+    "native_layer_norm_stub": rows_forward(True),
+    "native_layer_norm_backward_stub": rows_backward(True),
+    "fused_rms_norm_stub": rows_forward(False),
+    "fused_rms_norm_backward_stub": rows_backward(False),
+}
+
+for _stub, _factory in FACTORIES.items():
+    register_stub(_stub, "cpu", _factory)
