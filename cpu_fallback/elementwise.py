@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall
+from ..dispatch.structured.supported_dtypes import ROUNDING_NUMBERS
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.scalar_type import float16
 from ..runtime.tensor_spec import TensorSpec
@@ -146,6 +147,10 @@ def planned(
             any_shape=any_shape,
         )
     prepare = [_preparer(o, t) for o, t in zip(operands, targets, strict=True)]
+    if call.name.rstrip("_") in ROUNDING_NUMBERS:
+        common = compute_dtype_of(call)
+        if common.np != np_common:
+            prepare = [_rounded_first(p, o, common.np) for p, o in zip(prepare, operands, strict=True)]
     ready = all(p is _itself for p in prepare)
     if stores or function in WRITING:
         same = stores or out_np == np_common
@@ -298,6 +303,15 @@ def _preparer(operand: Any, np_common: Any) -> Callable[[Any], Any]:
             return widened_halves
         return lambda array: array.astype(np_common)
     return Constants(np_common, operand).__getitem__
+
+
+def _rounded_first(prepare: Callable[[Any], Any], operand: Any, narrow: Any) -> Callable[[Any], Any]:
+    """`prepare`, where the operand is a number, or one element of another dtype, of its value in a narrow dtype."""
+    if isinstance(operand, TensorSpec):
+        if operand.ndim or operand.np_dtype == narrow:
+            return prepare
+        return lambda array: prepare(array.astype(narrow))
+    return lambda number: prepare(float(narrow.type(number)))
 
 
 def _is_repeated(spec: TensorSpec, out: TensorSpec) -> bool:

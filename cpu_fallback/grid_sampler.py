@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 def check_floating(call: StructuredCall, spec: Any) -> None:
     """Refuse what is not floating."""
     if not spec.dtype.is_floating_point:
-        raise NotImplementedError(f"\"grid_sampler\" not implemented for '{spec.dtype.scalar_name}'")
+        raise call.refuse(spec)
 
 
 def unnormalized(x: Array, n: int, align_corners: bool) -> tuple[Array, float]:

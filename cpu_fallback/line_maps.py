@@ -9,6 +9,7 @@ import numpy as np
 
 from ..dispatch.structured.native.line_maps import Kernel, Kind, LineMap, by_factors
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ..dispatch.structured.supported_dtypes import CPU_KERNELS
 from ..runtime.tensor_spec import TensorSpec
 from .error_state import quiet
 from .widen import compute_np
@@ -90,7 +91,7 @@ def check_dtype(call: StructuredCall, spec: TensorSpec) -> None:
     else:
         known = dtype.is_floating_point or (dtype.name == "uint8" and not is_linear_only(call.name))
     if not known:
-        name = call.name.strip("_")
+        name = CPU_KERNELS.get(call.name, call.name.strip("_"))
         raise NotImplementedError(f"\"{name}\" not implemented for '{dtype.scalar_name}'")
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy._core.umath import clip  # the ufunc under np.clip, which keeps NaN and goes over the data once
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub, with_defaults
+from ..dispatch.structured.supported_dtypes import kernel_name
 from ..runtime.scalar_type import finfo, registered
 from ..runtime.tensor_spec import TensorSpec
 from . import number_parts as parts
@@ -137,21 +138,13 @@ DIVIDING: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[..., 
 }
 """Division and its remainders: of floats, of signed integers, and of unsigned ones with the zeros checked."""
 
-KERNEL_NAMES = {
-    "floor_divide": "div_floor",
-    "trunc_divide": "div_trunc",
-    "erf": "erf_vml",
-    "erfc": "erfc_vml",
-}
-"""What PyTorch's refusals call a kernel, where that is not the operator's name."""
-
 
 def row(stub: str) -> Callable[[StructuredCall], PlannedKernel]:
     """The factory of a table's row."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         function, kinds = OPERATORS[stub]
-        check_kind(call, kinds, KERNEL_NAMES.get(stub))
+        check_kind(call, kinds)
         if stub in UNSCALED and "alpha" not in call.runtime and "value" not in call.runtime:
             function = UNSCALED[stub]
         return planned(call, loaded(function))
@@ -164,11 +157,11 @@ def pointwise(function: Callable[..., Any]) -> Callable[[StructuredCall], Planne
     return lambda call: planned(call, function)
 
 
-def check_kind(call: StructuredCall, kinds: str, name: str | None = None) -> None:
-    """Refuse a common dtype that a kernel does not have; `name` is the kernel's, if not the operator's."""
+def check_kind(call: StructuredCall, kinds: str, operator: str | None = None) -> None:
+    """Refuse a common dtype that a kernel does not have; `operator` is what it is called by, if not the call's name."""
     common = compute_dtype_of(call)
     if compute_np(common).kind not in kinds:
-        kernel = call.kernel_name() if name is None else f"{name}_{call.device.type}"
+        kernel = call.kernel_name() if operator is None else kernel_name(operator, call.device.type)
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{common.scalar_name}'")
 
 
@@ -195,7 +188,7 @@ def dividing(name: str) -> Callable[[StructuredCall], PlannedKernel]:
     """The factory of a row of `DIVIDING`; integers look for zeros first."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
-        check_kind(call, "iuf", KERNEL_NAMES.get(name))
+        check_kind(call, "iuf", name if name.endswith("_divide") else None)
         kind = compute_np(compute_dtype_of(call)).kind
         floats, integers, unsigned = DIVIDING[name]
         if kind == "f":
@@ -272,12 +265,12 @@ def pow_(call: StructuredCall) -> PlannedKernel:
 
 def clamp(call: StructuredCall) -> PlannedKernel:
     """Both bounds, or the one that there is."""
-    if not isinstance(call.args.get("min", call.args.get("max")), TensorSpec):
-        check_kind(
-            call, "iuf", "clamp_min_scalar" if call.args.get("min") is not None else "clamp_max_scalar"
-        )
     low = call.args.get("min") is not None
     high = call.args.get("max") is not None
+    if not isinstance(call.args.get("min", call.args.get("max")), TensorSpec):
+        check_kind(call, "iuf", "clamp_scalar" if low and high else f"clamp_{'min' if low else 'max'}_scalar")
+    elif low and high:
+        check_kind(call, "iuf")
     if low and high:
         return planned(call, clip)
     given = tuple(name for name in call.runtime if call.args[name] is not None)

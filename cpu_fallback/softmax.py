@@ -86,10 +86,13 @@ def _planned(call: StructuredCall, name: str, compute: Any, summed: str | None =
     `summed`, or of a contiguous one.
     """
     spec = call.args[name]
-    if not spec.dtype.is_floating_point:
-        raise call.refuse(spec)
-    np_dtype = compute_np(spec.dtype)
     axis = call.extra["dim"]
+    if not spec.dtype.is_floating_point:
+        last = "_lastdim" if axis >= spec.ndim - 1 else ""
+        raise NotImplementedError(
+            f"\"{call.name.strip('_')}{last}_kernel_impl\" not implemented for '{spec.dtype.scalar_name}'"
+        )
+    np_dtype = compute_np(spec.dtype)
     if spec.numel == 0:
         return PlannedKernel(lambda out, *_: None)
     if spec.numel > 2 * BLOCK:

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..dispatch.core.tensor_function import overridable
 from ..dispatch.generated import functions as _ops
+from ..dispatch.structured.supported_dtypes import C_NAMES
 from .reductions import reduction_of
 
 __all__ = [
@@ -216,6 +217,11 @@ def gaussian_nll_loss(
             raise ValueError("var is of incorrect size")
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not valid")
+    if not (var.dtype.is_floating_point or var.dtype.is_complex):
+        # The bound is no whole number, which it would be in place.
+        raise RuntimeError(
+            f"result type Float can't be cast to the desired output type {C_NAMES[var.dtype.scalar_name]}"
+        )
     held = var.clone()
     held = var + (_ops.clamp_min(held.detach(), eps) - held.detach())
     loss = 0.5 * (_ops.log(held) + (input - target) ** 2 / held)

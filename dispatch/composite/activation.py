@@ -6,6 +6,7 @@ from typing import Any
 
 from ...runtime.scalar_type import bool_
 from ..generated import functions as ops
+from ..structured.supported_dtypes import check_dtype
 
 SELU_ALPHA = 1.6732632423543772848170429916717
 SELU_SCALE = 1.0507009873554804934193349852946
@@ -15,7 +16,7 @@ SELU_SCALE = 1.0507009873554804934193349852946
 def hardtanh(self: Any, min_val: Any, max_val: Any) -> Any:
     """`clamp`, whose slope is 0 at the bounds themselves."""
     if self.dtype is bool_:
-        raise NotImplementedError("Bool inputs not supported for hardtanh")
+        raise RuntimeError("Bool inputs not supported for hardtanh")
     if self.dtype.is_integral and not self.dtype.is_signed and (min_val < 0 or max_val < 0):
         raise RuntimeError(
             "cannot do hardtanh on an unsigned type with negative limits, got "
@@ -52,6 +53,7 @@ def glu(self: Any, dim: int) -> Any:
     size = self._spec.sizes[dim]
     if size % 2:
         raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {size}")
+    check_dtype("glu", self._spec.dtype, self._spec.device)
     value, gate = ops.narrow(self, dim, 0, size // 2), ops.narrow(self, dim, size // 2, size // 2)
     return ops.mul(value, ops.sigmoid(gate))
 
@@ -81,4 +83,5 @@ def prelu(self: Any, weight: Any) -> Any:
         weight = (
             weight.reshape([-1 if d == 1 else 1 for d in range(rank)]) if rank > 1 else weight.reshape(())
         )
+    check_dtype("prelu", self._spec.dtype, self._spec.device)
     return ops.where(ops.gt(self, 0), self, ops.mul(weight, self))

@@ -189,6 +189,8 @@ def linalg_cross(self: Any, other: Any, dim: int) -> Any:
             f"linalg.cross: inputs dimension {dim} must have length 3. Got {self._spec.sizes[axis]} and "
             f"{other._spec.sizes[axis]}"
         )
+    if self.dtype is bool_ and other.dtype is bool_:
+        raise NotImplementedError("\"cross\" not implemented for 'Bool'")
     a, b = ops.unbind(self, axis), ops.unbind(other, axis)
     return ops.stack(
         [ops.sub(ops.mul(a[i], b[j]), ops.mul(a[j], b[i])) for i, j in ((1, 2), (2, 0), (0, 1))], axis

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...runtime.scalar_type import bool_
+from ...runtime.scalar_type import bool_, uint8
 from ..generated import functions as ops
 from ..structured.native.dims import wrap_dim
 
@@ -173,6 +173,13 @@ def _gradient(self: Any, spacing: Sequence[Any], dim: Sequence[int], edge_order:
                 "torch.gradient expected each dimension size to be at least edge_order+1, got "
                 f"{self._spec.sizes[axis]}"
             )
+    if self.dtype is uint8:
+        raise RuntimeError("torch.gradient does not support uint8 input.")
+    if self.dtype is bool_:
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. "
+            "Use the `^` or `logical_xor()` operator instead."
+        )
     x = self if self.dtype.is_floating_point or self.dtype.is_complex else ops.div(self, 1)
     return tuple([_along(x, step, axis, edge_order) for step, axis in zip(spacing, axes, strict=True)])
 

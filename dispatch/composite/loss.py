@@ -12,8 +12,10 @@ from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
+from ..iterator.type_promotion import result_type_of
 from ..structured.native.loss import MEAN, NONE
 from ..structured.register import planned_by
+from ..structured.supported_dtypes import check_dtype
 from ..tensor import Tensor
 from .tensor_data import tensor
 
@@ -165,12 +167,18 @@ def l1_loss(self: Any, target: Any, reduction: int) -> Any:
     return reduced(ops.abs(self - target), reduction)
 
 
+def check_common(operator: str, self: Any, target: Any) -> None:
+    """Refuse a loss's common dtype where the operator does not have it."""
+    check_dtype(operator, result_type_of([self._spec, target._spec]), self._spec.device)
+
+
 def smooth_l1_loss(self: Any, target: Any, reduction: int, beta: float) -> Any:
     """Squared below `beta`, linear above."""
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
     if beta == 0:
         return l1_loss(self, target, reduction)
+    check_common("smooth_l1_loss", self, target)
     gap = self - target
     distance = ops.abs(gap)
     return reduced(
@@ -182,6 +190,7 @@ def huber_loss(self: Any, target: Any, reduction: int, delta: float) -> Any:
     """Squared up to `delta`, linear above, continuous in slope."""
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
+    check_common("huber_loss", self, target)
     gap = self - target
     distance = ops.abs(gap)
     return reduced(
@@ -255,6 +264,9 @@ def poisson_nll_loss(input: Any, target: Any, log_input: bool, full: bool, eps: 
 
 def soft_margin_loss(self: Any, target: Any, reduction: int) -> Any:
     """log(1 + exp(-target * self))."""
+    dtype = self._spec.dtype
+    if dtype.is_integral:
+        raise RuntimeError(f"result type Float can't be cast to the desired output type {dtype.scalar_name}")
     return reduced(ops.softplus(ops.mul(ops.neg(target), self)), reduction)
 
 
@@ -279,6 +291,7 @@ def triplet_margin_loss(
 
 def binary_cross_entropy(self: Any, target: Any, weight: Any, reduction: int) -> Any:
     """-(target log(self) + (1 - target) log(1 - self)), the logarithms held to -100."""
+    check_dtype("binary_cross_entropy", self._spec.dtype, self._spec.device)
     if self._spec.device.type == "cpu" and self.numel():
         outside = ops.logical_or(ops.lt(self, 0), ops.gt(self, 1))
         if bool(ops.any(outside).item()):
@@ -315,6 +328,7 @@ def multi_margin_loss(self: Any, target: Any, p: Any, margin: Any, weight: Any, 
     rows, classes = x._spec.sizes
     if target.numel() != rows or target._spec.ndim > 1:
         raise RuntimeError(f"inconsistent target size, expected {rows} but got {list(target._spec.sizes)}")
+    check_dtype("multi_margin_loss", self._spec.dtype, self._spec.device)
     labels = target.reshape((rows, 1))
     own = ops.gather(x, 1, labels)
     gap = ops.clamp_min(ops.add(ops.sub(x, own), margin), 0)
@@ -341,6 +355,7 @@ def multilabel_margin_loss(self: Any, target: Any, reduction: int) -> Any:
         raise RuntimeError(
             f"inconsistent target size: {list(target._spec.sizes)} for input of size: {list(self._spec.sizes)}"
         )
+    check_dtype("multilabel_margin_loss", self._spec.dtype, self._spec.device)
     x = self.reshape((1, -1)) if rank < 2 else self
     labels = target.reshape(x._spec.sizes)
     valid = ops.cumprod((labels >= 0).to(labels._spec.dtype), 1) > 0

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...runtime.scalar_type import bfloat16, float16, float32
 from ..generated import functions as ops
+from ..iterator.type_promotion import result_type_of
 from ..structured.native.dims import reduced_dims, wrap_dim
 
 
@@ -121,6 +122,11 @@ def linalg_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any
 
 def dist(self: Any, other: Any, p: Any) -> Any:
     """`torch.dist`: the norm of the difference."""
+    dtype = result_type_of([self._spec, other._spec])
+    if dtype.is_integral:
+        raise RuntimeError(
+            f"norm(): input dtype should be either floating point or complex. Got {dtype.scalar_name} instead."
+        )
     return ops.linalg_vector_norm(ops.sub(self, other), p)
 
 

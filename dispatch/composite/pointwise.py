@@ -167,14 +167,18 @@ def isnan(self: Any) -> Any:
 
 def isinf(self: Any) -> Any:
     """Where an element, or a part of a complex one, is infinite."""
-    if self.dtype.is_floating_point or self.dtype.is_complex:
+    if self.dtype.is_complex:
+        return ops.logical_or(isinf(ops.real(self)), isinf(ops.imag(self)))
+    if self.dtype.is_floating_point:
         return eq(abs(self), INFINITY)
     return ne(self, self)
 
 
 def isfinite(self: Any) -> Any:
     """Where an element is neither infinite nor NaN."""
-    if self.dtype.is_floating_point or self.dtype.is_complex:
+    if self.dtype.is_complex:
+        return ops.logical_and(isfinite(ops.real(self)), isfinite(ops.imag(self)))
+    if self.dtype.is_floating_point:
         return lt(abs(self), INFINITY)
     return eq(self, self)
 

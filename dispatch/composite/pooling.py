@@ -13,6 +13,7 @@ from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
 from ..generated.functions import avg_pool2d, max_pool2d_with_indices
 from ..structured.register import planned_by
+from ..structured.supported_dtypes import check_dtype
 
 
 def _plan_max_pool2d(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -64,6 +65,7 @@ def max_pool1d_with_indices(
 
 def max_pool1d(self: Any, *window: Any) -> Any:
     """`torch.max_pool1d`."""
+    check_dtype("max_pool1d", self._spec.dtype, self._spec.device)
     return max_pool1d_with_indices(self, *window)[0]
 
 
@@ -198,6 +200,7 @@ def max_unpool2d(self: Any, indices: Any, output_size: Sequence[int]) -> Any:
             f"{len(output_size)} elements."
         )
     _check_unpooled("max_unpooling2d", self, indices, 2)
+    check_dtype("max_unpool2d", self._spec.dtype, self._spec.device)
     out = _unpooled(self, indices, output_size)
     return out.contiguous(memory_format=self._spec.suggest_memory_format()) if self._spec.ndim == 4 else out
 
@@ -215,4 +218,5 @@ def max_unpool3d(
     _check_unpooled("max_unpooling3d", self, indices, 3)
     if min(stride) <= 0:
         raise RuntimeError(f"strides should be greater than zero, but got stride: {list(stride)}")
+    check_dtype("max_unpool3d", self._spec.dtype, self._spec.device)
     return _unpooled(self, indices, output_size)

@@ -20,6 +20,7 @@ from ..generated.functions import (
     where,
 )
 from ..iterator.overlap import check_write_overlap, shares_memory
+from ..structured.supported_dtypes import check_dtype
 from .dimnames import named_factory
 from .forms import write_out
 
@@ -86,6 +87,8 @@ def randint_like_low_generator(
     memory_format: Any,
 ) -> Any:
     """`torch.randint_like`: sizes, dtype and device of `self` unless given."""
+    if (dtype or self.dtype).is_complex:
+        raise RuntimeError("check_random_bounds handles only integral, floating-point and boolean types")
     made = empty_like(
         self, dtype=dtype, layout=layout, device=device, pin_memory=pin, memory_format=memory_format
     )
@@ -189,6 +192,13 @@ def dropout(input: Any, p: float, train: bool) -> Any:
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
     if p == 0 or not train or input.numel() == 0:
         return input
+    dtype = input.dtype
+    if p == 1:
+        return input * input.new_zeros(())
+    if dtype.is_complex:
+        check_dtype("bernoulli", dtype, input.device)
+    if not dtype.is_floating_point:
+        raise RuntimeError(f"result type Float can't be cast to the desired output type {dtype.scalar_name}")
     return native_dropout(input, p, train)[0]
 
 
@@ -270,6 +280,7 @@ def rrelu(self: Any, lower: Any, upper: Any, training: bool, generator: Any) -> 
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
     if not training:
         return leaky_relu(self, (lower + upper) / 2)
+    check_dtype("rrelu", self._spec.dtype, self._spec.device)
     noise = empty(self._spec.sizes, dtype=self.dtype, device=self.device).uniform_(
         lower, upper, generator=generator
     )

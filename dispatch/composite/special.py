@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ...runtime.scalar_type import bool_
 from ..generated import functions as ops
 from ..generated.functions import (
     digamma,
@@ -95,6 +96,8 @@ def mvlgamma(self: Any, p: int) -> Any:
     """
     if p < 1:
         raise RuntimeError("p has to be greater than or equal to 1")
+    if self._spec.dtype is bool_:
+        raise RuntimeError("The input tensor may not be a boolean tensor.")
     dtype = self._spec.dtype
     shifts = ops.mul(ops.arange(1 - p, 1), 0.5).to(self._spec.device)
     floating = self if dtype.is_floating_point else ops.mul(self, 1.0)

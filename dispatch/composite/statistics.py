@@ -17,7 +17,7 @@ def nansum(self: Any, dim: Sequence[int] | int | None, keepdim: bool, dtype: Sca
     """`sum` with NaN counted as zero. Raises RuntimeError for complex numbers on the CPU."""
     given = self._spec.dtype
     if given.is_complex and self._spec.device.type == "cpu":
-        raise RuntimeError("nansum does not support complex inputs")
+        raise RuntimeError("nansum on CPU does not support complex inputs")
     if given.is_floating_point or given.is_complex:
         self = ops.where(ops.isnan(self), 0, self)
     return ops.sum(self, dim, keepdim, dtype=dtype)
@@ -105,7 +105,7 @@ def check_quantiles(name: str, self: Any, q: Any, interpolation: str) -> None:
         raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
     dtype = self._spec.dtype
     if dtype.name not in ("float32", "float64"):
-        raise RuntimeError(f"{name}() input tensor must be either float or double dtype")
+        raise RuntimeError("quantile() input tensor must be either float or double dtype")
     if q._spec.dtype is not dtype:
         raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
     if q._spec.device is not self._spec.device:

@@ -16,6 +16,7 @@ from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import is_only_stored, registered
 from ...runtime.tensor_spec import TensorSpec
 from ..iterator.tensor_iterator import TensorIterator
+from .supported_dtypes import DTYPES, check_dtype, kernel_name
 
 
 class StructuredCall(NamedTuple):
@@ -35,7 +36,7 @@ class StructuredCall(NamedTuple):
 
     def kernel_name(self) -> str:
         """The name in PyTorch's refusals, such as ``sigmoid_cpu``."""
-        return f"{self.name.strip('_')}_{self.device.type}"
+        return kernel_name(self.name, self.device.type)
 
     @property
     def dtype(self) -> ScalarType | None:
@@ -178,6 +179,8 @@ def find_kernel(name: str, device_type: str, operator: str) -> KernelFactory:
         )
     if registered:
         factory = refusing(name, factory)
+    if name.removesuffix("_stub") in DTYPES:
+        factory = declared(name.removesuffix("_stub"), factory)
     if device_type not in OWN:
         factory = guarding(factory)
     return recording(factory) if recorders else factory
@@ -210,6 +213,18 @@ MOVING = frozenset(
     )
 )
 """Stubs whose kernels compute nothing, which dtypes have that are only stored."""
+
+
+def declared(operator: str, factory: KernelFactory) -> KernelFactory:
+    """`factory`, which refuses the dtypes that the operator is not declared for."""
+
+    def made(call: StructuredCall) -> PlannedKernel:
+        common = call.extra.get("common_dtype") or call.dtype
+        if common is not None:
+            check_dtype(operator, common, call.device)
+        return factory(call)
+
+    return made
 
 
 def refusing(name: str, factory: KernelFactory) -> KernelFactory:

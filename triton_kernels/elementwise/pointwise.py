@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub, with_defaults
+from ...dispatch.structured.supported_dtypes import ROUNDING_NUMBERS
 from ...runtime.cuda.lazy_triton import tl
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import finfo
@@ -183,7 +184,31 @@ def computed(
     if common.itemsize == 2 and all(spec.dtype is common for spec in call.outputs):
         function = NARROW.get(function, function)
     types = [tl.int1 if name in masks else compute_type(common) for name in call.runtime]
-    return elementwise(call, function, inputs, types)
+    kernel = elementwise(call, function, inputs, types)
+    if common.is_floating_point and common.itemsize <= 2 and call.name.rstrip("_") in ROUNDING_NUMBERS:
+        return rounding_numbers(kernel, inputs, common)
+    return kernel
+
+
+def rounding_numbers(kernel: PlannedKernel, inputs: Sequence[Any], narrow: ScalarType) -> PlannedKernel:
+    """A kernel whose numbers are rounded to a narrow dtype before they are widened."""
+    places = [
+        i
+        for i, given in enumerate(inputs)
+        if not (isinstance(given, TensorSpec) and given.device.type == "cuda")
+    ]
+    if not places:
+        return kernel
+    into, round_to = kernel.into, narrow.np.type
+
+    def rounded(out: Any, *values: Any) -> None:
+        given = list(values)
+        for place in places:
+            value = given[place]
+            given[place] = value.astype(narrow.np) if hasattr(value, "astype") else float(round_to(value))
+        into(out, *given)
+
+    return kernel._replace(into=rounded)
 
 
 def computed_in_pairs(

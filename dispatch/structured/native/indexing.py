@@ -405,7 +405,8 @@ def index_reduce(
         )
     meta.extra["dim"] = _slices("index_reduce_", self, dim, index, source)
     if self.dtype is bool_ or self.dtype.is_complex:
-        raise NotImplementedError(f"\"index_func_\" not implemented for '{self.dtype.scalar_name}'")
+        kernel = "index_func_" if include_self else "index_reduce_func_exclude_input_init"
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{self.dtype.scalar_name}'")
     meta.extra["apart_from"] = ("index", "source")
     meta.set_output_raw_strided(0, self.sizes, contiguous_strides(self.sizes), dtype=self.dtype)
 

@@ -85,7 +85,7 @@ def round_decimals(meta: MetaBase, self: TensorSpec, decimals: int) -> None:
     """`round` to a number of decimal places: what a power of ten, infinite where it overflows, makes of numbers."""
     if not self.dtype.is_floating_point:
         raise NotImplementedError(
-            f"\"round_vml_{self.device.type}\" not implemented for '{self.dtype.scalar_name}'"
+            f"\"round_{'' if decimals else 'vml_'}{self.device.type}\" not implemented for '{self.dtype.scalar_name}'"
         )
     exponent = -decimals if decimals < 0 else decimals
     meta.extra["power"] = 10.0**exponent if exponent <= 308 else math.inf
@@ -315,6 +315,10 @@ def clamp(meta: MetaBase, self: TensorSpec, min: Any, max: Any) -> None:
 
 def clamp_one(meta: MetaBase, self: TensorSpec, bound: Any) -> None:
     """An input and one bound."""
+    if isinstance(bound, TensorSpec) and (self.dtype.is_complex or bound.dtype.is_complex):
+        kernel = "maximum" if meta.name == "clamp_min" else "minimum"
+        name = TensorIterator.binary_op(None, self, bound).common_dtype.scalar_name
+        raise NotImplementedError(f"\"{kernel}_{self.device.type}\" not implemented for '{name}'")
     clamp_to(meta, self, [bound])
 
 
@@ -374,11 +378,11 @@ def addcdiv(meta: MetaBase, self: TensorSpec, tensor1: TensorSpec, tensor2: Tens
     """Three inputs promoted together; integer division is refused."""
     if not any(dtype_of(t).is_floating_point or dtype_of(t).is_complex for t in (tensor1, tensor2)):
         raise RuntimeError(
-            "Integer division with addcdiv is no longer supported, and in a future release addcdiv will "
+            "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will "
             "perform a true division of tensor1 and tensor2. The historic addcdiv behavior can be "
-            "implemented as (self + value * torch.trunc(tensor1 / tensor2)).to(self.dtype) for integer "
-            "inputs and as (self + value * tensor1 / tensor2) for float inputs. The future addcdiv "
-            "behavior is just the implementation: (self + value * tensor1 / tensor2) for all dtypes."
+            "implemented as (input + value * torch.trunc(tensor1 / tensor2)).to(input.dtype) for integer "
+            "inputs and as (input + value * tensor1 / tensor2) for float inputs. The future addcdiv "
+            "behavior is just the latter implementation: (input + value * tensor1 / tensor2), for all dtypes."
         )
     meta.build(promoting(meta, [self, tensor1, tensor2]))
 
@@ -386,7 +390,7 @@ def addcdiv(meta: MetaBase, self: TensorSpec, tensor1: TensorSpec, tensor2: Tens
 def signbit(meta: MetaBase, self: TensorSpec) -> None:
     """One real input; a new output is bool."""
     if self.dtype.is_complex:
-        raise RuntimeError("signbit is not implemented for complex tensors.")
+        raise NotImplementedError("signbit is not implemented for complex tensors.")
     meta.extra["common_dtype"] = self.dtype
     out = meta.maybe_get_output()
     if out is not None and out.dtype is not bool_:
@@ -398,7 +402,7 @@ def frac(meta: MetaBase, self: TensorSpec) -> None:
     """One floating input."""
     if not self.dtype.is_floating_point:
         raise NotImplementedError(
-            f"\"frac_vml_{self.device.type}\" not implemented for '{self.dtype.scalar_name}'"
+            f"\"frac_{self.device.type}\" not implemented for '{self.dtype.scalar_name}'"
         )
     unary(meta, self)
 

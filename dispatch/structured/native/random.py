@@ -38,7 +38,7 @@ otherwise:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ....runtime.device import device as Device
@@ -63,6 +63,7 @@ from ...tensor import Tensor
 from ..allocation import allocator_of, pinned_allocator_of
 from ..meta_base import MetaBase
 from ..stub import StructuredCall, find_kernel
+from ..supported_dtypes import C_NAMES
 from .factories import like_spec, spec_from
 
 SMALL_SPAN = 1 << 16
@@ -198,35 +199,35 @@ def log_normal_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return _in_place("log_normal_", "log_normal_stub", args[0]._spec, check)
 
 
-def _check_continuous(distribution: str, spec: TensorSpec) -> None:
+def _check_continuous(name: str, spec: TensorSpec, names: Mapping[str, str]) -> None:
+    """Refuse a distribution over whole numbers; `names` are what its refusal calls dtypes, if not their own."""
     if not spec.dtype.is_floating_point:
+        given = names.get(spec.dtype.scalar_name, spec.dtype.scalar_name)
         raise RuntimeError(
-            f"{distribution} distribution is a continuous probability distribution. dtype must be a floating point "
-            f"but you specified {spec.dtype.scalar_name}"
+            f"{name} distribution is a continuous probability distribution. "
+            f"dtype must be a floating point but you specified {given}"
         )
 
 
 def cauchy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``self.cauchy_(median, sigma)``."""
 
-    _check_continuous("Cauchy", args[0]._spec)
-
     def check(median: float, sigma: float) -> None:
         if not sigma > 0:
             raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
 
+    _check_continuous("Cauchy", args[0]._spec, C_NAMES)
     return _in_place("cauchy_", "cauchy_stub", args[0]._spec, check)
 
 
 def exponential_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``self.exponential_(lambd)``."""
 
-    _check_continuous("Exponential", args[0]._spec)
-
     def check(lambd: float) -> None:
         if not lambd > 0:
             raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
 
+    _check_continuous("Exponential", args[0]._spec, {})
     return _in_place("exponential_", "exponential_stub", args[0]._spec, check, numbers=1)
 
 

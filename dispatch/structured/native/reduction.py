@@ -203,7 +203,8 @@ def truth_all(meta: MetaBase, self: TensorSpec) -> None:
 def var_correction(meta: MetaBase, self: TensorSpec, dim: Dims, correction: Any, keepdim: bool) -> None:
     """Variance over `dim` with a number of degrees of freedom less; real for complex inputs."""
     if not (self.dtype.is_floating_point or self.dtype.is_complex):
-        raise RuntimeError("std and var only support floating point and complex dtypes")
+        name = meta.name if meta.name.endswith("_mean") else "std and var"
+        raise RuntimeError(f"{name} only support floating point and complex dtypes")
     given = meta.maybe_get_output()
     out = self.dtype.to_real() if given is None else given.dtype
     if not out.is_floating_point:
