@@ -1,4 +1,4 @@
-"""The result file of `python -m triten.perf run`: JSON, a row for each workload, raw samples and what follows from them.
+"""The result file of `python -m triten.perf run`: JSON, a row for each workload, raw samples beside what follows.
 
 A file is one object. Times are seconds, sizes bytes, moments ISO 8601 in UTC; `null` stands for what is not known or
 has no meaning.
