@@ -32,7 +32,7 @@ has no meaning.
         flops       floating-point operations; may be null
         samples     object: list of seconds of one call, by library. "triten" and each peer have as many, and the i-th
                     of all were taken in one round. Empty where nothing was measured (`note` says why).
-        bar         null, or object: peer, ratio: the largest ratio that is accepted
+        bar         null, or object: peer, most: the largest ratio to the peer that is accepted; peer null: seconds
         note        "" or what to know: "missing in torch: ...", "WRONG: ..." (results differ: not timed)
         derived     object, what follows from the above (this reader computes it anew and ignores what stands here):
             summary         object by library: median, low_quartile, high_quartile, interquartile_range
@@ -87,10 +87,10 @@ class RowKey(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """The largest ratio of triten's time to a peer's that is accepted."""
+    """The largest ratio of triten's time to a peer's that is accepted, or without a peer the most seconds."""
 
-    peer: str
-    ratio: float
+    peer: str | None
+    most: float
 
 
 @dataclass(frozen=True)
@@ -163,10 +163,19 @@ class Row:
     @property
     def verdict(self) -> str:
         """``met`` or ``MISSED`` where there is a bar and its peer was measured, else the note."""
-        ratio = self.ratio(self.bar.peer) if self.bar else None
-        if self.bar is None or ratio is None or self.note.startswith("WRONG"):
+        value = self._barred()
+        if self.bar is None or value is None or self.note.startswith("WRONG"):
             return self.note
-        return "met" if ratio.estimate <= self.bar.ratio else "MISSED"
+        return "met" if value <= self.bar.most else "MISSED"
+
+    def _barred(self) -> float | None:
+        if self.bar is None:
+            return None
+        if self.bar.peer is None:
+            summary = self.summary()
+            return summary.median if summary else None
+        ratio = self.ratio(self.bar.peer)
+        return ratio.estimate if ratio else None
 
     def derived(self, limits: Limits, confidence: float) -> dict[str, Any]:
         """What follows from the samples, as the file's `derived` has it."""
@@ -352,9 +361,9 @@ _ROW_FIELDS: dict[str, tuple[str, Check]] = {
     "bytes": ("a whole number or null", _or_null(_is_count)),
     "flops": ("a whole number or null", _or_null(_is_count)),
     "samples": ("an object", _is_object),
-    "bar": ("an object with peer and ratio, or null", lambda value: value is None or (
-        _is_object(value) and set(value) == {"peer", "ratio"} and _is_text(value["peer"])
-        and _is_positive(value["ratio"]))),
+    "bar": ("an object with peer and most, or null", lambda value: value is None or (
+        _is_object(value) and set(value) == {"peer", "most"} and _or_null(_is_text)(value["peer"])
+        and _is_positive(value["most"]))),
     "note": ("a string", _is_text),
 }  # fmt: skip
 

@@ -124,7 +124,7 @@ def changed(found: dict[str, Any], place: list[Any], value: Any) -> dict[str, An
         (["rows", 0, "samples", "torch"], 1.0, "expected a list of seconds, got 1.0"),
         (["rows", 0, "direction"], ["up"], "direction: expected one of forward, backward, both"),
         (["rows", 0, "bytes"], -1, r"rows\[0\].bytes: expected a whole number or null, got -1"),
-        (["rows", 0, "bar"], {"peer": "torch"}, "bar: expected an object with peer and ratio"),
+        (["rows", 0, "bar"], {"peer": "torch"}, "bar: expected an object with peer and most"),
         (["rows", 0, "threads"], 0, "threads: expected a positive whole number, got 0"),
         (["limits", "copy_bytes_per_second"], "fast", "limits.copy_bytes_per_second: expected a positive number"),
         (["limits", "matrix_flops_per_second"], [1], "limits.matrix_flops_per_second: expected an object"),
@@ -187,3 +187,9 @@ def test_a_wrong_row_meets_no_bar() -> None:
     assert row.verdict == "met"
     assert Row(**{**row.__dict__, "note": "WRONG: differs"}).verdict == "WRONG: differs"
     assert Row(**{**row.__dict__, "bar": Bar("torch", 0.4)}).verdict == "MISSED"
+
+
+def test_a_bar_without_a_peer_is_seconds() -> None:
+    row = Row("s", "o", "n", "1", "float32", "cpu", samples={"triten": [1.0]}, bar=Bar(None, 1.0))
+    assert row.verdict == "met"
+    assert Row(**{**row.__dict__, "bar": Bar(None, 0.9)}).verdict == "MISSED"
