@@ -95,7 +95,7 @@ class Measurement:
                 return row
         if workload.compared and workload.prepare is None and (wrong := disagreement(workload, rivals)):
             return replace(row, note=f"WRONG: {wrong}")
-        if workload.prepare is None:
+        if workload.prepare is None and workload.counted:
             found = self._cost(workload)
             row = replace(row, bytes=found.bytes, flops=found.flops)
         return replace(row, samples=self._times(workload, rivals))

@@ -94,9 +94,10 @@ def _run(arguments: argparse.Namespace) -> int:
         )
     peers = installed_peers(arguments.device) if arguments.peers is None else arguments.peers
     libraries = load_libraries(peers, arguments.device, interpreted)
+    machine = describe_machine()
     threads = _pin_threads(arguments.threads, libraries)
     device = DeviceWork(interpreted, arguments.graph) if arguments.device == "cuda" else None
-    result = _begun(arguments, effort, libraries, threads)
+    result = _begun(arguments, effort, libraries, threads, machine)
     try:
         writer = ResultWriter(result, arguments.output)
     except OSError as error:
@@ -174,11 +175,16 @@ def _pin_threads(wanted: int | None, libraries: list[Library]) -> int:
     return threads
 
 
-def _begun(arguments: argparse.Namespace, effort: Effort, libraries: list[Library], threads: int) -> Result:
+def _begun(
+    arguments: argparse.Namespace,
+    effort: Effort,
+    libraries: list[Library],
+    threads: int,
+    machine: dict[str, Any],
+) -> Result:
     on_gpu = arguments.device == "cuda"
-    machine: dict[str, Any] = describe_machine()
-    machine["gpu"] = tt.cuda.get_device_properties().name if on_gpu else None
-    machine["kernel_driver"] = kernel_driver_version() or None if on_gpu else None
+    gpu = tt.cuda.get_device_properties().name if on_gpu else None
+    machine |= {"gpu": gpu, "kernel_driver": (kernel_driver_version() or None) if on_gpu else None}
     versions = installed_versions() | {library.name: library.version for library in libraries}
     settings = {
         "device": arguments.device, "threads": threads, "confidence": effort.confidence, "precision": effort.precision,

@@ -47,7 +47,8 @@ class Workload:
     `statement` is in PyTorch's names, over `tt` (the library), `F` (its `nn.functional`) and the operands; `arrays` in
     NumPy's, over `np`, for NumPy and CuPy. `result` is what is compared, evaluated after the statement; where it is
     empty, the statement's own value. `reset` is run after each time, and timed. `prepare` stands in the place of
-    statements for what no statement says. Times of `host` workloads are the host's on every device.
+    statements for what no statement says; what depends on values is not `counted` on Meta tensors. Times of `host`
+    workloads are the host's on every device.
     """
 
     suite: str
@@ -64,6 +65,7 @@ class Workload:
     bar: Bar | None = None
     threads: int | None = None
     compared: bool = True
+    counted: bool = True
     host: bool = False
     tf32: bool = False
     prepare: Prepare | None = None

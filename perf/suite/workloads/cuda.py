@@ -27,10 +27,13 @@ def _rows(divisor: int) -> tuple[table.Workload, ...]:
 
 
 def workloads(suite: str, scale: Scale) -> Iterator[Workload]:
-    """The rows of the groups that make up a suite."""
+    """The rows of the groups that make up a suite; what two groups have is one row."""
+    seen = set()
     for row in _rows(scale.side(1, QUICK_SCALE, REHEARSAL_SCALE)):
-        if row.group in SUITES[suite]:
-            yield _in_suite(suite, row)
+        made = _in_suite(suite, row)
+        if row.group in SUITES[suite] and made.title not in seen:
+            seen.add(made.title)
+            yield made
 
 
 def _in_suite(suite: str, row: table.Workload) -> Workload:

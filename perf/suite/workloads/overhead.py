@@ -27,7 +27,7 @@ def workloads(scale: Scale) -> Iterator[Workload]:
         yield Workload(
             "overhead", call.group, call.name, "16x16", "float32", call.statement, call.numpy, OPERANDS,
             direction="both" if "backward" in call.statement else "forward", result=call.result, reset=call.reset,
-            bar=bar(call.bar), threads=1, compared=call.compared, host=True,
+            bar=bar(call.bar), threads=1, compared=call.compared, counted=call.counted, host=True,
         )  # fmt: skip
     streams: dict[str, Iterator[tuple[int, ...]]] = {}
     for call in NEW_SHAPE_CALLS:
