@@ -6,7 +6,7 @@
 #   make generate     write dispatch/generated and the kernels' registrations anew
 #   make coverage     write dispatch/coverage.md anew: which operators there are and what each has
 #   make wheel-check  build the wheel, install it elsewhere and run a program with it
-#   make bench        host time of small calls, beside NumPy and (where installed) PyTorch
+#   make bench        the benchmark suite, beside NumPy and (where installed) PyTorch; BENCH_ARGS="--quick -o r.json"
 #   make bench-launch host time of a kernel's launch: on the GPU, or where there is none over a stand-in for its driver
 #   make aot          every kernel compiled for sm_80, sm_90 and sm_100 and held to its budget; needs no GPU
 #   make opinfo       OPINFO=path/to/opinfo.py [OPINFO_ARGS="--grad"]: against PyTorch's own samples
@@ -24,6 +24,7 @@ DEMO_ARGS ?=
 TESTS ?=
 OPINFO ?=
 AOT_ARGS ?=
+BENCH_ARGS ?=
 OPINFO_ARGS ?=
 MATRIX_ARGS ?=
 GPU_PYTHON ?= python3
@@ -89,10 +90,8 @@ wheel-check: $(BIN)/python
 	"$$work/venv/bin/python" -I .ci/wheel_program.py
 
 bench: $(DEMO_READY)
-	$(RUN) -m triten.perf overhead
-	$(RUN) -m triten.perf import-time
+	$(RUN) -m triten.perf run $(BENCH_ARGS)
 	$(RUN) -m triten.perf memory
-	$(RUN) -m triten.perf allocator
 
 bench-launch: $(TEST_READY)
 	$(if $(strip $(CUDA)),$(RUN) -m triten.perf launch,\

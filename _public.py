@@ -117,6 +117,8 @@ half, double, short, long = float16, float64, int16, int64
 float, int, cfloat, cdouble = float32, int32, complex64, complex128
 ops = _Ops()
 
+# Stands above the root, which does not import it.
+perf = _LazySubpackage(f"{__package__}.perf")
 if _TYPE_CHECKING:
     from . import triton_kernels
 else:

@@ -1,5 +1,10 @@
-"""Measurements of triten beside its peers: `python -m triten.perf overhead | import-time | memory`.
+"""Measurements of triten beside its peers, and what programs cost: `python -m triten.perf`, `tt.perf.cost`.
 
-Each module of this folder is one measurement or one means of measuring. What they find goes to the terminal
-and, where asked, to a JSON file with the machine and the versions. Nothing in the package imports from here.
+`costs/` counts bytes and operations on Meta tensors. `suite/` is the benchmark suite with its result file; `gpu/` times
+kernels on a GPU against targets; `ahead_of_time/` compiles kernels without one. The modules beside them are one
+measurement each, or one means of measuring. Imported when `tt.perf` is first used; nothing in the package needs it.
 """
+
+from .costs import Cost, OperatorCost, cost
+
+__all__ = ["Cost", "OperatorCost", "cost"]

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from types import ModuleType
+from importlib import import_module
 
-from . import allocator, aot, graph, import_time, launch, memory, overhead
-from .gpu import command as gpu
-from .gpu import tune
-
-MEASUREMENTS: dict[str, ModuleType] = {
-    "overhead": overhead,
-    "import-time": import_time,
-    "memory": memory,
-    "allocator": allocator,
-    "graph": graph,
-    "launch": launch,
-    "aot": aot,
-    "gpu": gpu,
-    "tune": tune,
+# A measurement is imported when it is asked for: some need Triton, and none needs the others.
+MEASUREMENTS = {
+    "run": (".suite.run", "time the suites beside peers and limits, into a result file"),
+    "compare": (".suite.compare", "two result files, or two commits: what became faster or slower"),
+    "memory": (".memory", "bytes of a small tensor"),
+    "graph": (".graph", "what graphs of operators cost"),
+    "launch": (".launch", "host time of a kernel's launch"),
+    "aot": (".aot", "every kernel compiled for real targets and held to its budget"),
+    "gpu": (".gpu.command", "times on a GPU beside PyTorch, held to targets"),
+    "tune": (".gpu.tune", "measure the configurations of kernels on a GPU"),
 }
 
 
@@ -29,11 +25,16 @@ def main() -> int:
         prog="python -m triten.perf", description="Measure triten beside its peers."
     )
     commands = parser.add_subparsers(dest="measurement", required=True)
-    for name, module in MEASUREMENTS.items():
-        summary = (module.__doc__ or "").partition("\n")[0]
-        module.add_arguments(commands.add_parser(name, help=summary, description=module.__doc__))
+    asked = sys.argv[1:2]
+    for name, (path, summary) in MEASUREMENTS.items():
+        if asked == [name]:
+            module = import_module(path, __package__)
+            module.add_arguments(commands.add_parser(name, help=summary, description=module.__doc__))
+        else:
+            commands.add_parser(name, help=summary)
     arguments = parser.parse_args()
-    status: int = MEASUREMENTS[arguments.measurement].run(arguments)
+    arguments.command_line = sys.argv[1:]
+    status: int = import_module(MEASUREMENTS[arguments.measurement][0], __package__).run(arguments)
     return status
 
 

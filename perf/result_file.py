@@ -50,10 +50,23 @@ def read_result(path: Path) -> dict[str, Any]:
 def write_section(path: Path, section: str, payload: Mapping[str, Any]) -> None:
     """Put one section into a file, leaving the others; the file is never seen half written."""
     report = read_result(path) | {section: payload}
+    write_whole(path, json.dumps(report, indent=1) + "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace a file's text at once, making its folder where there is none: it is never seen half written."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    beside.write_text(json.dumps(report, indent=1) + "\n")
-    beside.replace(path)
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def utc_now() -> str:
+    """This moment in UTC, to the second, as ISO 8601 writes it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def source_version() -> str:
@@ -65,6 +78,19 @@ def source_version() -> str:
         return commit + ("+" if _git("status", "--porcelain", "--untracked-files=no") else "")
     except (OSError, subprocess.CalledProcessError):
         return f"files {source_hash()}"
+
+
+def source_commit() -> dict[str, str | bool] | None:
+    """The commit of this checkout, when it was made (UTC), and whether files differ from it; None outside of git."""
+    try:
+        if Path(_git("rev-parse", "--show-toplevel")).resolve() != ROOT:
+            return None  # installed into an environment that lies in somebody's checkout
+        commit, _, seconds = _git("show", "-s", "--format=%H %ct", "HEAD").partition(" ")
+        dirty = bool(_git("status", "--porcelain", "--untracked-files=no"))
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    time = datetime.fromtimestamp(int(seconds), UTC).isoformat(timespec="seconds")
+    return {"hash": commit, "time": time, "dirty": dirty}
 
 
 def source_hash() -> str:

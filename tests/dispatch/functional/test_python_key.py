@@ -132,6 +132,17 @@ def test_answers_that_the_schema_does_not_have_are_refused(result, message):
         a.exp()
 
 
+def test_a_gradient_that_was_not_asked_for_may_be_none() -> None:
+    class Through(tt.TensorDispatchMode):
+        def __tensor_dispatch__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    x = tt.randn(3, 4, requires_grad=True)
+    with Through():
+        tt.nn.functional.layer_norm(x, (4,)).sum().backward()
+    assert x.grad.shape == (3, 4)
+
+
 def test_modes_are_left_in_the_order_in_which_they_were_entered():
     a, b = Log([]), Log([])
     a.__enter__()

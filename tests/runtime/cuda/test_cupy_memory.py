@@ -6,7 +6,7 @@ pytest.importorskip("cupy", reason="cupy is not installed")
 
 import cupy
 
-from triten.perf.allocator import address_driver
+from triten.perf.suite.workloads.allocator import address_driver
 from triten.runtime.cuda import cupy_memory
 from triten.runtime.cuda.caching_allocator import CachingAllocator
 from triten.runtime.cuda.driver import driver

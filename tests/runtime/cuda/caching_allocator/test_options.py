@@ -2,7 +2,7 @@
 
 import pytest
 
-from triten.perf.allocator import address_driver
+from triten.perf.suite.workloads.allocator import address_driver
 from triten.runtime.cuda import memory_inspection as inspection
 from triten.runtime.cuda.caching_allocator import CachingAllocator
 from triten.runtime.cuda.memory_options import AllocatorOptions, parse_options

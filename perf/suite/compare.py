@@ -1,0 +1,207 @@
+"""Compare two result files, or two commits, row by row: what became faster or slower, and what cannot be told apart.
+
+A ratio is triten's time in NEW over its time in BASE, with a confidence interval. Where the samples of the two files
+were taken in turn (`--git` does so), it is the median of the ratios of samples that were taken side by side, with its
+order-statistic interval. Otherwise it is the ratio of the medians, with a percentile bootstrap interval: that knows the
+spread within each run, not what differs between two runs of the same program, for which `--threshold` allows.
+`--relative-to PEER` compares triten's time over the peer's of the same round instead, so that a machine that was
+slower meanwhile does not pass for a slower triten. A row is slower or faster only if its interval does not contain 1,
+else it is "not distinguishable".
+
+Exit status 1: a row is slower by more than the threshold; 2: a file is no result, or the files have no row in common.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .confidence import Interval, bootstrap_ratio_interval, paired_ratio_interval
+from .display import number
+from .git_runs import GitError, measure_commits
+from .results import CONFIDENCE, OURS, Result, ResultFileError, Row, RowKey, read_results
+
+THRESHOLD = 0.05
+SAME, SLOWER, FASTER, UNKNOWN = "not distinguishable", "slower", "faster", "too few samples"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One row of both files: its ratio, below 1 if NEW is faster, and what that says."""
+
+    key: RowKey
+    base_seconds: float
+    new_seconds: float
+    ratio: Interval
+    threshold: float
+
+    @property
+    def verdict(self) -> str:
+        """Slower or faster only where the interval does not contain 1."""
+        if self.ratio.low is None:
+            return UNKNOWN
+        if self.ratio.contains(1.0):
+            return SAME
+        return SLOWER if self.ratio.estimate > 1 else FASTER
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether it is slower by more than the threshold."""
+        return self.verdict == SLOWER and self.ratio.estimate > 1 + self.threshold
+
+
+def compare_results(
+    base: Result,
+    new: Result,
+    *,
+    threshold: float = THRESHOLD,
+    confidence: float = CONFIDENCE,
+    relative_to: str = "",
+) -> list[Comparison]:
+    """What both results have, in the order of `new`. Rows that were not timed on both sides are left out.
+
+    Args:
+        threshold: by how large a share of the time a row may become slower.
+        relative_to: a peer by whose time, of the same round, both are divided first.
+
+    Example:
+        >>> from triten.perf.suite.compare import compare_results
+        >>> from triten.perf.suite.results import Result, Row
+        >>> def of(*seconds):
+        ...     row = Row("s", "add", "a + b", "1", "float32", "cpu", samples={"triten": list(seconds)})
+        ...     return Result({}, {}, {}, rows=[row])
+        >>> [found] = compare_results(of(1, 1.1, 1, 1.2, 1, 1.1), of(2, 2.1, 2.2, 2, 2.1, 2))
+        >>> found.verdict, found.is_regression
+        ('slower', True)
+    """
+    in_turn = base.pairing is not None and base.pairing == new.pairing
+    earlier = base.by_key
+    found = []
+    for row in new.rows:
+        before = earlier.get(row.key)
+        if before is None:
+            continue
+        old, now = _times(before, relative_to), _times(row, relative_to)
+        if not old or not now:
+            continue
+        paired = in_turn and len(old) == len(now)
+        interval = (paired_ratio_interval if paired else bootstrap_ratio_interval)(now, old, confidence)
+        summaries = before.summary(), row.summary()
+        assert summaries[0] is not None and summaries[1] is not None
+        found.append(
+            Comparison(row.key, summaries[0].median, summaries[1].median, interval, threshold)
+        )  # fmt: skip
+    return found
+
+
+def _times(row: Row, relative_to: str) -> list[float]:
+    ours = row.samples.get(OURS, [])
+    if not relative_to:
+        return ours
+    theirs = row.samples.get(relative_to, [])
+    return [our / their for our, their in zip(ours, theirs, strict=True)] if theirs else []
+
+
+def format_comparisons(found: Sequence[Comparison], base: Result, new: Result) -> str:
+    """The rows as text, the slowest first, then how many of each kind and the geometric mean."""
+    lines = [f"{'row':<84}{'base us':>12}{'new us':>12}{'ratio':>8}{'interval':>16}  verdict"]
+    for each in sorted(found, key=lambda each: -each.ratio.estimate):
+        low, high = each.ratio.low, each.ratio.high
+        interval = "" if low is None or high is None else f"[{low:.2f}, {high:.2f}]"
+        past = f", by more than {each.threshold:.0%}" if each.is_regression else ""
+        lines.append(
+            f"{each.key!s:<84.84}{number(each.base_seconds * 1e6):>12}{number(each.new_seconds * 1e6):>12}"
+            f"{each.ratio.estimate:>8.2f}{interval:>16}  {each.verdict}{past}"
+        )
+    counts = {kind: sum(each.verdict == kind for each in found) for kind in (SLOWER, FASTER, SAME, UNKNOWN)}
+    mean = math.exp(math.fsum(math.log(each.ratio.estimate) for each in found) / len(found))
+    said = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+    lines += ["", f"{len(found)} rows: {said}; geometric mean of the ratios {mean:.3f}"]
+    for name, result, other in (("BASE", base, new), ("NEW", new, base)):
+        alone = [key for key in result.by_key if key not in other.by_key]
+        if alone:
+            lines.append(f"only in {name}: {len(alone)} rows, such as {alone[0]}")
+    lines += _doubts(base, new)
+    return "\n".join(lines)
+
+
+def _doubts(base: Result, new: Result) -> list[str]:
+    """What makes a comparison of the two say less."""
+    said = [
+        f"note: {name} differs: {base.machine.get(name)}, {new.machine.get(name)}"
+        for name in ("host", "processor", "cores", "gpu", "python")
+        if base.machine.get(name) != new.machine.get(name)
+    ]
+    if base.settings.get("threads") != new.settings.get("threads"):
+        said.append(f"note: threads differ: {base.settings.get('threads')}, {new.settings.get('threads')}")
+    if base.rehearsal or new.rehearsal:
+        said.append("note: a rehearsal's times say nothing")
+    return said
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `python -m triten.perf compare`."""
+    parser.add_argument(
+        "files", nargs="*", type=Path, metavar="BASE NEW", help="two result files of `run -o`"
+    )
+    parser.add_argument(
+        "--threshold", type=float, default=THRESHOLD, metavar="SHARE",
+        help="slower by more than this gives exit status 1 (default %(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--relative-to", default="", metavar="PEER", help="compare times over this peer's")
+    git = parser.add_argument_group("two commits, measured in turn by the suite of this checkout")
+    git.add_argument("--git", nargs=2, metavar=("A", "B"), help="anything that git takes for a commit")
+    git.add_argument(
+        "--suite", nargs="+", action="extend", metavar="NAME", help="as of `run`; default: overhead"
+    )
+    git.add_argument("--rows", default="", metavar="REGEX", help="as of `run`")
+    git.add_argument("--turns", type=int, default=7, help="processes of each commit; an interval takes six")
+    git.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="keep base.json and new.json there")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compare, print, and say by the exit status whether something is slower."""
+    try:
+        base, new = _both(arguments)
+        found = compare_results(
+            base,
+            new,
+            threshold=arguments.threshold,
+            confidence=new.confidence,
+            relative_to=arguments.relative_to,
+        )
+        if not found:
+            measured = f" that was timed beside {arguments.relative_to}" if arguments.relative_to else ""
+            raise ResultFileError(f"the two results have no row in common{measured}")
+    except (ResultFileError, GitError) as error:
+        print(f"compare: {error}", file=sys.stderr)
+        return 2
+    print(format_comparisons(found, base, new))
+    return 1 if any(each.is_regression for each in found) else 0
+
+
+def _both(arguments: argparse.Namespace) -> tuple[Result, Result]:
+    if not arguments.threshold >= 0:
+        raise ResultFileError(f"--threshold must not be negative, got {arguments.threshold}")
+    if arguments.git is not None:
+        if arguments.files:
+            raise ResultFileError("give two files or --git A B, not both")
+        if arguments.turns < 1:
+            raise ResultFileError(f"--turns must be positive, got {arguments.turns}")
+        base, new = measure_commits(
+            *arguments.git, suites=arguments.suite or ["overhead"], rows=arguments.rows, turns=arguments.turns
+        )
+        if arguments.output is not None:
+            try:
+                base.write(arguments.output / "base.json")
+                new.write(arguments.output / "new.json")
+            except OSError as error:
+                raise GitError(f"cannot write into {arguments.output}: {error.strerror}") from None
+        return base, new
+    if len(arguments.files) != 2:
+        raise ResultFileError(f"expected two result files, BASE and NEW, got {len(arguments.files)}")
+    return read_results(arguments.files[0]), read_results(arguments.files[1])

@@ -1,0 +1,181 @@
+"""What a run shows: progress while it measures, then its rows as a table."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import math
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from .results import OURS, Result, Row
+from .workloads import MEAN_BARS
+
+NEW_SHAPES = "new shapes"
+
+
+class Progress(Protocol):
+    """What a run tells while it measures."""
+
+    def begin(self, title: str) -> None:
+        """A row begins."""
+
+    def done(self) -> None:
+        """It is done."""
+
+
+class _Silent:
+    def begin(self, title: str) -> None:
+        pass
+
+    def done(self) -> None:
+        pass
+
+
+class _Bar:
+    def __init__(self, progress: Any, task: Any) -> None:
+        self._progress, self._task = progress, task
+
+    def begin(self, title: str) -> None:
+        self._progress.update(self._task, description=f"{title:<60.60}")
+
+    def done(self) -> None:
+        self._progress.advance(self._task)
+
+
+@contextmanager
+def progress(total: int) -> Iterator[Progress]:
+    """A bar with the time left, on standard error if that is a terminal and rich is installed; else nothing."""
+    if not sys.stderr.isatty() or importlib.util.find_spec("rich") is None:
+        yield _Silent()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as RichProgress
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with RichProgress(*columns, console=Console(stderr=True), transient=True) as shown:
+        yield _Bar(shown, shown.add_task("", total=total))
+
+
+def format_result(result: Result) -> str:
+    """The run's conditions, limits, rows and means as text."""
+    return "\n".join(
+        [format_head(result), "", format_rows(result), *format_means(result.rows), *_tail(result)]
+    )
+
+
+def format_head(result: Result) -> str:
+    """On what, with what, and within which limits."""
+    machine, settings, limits = result.machine, result.settings, result.limits
+    versions = ", ".join(f"{name} {version[:12]}" for name, version in result.versions.items())
+    lines = [
+        f"{machine.get('processor')}, {machine.get('cores')} cores, {machine.get('system')}, {machine.get('python')}",
+        f"device {settings.get('device')}{', ' + str(machine['gpu']) if machine.get('gpu') else ''}; "
+        f"threads {settings.get('threads')} of each library; garbage collection "
+        f"{'on' if settings.get('collector') else 'off'} while timing",
+        versions,
+    ]
+    if limits.copy_bytes_per_second:
+        peaks = ", ".join(
+            f"{dtype} {number(rate / 1e9)}" for dtype, rate in limits.matrix_flops_per_second.items()
+        )
+        empty = f"; an empty call {number((limits.empty_call_seconds or 0) * 1e9)} ns"
+        lines.append(
+            f"limits: a copy moves {number(limits.copy_bytes_per_second / 1e9)} GB/s; products reach GFLOP/s of "
+            f"{peaks}{empty}"
+        )
+    return "\n".join(lines)
+
+
+def format_rows(result: Result) -> str:
+    """A heading for each suite; times, ratios with their intervals, rates, the share of the limit, the verdict."""
+    lines = []
+    for suite, members in itertools.groupby(result.rows, key=lambda row: row.suite):
+        rows = list(members)
+        peers = list(dict.fromkeys(peer for row in rows for peer in row.peers))
+        heads = "".join(f"{'/ ' + peer:>22}" for peer in peers)
+        lines += [
+            "",
+            f"{suite:<62}{'us':>12}{'iqr':>6}{heads}{'GB/s':>8}{'GFLOP/s':>9}{'of limit':>9}{'bar':>7}  verdict",
+        ]
+        lines += [_format_row(row, peers, result) for row in rows]
+    return "\n".join(lines).lstrip("\n")
+
+
+def _format_row(row: Row, peers: list[str], result: Result) -> str:
+    label = " ".join(part for part in (row.name, row.size, row.dtype) if part)
+    if row.direction != "forward" and "backward" not in label:
+        label += ", backward" if row.direction == "backward" else " and backward"
+    ours = row.summary()
+    if ours is None:
+        return f"{label:<62.62}{'':>12}{'':>6}{'':>{22 * len(peers)}}{'':>33}  {row.verdict}"
+    derived = row.derived(result.limits, result.confidence)
+    cells = [f"{number(ours.median * 1e6):>12}", f"{ours.interquartile_range / ours.median:>6.0%}"]
+    for peer in peers:
+        ratio = row.ratio(peer, result.confidence)
+        if ratio is None:
+            cells.append(f"{'':>22}")
+            continue
+        interval = "" if ratio.low is None else f" [{ratio.low:.2f}, {ratio.high:.2f}]"
+        cells.append(f"{f'{ratio.estimate:.2f}{interval}':>22}")
+    for name, width in (("bytes_per_second", 8), ("flops_per_second", 9)):
+        cells.append(f"{'' if not derived[name] else number(derived[name] / 1e9):>{width}}")
+    cells.append(f"{'' if derived['of_limit'] is None else format(derived['of_limit'], '.0%'):>9}")
+    most = (
+        ""
+        if row.bar is None
+        else f"{row.bar.most:.2f}"
+        if row.bar.peer
+        else f"{number(row.bar.most * 1e6)} us"
+    )
+    return f"{label:<62.62}{''.join(cells)}{most:>7}  {row.verdict}".rstrip()
+
+
+def geometric_means(rows: Iterable[Row], peer: str) -> dict[str, tuple[int, float]]:
+    """By suite, of how many rows and what: the ratios to a peer, of known shapes."""
+    ratios: dict[str, list[float]] = {}
+    for row in rows:
+        ratio = row.ratio(peer)
+        if ratio is not None and row.operator != NEW_SHAPES:
+            ratios.setdefault(row.suite, []).append(math.log(ratio.estimate))
+    return {suite: (len(found), math.exp(math.fsum(found) / len(found))) for suite, found in ratios.items()}
+
+
+def format_means(rows: list[Row]) -> list[str]:
+    """A line for each suite that was measured beside PyTorch."""
+    lines = []
+    for suite, (count, mean) in geometric_means(rows, "torch").items():
+        least, aim = MEAN_BARS.get(suite, (None, None))
+        verdict = ""
+        if least is not None and aim is not None:
+            reached = "aim met" if mean <= aim else "met" if mean <= least else "MISSED"
+            verdict = f" (at most {least:.2f}, aim {aim:.2f}: {reached})"
+        lines.append(f"{suite}: geometric mean of {count} ratios to torch: {mean:.2f}{verdict}")
+    return ["", *lines] if lines else []
+
+
+def _tail(result: Result) -> list[str]:
+    timed = sum(1 for row in result.rows if row.samples.get(OURS))
+    verdicts = [row.verdict.partition(" in ")[0].partition(":")[0] for row in result.rows]
+    counts = {name: verdicts.count(name) for name in ("met", "MISSED", "missing", "WRONG", "FAILED")}
+    said = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    state = "complete" if result.complete else "INCOMPLETE"
+    rehearsal = ["a rehearsal: its times say nothing"] if result.rehearsal else []
+    return ["", f"{state}: {timed} of {len(result.rows)} rows timed{': ' + said if said else ''}", *rehearsal]
+
+
+def number(value: float) -> str:
+    """Three digits that matter, without an exponent.
+
+    Example:
+        >>> from triten.perf.suite.display import number
+        >>> [number(value) for value in (0.0123, 1.234, 123.4, 12345.6)]
+        ['0.0123', '1.23', '123', '12,346']
+    """
+    if value >= 100:
+        return f"{value:,.0f}"
+    digits = 2 - math.floor(math.log10(value)) if value > 0 else 2
+    return f"{value:.{max(digits, 0)}f}"

@@ -1,0 +1,107 @@
+"""Two commits measured on this machine in turn: a worktree and many short processes each.
+
+Both are measured by the suite of this checkout, laid over each worktree's own, so that what differs is triten alone.
+A sample is the median of one process: what differs from process to process, such as where memory happens to lie, is
+in the spread. Samples of one turn stand side by side, in another order each turn.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from ..interleaved import rotated
+from ..result_file import ROOT
+from .results import OURS, Result, Row, RowKey, read_results
+
+
+class GitError(Exception):
+    """A commit could not be checked out or measured; the message says which and why."""
+
+
+def measure_commits(
+    base: str, new: str, *, suites: Sequence[str], rows: str = "", turns: int = 7
+) -> tuple[Result, Result]:
+    """The results of two commits, their samples in turn.
+
+    Raises:
+        GitError: if this is no checkout, a commit is not known, or one of them cannot be measured.
+    """
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="triten-compare-")))
+        sides = {
+            name: stack.enter_context(checked_out(commit, folder / name))
+            for name, commit in (("base", base), ("new", new))
+        }
+        found: dict[str, list[Result]] = {name: [] for name in sides}
+        for turn in range(turns):
+            for name in rotated(list(sides), turn):
+                path = folder / f"{name}-{turn}.json"
+                found[name].append(_measured(sides[name], path, suites, rows))
+    pairing = uuid.uuid4().hex
+    return merged(found["base"], pairing), merged(found["new"], pairing)
+
+
+@contextmanager
+def checked_out(commit: str, folder: Path) -> Iterator[Path]:
+    """A worktree of the commit at `folder`/triten with this checkout's `perf/` in it; gone afterwards.
+
+    Raises GitError for what is no commit.
+    """
+    known = _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}^{{commit}}")
+    if known.returncode:
+        raise GitError(f"{commit!r} is no commit of {ROOT}")
+    tree = folder / "triten"
+    made = _git("worktree", "add", "--detach", "--quiet", str(tree), known.stdout.strip())
+    if made.returncode:
+        raise GitError(f"no worktree of {commit!r}: {made.stderr.strip()}")
+    try:
+        shutil.rmtree(tree / "perf", ignore_errors=True)
+        shutil.copytree(ROOT / "perf", tree / "perf", ignore=shutil.ignore_patterns("__pycache__", "results"))
+        yield folder
+    finally:
+        _git("worktree", "remove", "--force", str(tree))
+
+
+def _git(*arguments: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True)
+    except FileNotFoundError:
+        raise GitError("git is not installed") from None
+
+
+def _measured(folder: Path, path: Path, suites: Sequence[str], rows: str) -> Result:
+    command = [
+        sys.executable, "-P", "-m", "triten.perf", "run", "--quick", "--peers", "--suite", *suites, "--rows", rows,
+        "-o", str(path),
+    ]  # fmt: skip
+    environment = os.environ | {"PYTHONPATH": str(folder)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=path.parent)
+    # Status 1: a call failed, of which its row says so; the others are there.
+    if done.returncode not in (0, 1) or not path.exists():
+        raise GitError(f"the run of {folder.name} failed: {done.stderr.strip().splitlines()[-1:]}")
+    return read_results(path)
+
+
+def merged(results: Sequence[Result], pairing: str) -> Result:
+    """One result of many runs, whose samples are the runs' medians; rows that not every run timed are left out."""
+    rows: dict[RowKey, list[Row]] = {}
+    for result in results:
+        for row in result.rows:
+            if row.samples.get(OURS):
+                rows.setdefault(row.key, []).append(row)
+    whole = [
+        replace(found[0], samples={OURS: [statistics.median(row.samples[OURS]) for row in found]})
+        for found in rows.values()
+        if len(found) == len(results)
+    ]
+    return replace(results[0], rows=whole, pairing=pairing, complete=all(each.complete for each in results))

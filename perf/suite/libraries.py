@@ -1,0 +1,149 @@
+"""triten and its peers behind one face: how each makes tensors, shows values, and is held to a number of threads."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from ..result_file import source_version
+from .results import OURS
+from .workload import Array, Operand
+
+tt: ModuleType = importlib.import_module(__package__.partition(".")[0])
+
+PEERS = {"cpu": ("numpy", "torch"), "cuda": ("torch", "cupy")}
+ALL_PEERS = ("numpy", "torch", "cupy")
+
+
+class SetupError(Exception):
+    """What was asked for cannot be had on this machine; the message says what to do."""
+
+
+class Library:
+    """One library on one device."""
+
+    def __init__(self, name: str, device: str) -> None:
+        self.name = name
+        self.device = device
+        self.module = tt if name == OURS else importlib.import_module(name)
+
+    @property
+    def is_arrays(self) -> bool:
+        """Whether it speaks NumPy's names rather than PyTorch's."""
+        return self.name in ("numpy", "cupy")
+
+    @property
+    def version(self) -> str:
+        """Of triten the commit as well."""
+        if self.name == OURS:
+            return source_version()
+        return str(self.module.__version__)
+
+    def names(self) -> dict[str, Any]:
+        """The names by which statements reach the library itself."""
+        if self.is_arrays:
+            return {"np": self.module}
+        functional = importlib.import_module(f"{self.module.__name__}.nn.functional")
+        return {"tt": self.module, "lib": self.module, "F": functional, "device": self.device}
+
+    def tensor(self, operand: Operand) -> Any:
+        """The operand as the library has it."""
+        array = operand.array()
+        if self.is_arrays:
+            array = self.module.asarray(array)
+            return array.astype(operand.dtype) if operand.dtype else array
+        tensor = self.module.from_numpy(array).to(self.device)
+        if operand.dtype:
+            tensor = tensor.to(getattr(self.module, operand.dtype))
+        if operand.channels_last:
+            tensor = tensor.contiguous(memory_format=self.module.channels_last)
+        return tensor.requires_grad_() if operand.requires_grad else tensor
+
+    def value(self, result: Any) -> tuple[str, Array]:
+        """A result's dtype, and its numbers as an array of float64, complex128 or int64."""
+        if isinstance(result, tuple | list):
+            parts = [self.value(part) for part in result]
+            return ", ".join(dtype for dtype, _ in parts), np.concatenate(
+                [part.reshape(-1) for _, part in parts]
+            )
+        if isinstance(result, int | float):
+            return type(result).__name__, np.asarray(result)
+        if self.is_arrays:
+            array = np.asarray(result.get() if self.name == "cupy" else result)
+            return array.dtype.name, wide(array)
+        dtype = str(result.dtype).rpartition(".")[2]
+        tensor = result.detach()
+        if dtype == "bfloat16" or dtype.startswith("float8"):
+            tensor = tensor.to(self.module.float32)
+        return dtype, wide(tensor.cpu().numpy())
+
+    def synchronize(self) -> None:
+        """Wait for the device."""
+        if self.device == "cpu":
+            return
+        if self.name == "cupy":
+            self.module.cuda.get_current_stream().synchronize()
+        else:
+            self.module.cuda.synchronize()
+
+    def set_threads(self, threads: int) -> None:
+        """Hold the library to this number of threads; NumPy's BLAS is held by triten's call."""
+        if not self.is_arrays:
+            self.module.set_num_threads(threads)
+
+    def allow_tf32(self, allowed: bool) -> None:
+        """Whether products of float32 may be rounded to TF32."""
+        if not self.is_arrays:
+            self.module.set_float32_matmul_precision("high" if allowed else "highest")
+
+
+def wide(array: Array) -> Array:
+    """The same numbers in the widest type of their kind."""
+    kinds = {"f": np.float64, "c": np.complex128, "b": np.int64, "i": np.int64, "u": np.int64}
+    return array.astype(kinds[array.dtype.kind])
+
+
+def installed_peers(device: str) -> list[str]:
+    """The peers of a device that are installed."""
+    return [name for name in PEERS[device] if importlib.util.find_spec(name) is not None]
+
+
+def load_libraries(peers: Iterable[str], device: str, rehearsal: bool) -> list[Library]:
+    """triten and the peers, imported.
+
+    In a rehearsal on a simulated device the peers compute on the CPU.
+
+    Raises:
+        SetupError: for a device that is not there, a peer that is not installed or does not compute on the device.
+    """
+    if device == "cuda" and not tt.cuda.is_available():
+        raise SetupError(
+            "no CUDA GPU is available here; TRITEN_CUDA=interpret with --rehearse runs every row without one"
+        )
+    found = [Library(OURS, device)]
+    for name in dict.fromkeys(peers):
+        if importlib.util.find_spec(name) is None:
+            raise SetupError(
+                f"the peer {name} is not installed: install it, or name others by --peers (none: --peers alone)"
+            )
+        if rehearsal and device == "cuda":
+            if name == "torch":
+                found.append(Library(name, "cpu"))
+            continue
+        if name not in PEERS[device]:
+            raise SetupError(
+                f"the peer {name} does not compute on {device}: peers there are {', '.join(PEERS[device])}"
+            )
+        library = Library(name, device)
+        if device == "cuda" and name == "torch" and not library.module.cuda.is_available():
+            raise SetupError(
+                "the peer torch sees no GPU: install one built for CUDA, or leave it out of --peers"
+            )
+        found.append(library)
+    return found

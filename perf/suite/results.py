@@ -1,0 +1,435 @@
+"""The result file of `python -m triten.perf run`: JSON, a row for each workload, raw samples beside what follows.
+
+A file is one object. Times are seconds, sizes bytes, moments ISO 8601 in UTC; `null` stands for what is not known or
+has no meaning.
+
+    format      "triten.perf.run"
+    version     1; a reader refuses another. A new field that may be left out does not change it.
+    complete    whether all rows that were asked for are there; false while a run goes on and after Ctrl-C
+    rehearsal   true: sizes are tiny or the device is simulated, and the times say nothing
+    started     moment;   updated: moment of the last write
+    command     the arguments, as a list of strings
+    machine     object: host, processor, cores, system, python; gpu, kernel_driver (null on the CPU)
+    versions    object: version by library, "triten" and the peers that were measured among them
+    commit      object: hash, time (of the commit), dirty (whether files differ from it); null outside a checkout
+    settings    object: device, threads, confidence, precision, rounds, slice_seconds, row_seconds, quick,
+                collector (whether the garbage collector was on while timing), graph (replays of CUDA graphs)
+    pairing     null, or a name that two files share whose samples were taken in turn: the i-th of one beside the i-th
+                of the other
+    limits      object, measured in the same run:
+        copy_bytes_per_second     bytes read and written by a copy that no cache holds; null if not measured
+        matrix_flops_per_second   object: operations of a large matrix product, by dtype
+        empty_call_seconds        a call that does nothing: of a Python function on the CPU, of a pair of events on CUDA
+    rows        list of objects:
+        suite       such as "elementwise"
+        operator    what is called, such as "add"; rows of one operator and several sizes make a curve
+        name        what tells it from other rows of the operator, such as "a + b, out="
+        size        label, such as "4096x4096"
+        dtype       "float32", ...;  device: "cpu" or "cuda"
+        direction   "forward", "backward", or "both"
+        threads     of every library while this row was timed
+        bytes       that must move: each operand read once, each result written once (`tt.perf.cost`); may be null
+        flops       floating-point operations; may be null
+        samples     object: list of seconds of one call, by library. "triten" and each peer have as many, and the i-th
+                    of all were taken in one round. Empty where nothing was measured (`note` says why).
+        bar         null, or object: peer, most: the largest ratio to the peer that is accepted; peer null: seconds
+        note        "" or what to know: "missing in torch: ...", "WRONG: ..." (results differ: not timed)
+        derived     object, what follows from the above (this reader computes it anew and ignores what stands here):
+            summary         object by library: median, low_quartile, high_quartile, interquartile_range
+            ratios          object by peer: ratio (median over the rounds of triten's time over the peer's: below 1
+                            triten is faster), low, high (its confidence interval; null for fewer than six rounds)
+            bytes_per_second, flops_per_second      of triten, null without bytes or flops
+            limit           "copy", "matrix" or "call": which of them takes longest for this row; null without limits
+            of_limit        that time over triten's median. Above 1: the operands stayed in a cache.
+            verdict         "met" or "MISSED" of the bar, else the note
+
+`suite`, `operator`, `name`, `size`, `dtype`, `device` and `direction` together name a row: `Row.key`. No two rows of a
+file share it. A file is replaced whole and at once: whoever reads sees the last complete state.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..result_file import utc_now, write_whole
+from .confidence import Interval, Summary, paired_ratio_interval, summarise
+
+FORMAT = "triten.perf.run"
+VERSION = 1
+OURS = "triten"
+DIRECTIONS = ("forward", "backward", "both")
+CONFIDENCE = 0.95
+
+
+class ResultFileError(Exception):
+    """A file that is no result, is damaged, or is of another version; the message names file and place."""
+
+
+class RowKey(NamedTuple):
+    """What names a row in every file."""
+
+    suite: str
+    operator: str
+    name: str
+    size: str
+    dtype: str
+    device: str
+    direction: str
+
+    def __str__(self) -> str:
+        parts = (self.name, self.size, self.dtype, "" if self.direction == "forward" else self.direction)
+        return f"{self.suite}: {' '.join(part for part in parts if part)}"
+
+
+class Bar(NamedTuple):
+    """The largest ratio of triten's time to a peer's that is accepted, or without a peer the most seconds."""
+
+    peer: str | None
+    most: float
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the machine can do at most, measured in the same run."""
+
+    copy_bytes_per_second: float | None = None
+    matrix_flops_per_second: Mapping[str, float] = field(default_factory=dict)
+    empty_call_seconds: float | None = None
+
+    def least_seconds(self, nbytes: int | None, flops: int | None, dtype: str) -> tuple[str, float] | None:
+        """Which limit takes longest for so much work, and how long; None where nothing is known.
+
+        A dtype whose matrix product was not measured is held to the fastest that was.
+        """
+        times = {}
+        if self.empty_call_seconds:
+            times["call"] = self.empty_call_seconds
+        if nbytes and self.copy_bytes_per_second:
+            times["copy"] = nbytes / self.copy_bytes_per_second
+        if flops and self.matrix_flops_per_second:
+            peaks = self.matrix_flops_per_second
+            times["matrix"] = flops / peaks.get(dtype, max(peaks.values()))
+        if not times:
+            return None
+        limit = max(times, key=lambda name: times[name])
+        return limit, times[limit]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One workload as it was measured."""
+
+    suite: str
+    operator: str
+    name: str
+    size: str
+    dtype: str
+    device: str
+    direction: str = "forward"
+    threads: int = 1
+    bytes: int | None = None
+    flops: int | None = None
+    samples: Mapping[str, list[float]] = field(default_factory=dict)
+    bar: Bar | None = None
+    note: str = ""
+
+    @property
+    def key(self) -> RowKey:
+        """What names the row in every file."""
+        return RowKey(
+            self.suite, self.operator, self.name, self.size, self.dtype, self.device, self.direction
+        )
+
+    def summary(self, library: str = OURS) -> Summary | None:
+        """Median and quartiles of a library's samples; None if it was not measured."""
+        samples = self.samples.get(library)
+        return summarise(samples) if samples else None
+
+    def ratio(self, peer: str, confidence: float = CONFIDENCE) -> Interval | None:
+        """triten's time over the peer's, paired by rounds; None unless both were measured."""
+        ours, theirs = self.samples.get(OURS), self.samples.get(peer)
+        return paired_ratio_interval(ours, theirs, confidence) if ours and theirs else None
+
+    @property
+    def peers(self) -> list[str]:
+        """The measured libraries beside triten."""
+        return [name for name in self.samples if name != OURS]
+
+    @property
+    def verdict(self) -> str:
+        """``met`` or ``MISSED`` where there is a bar and its peer was measured, else the note."""
+        value = self._barred()
+        if self.bar is None or value is None or self.note.startswith("WRONG"):
+            return self.note
+        return "met" if value <= self.bar.most else "MISSED"
+
+    def _barred(self) -> float | None:
+        if self.bar is None:
+            return None
+        if self.bar.peer is None:
+            summary = self.summary()
+            return summary.median if summary else None
+        ratio = self.ratio(self.bar.peer)
+        return ratio.estimate if ratio else None
+
+    def derived(self, limits: Limits, confidence: float) -> dict[str, Any]:
+        """What follows from the samples, as the file's `derived` has it."""
+        summaries = {name: summarise(samples) for name, samples in self.samples.items() if samples}
+        ratios = {peer: ratio for peer in self.peers if (ratio := self.ratio(peer, confidence))}
+        ours = summaries.get(OURS)
+        least = limits.least_seconds(self.bytes, self.flops, self.dtype) if ours else None
+        return {
+            "summary": {
+                name: each._asdict() | {"interquartile_range": each.interquartile_range}
+                for name, each in summaries.items()
+            },
+            "ratios": {
+                peer: {"ratio": each.estimate, "low": each.low, "high": each.high} for peer, each in ratios.items()
+            },
+            "bytes_per_second": self.bytes / ours.median if ours and self.bytes else None,
+            "flops_per_second": self.flops / ours.median if ours and self.flops else None,
+            "limit": least[0] if least else None,
+            "of_limit": least[1] / ours.median if ours and least else None,
+            "verdict": self.verdict,
+        }  # fmt: skip
+
+
+@dataclass
+class Result:
+    """A whole file."""
+
+    machine: Mapping[str, Any]
+    versions: Mapping[str, str]
+    settings: Mapping[str, Any]
+    commit: Mapping[str, Any] | None = None
+    command: list[str] = field(default_factory=list)
+    limits: Limits = field(default_factory=Limits)
+    rows: list[Row] = field(default_factory=list)
+    complete: bool = False
+    rehearsal: bool = False
+    pairing: str | None = None
+    started: str = field(default_factory=utc_now)
+    updated: str = field(default_factory=utc_now)
+
+    @property
+    def confidence(self) -> float:
+        """The confidence of the intervals."""
+        return float(self.settings.get("confidence", CONFIDENCE))
+
+    @property
+    def by_key(self) -> dict[RowKey, Row]:
+        """The rows by what names them."""
+        return {row.key: row for row in self.rows}
+
+    def as_json(self) -> dict[str, Any]:
+        """The file's object."""
+        head = {"format": FORMAT, "version": VERSION}
+        body = {name: getattr(self, name) for name in _RESULT_FIELDS if name not in ("limits", "rows")}
+        return (
+            head
+            | body
+            | {"limits": asdict(self.limits), "rows": [self._row_as_json(row) for row in self.rows]}
+        )
+
+    def _row_as_json(self, row: Row) -> dict[str, Any]:
+        written = {name: getattr(row, name) for name in _ROW_FIELDS} | {
+            "samples": dict(row.samples),
+            "bar": row.bar._asdict() if row.bar else None,
+        }
+        return written | {"derived": row.derived(self.limits, self.confidence)}
+
+    def write(self, path: Path) -> None:
+        """Replace the file at once. Raises OSError if that cannot be done."""
+        self.updated = utc_now()
+        write_whole(path, json.dumps(self.as_json(), indent=1, allow_nan=False) + "\n")
+
+
+class ResultWriter:
+    """A result that is written after each row, so that whatever cuts the run off leaves a valid file."""
+
+    def __init__(self, result: Result, path: Path | None) -> None:
+        self.result = result
+        self.path = path
+        self._write()
+
+    def add(self, row: Row) -> None:
+        """Keep a finished row. Raises ValueError for a row whose key is there already."""
+        if row.key in self.result.by_key:
+            raise ValueError(f"two rows are named {row.key}")
+        self.result.rows.append(row)
+        self._write()
+
+    def finish(self) -> None:
+        """Say that all rows are there."""
+        self.result.complete = True
+        self._write()
+
+    def _write(self) -> None:
+        if self.path is not None:
+            self.result.write(self.path)
+
+
+def read_results(path: Path) -> Result:
+    """The result in a file.
+
+    Raises:
+        ResultFileError: if there is no such file, it is no result, is damaged, or was written by an older or newer
+            version of this format.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ResultFileError(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ResultFileError(f"{path}: cannot be read: {error}") from None
+    try:
+        found = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise ResultFileError(f"{path}: damaged, or no result file: not JSON: {error}") from None
+    return _Reader(path).result(found)
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no JSON")
+
+
+Check = Callable[[Any], bool]
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_positive(value: Any) -> bool:
+    return (
+        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
+    )
+
+
+def _is_share(value: Any) -> bool:
+    return _is_positive(value) and value < 1
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _or_null(check: Check) -> Check:
+    return lambda value: value is None or check(value)
+
+
+_RESULT_FIELDS: dict[str, tuple[str, Check]] = {
+    "complete": ("true or false", _is_flag),
+    "rehearsal": ("true or false", _is_flag),
+    "started": ("a moment", _is_text),
+    "updated": ("a moment", _is_text),
+    "command": ("a list of strings", lambda value: isinstance(value, list) and all(map(_is_text, value))),
+    "machine": ("an object", _is_object),
+    "versions": ("an object of strings", lambda value: _is_object(value) and all(map(_is_text, value.values()))),
+    "commit": ("an object with a hash, or null",
+               lambda value: value is None or (_is_object(value) and _is_text(value.get("hash")))),
+    "settings": ("an object whose confidence is between 0 and 1", lambda value: _is_object(value)
+                 and _is_share(value.get("confidence", CONFIDENCE))),
+    "pairing": ("a string or null", _or_null(_is_text)),
+    "limits": ("an object", _is_object),
+    "rows": ("a list", lambda value: isinstance(value, list)),
+}  # fmt: skip
+_LIMIT_FIELDS: dict[str, tuple[str, Check]] = {
+    "copy_bytes_per_second": ("a positive number or null", _or_null(_is_positive)),
+    "matrix_flops_per_second": (
+        "an object of positive numbers", lambda value: _is_object(value) and all(map(_is_positive, value.values()))
+    ),
+    "empty_call_seconds": ("a positive number or null", _or_null(_is_positive)),
+}  # fmt: skip
+_ROW_FIELDS: dict[str, tuple[str, Check]] = {
+    **dict.fromkeys(("suite", "operator", "name", "size", "dtype", "device"), ("a string", _is_text)),
+    "direction": (f"one of {', '.join(DIRECTIONS)}", lambda value: value in DIRECTIONS),
+    "threads": ("a positive whole number", lambda value: _is_count(value) and value > 0),
+    "bytes": ("a whole number or null", _or_null(_is_count)),
+    "flops": ("a whole number or null", _or_null(_is_count)),
+    "samples": ("an object", _is_object),
+    "bar": ("an object with peer and most, or null", lambda value: value is None or (
+        _is_object(value) and set(value) == {"peer", "most"} and _or_null(_is_text)(value["peer"])
+        and _is_positive(value["most"]))),
+    "note": ("a string", _is_text),
+}  # fmt: skip
+
+
+class _Reader:
+    """Checks one file's object, and says where it is not what the format promises."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def result(self, found: Any) -> Result:
+        if not isinstance(found, dict) or found.get("format") != FORMAT:
+            raise ResultFileError(
+                f'{self._path}: no result of `python -m triten.perf run`: "format" is not "{FORMAT}"'
+            )
+        version = found.get("version")
+        if not _is_count(version):
+            raise self._damage("version", "a whole number", version)
+        if version != VERSION:
+            age = "older" if version < VERSION else "newer"
+            remedy = "measure again" if version < VERSION else "read it with a newer triten"
+            raise ResultFileError(
+                f"{self._path}: version {version} of the format is {age} than {VERSION}, which is read here: {remedy}"
+            )
+        head = self._fields(found, _RESULT_FIELDS, "")
+        limits = Limits(**self._fields(head.pop("limits"), _LIMIT_FIELDS, "limits."))
+        rows = [self._row(row, f"rows[{index}]") for index, row in enumerate(head.pop("rows"))]
+        seen: set[RowKey] = set()
+        for index, row in enumerate(rows):
+            if row.key in seen:
+                raise self._damage(f"rows[{index}]", "a row of its own", str(row.key))
+            seen.add(row.key)
+        return Result(**head, limits=limits, rows=rows)
+
+    def _row(self, found: Any, place: str) -> Row:
+        if not isinstance(found, dict):
+            raise self._damage(place, "an object", found)
+        fields = self._fields(found, _ROW_FIELDS, f"{place}.")
+        lengths = set()
+        for library, samples in fields["samples"].items():
+            where = f"{place}.samples.{library}"
+            if not isinstance(samples, list):
+                raise self._damage(where, "a list of seconds", samples)
+            for index, sample in enumerate(samples):
+                if not _is_positive(sample):
+                    raise self._damage(f"{where}[{index}]", "positive seconds", sample)
+            lengths.add(len(samples))
+        if len(lengths) > 1:
+            raise self._damage(f"{place}.samples", "as many of each library", sorted(lengths))
+        if fields["bar"] is not None:
+            fields["bar"] = Bar(**fields["bar"])
+        return Row(**fields)
+
+    def _fields(
+        self, found: Mapping[str, Any], fields: Mapping[str, tuple[str, Check]], place: str
+    ) -> dict[str, Any]:
+        taken = {}
+        for name, (expected, check) in fields.items():
+            if name not in found:
+                raise ResultFileError(f"{self._path}: damaged: {place}{name} is missing")
+            if not check(found[name]):
+                raise self._damage(f"{place}{name}", expected, found[name])
+            taken[name] = found[name]
+        return taken
+
+    def _damage(self, place: str, expected: str, given: Any) -> ResultFileError:
+        shown = repr(given)
+        shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
+        return ResultFileError(f"{self._path}: damaged: {place}: expected {expected}, got {shown}")

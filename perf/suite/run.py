@@ -1,0 +1,197 @@
+"""Time triten beside its peers, suite by suite, into a result file.
+
+Libraries run in turn in one process; medians over the rounds, with confidence intervals of their ratios; each row
+beside the machine's limits, which are measured in the same run. `-o FILE` is written after every row, so that Ctrl-C
+leaves what was done. Exit status 1: a result differs from a peer's, or a call failed; 2: what was asked for cannot be
+had.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..machine import describe_machine
+from ..result_file import installed_versions, kernel_driver_version, source_commit
+from .device_work import DeviceWork
+from .display import format_head, format_result, progress
+from .libraries import ALL_PEERS, Library, SetupError, installed_peers, load_libraries, tt
+from .limits import measure_limits
+from .measurement import Effort, Measurement
+from .results import CONFIDENCE, Result, ResultWriter
+from .workload import Scale, Workload
+from .workloads import SUITES, all_workloads
+
+QUICK = Effort(rounds=9, slice_seconds=0.0004, row_seconds=0.15, precision=0.05)
+FULL = Effort()
+REHEARSED = Effort(rounds=1, slice_seconds=1e-6, row_seconds=0.0)
+INTERRUPTED = 130
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `python -m triten.perf run`."""
+    parser.add_argument(
+        "--suite", nargs="+", action="extend", metavar="NAME", help=f"default: all of {', '.join(SUITES)}"
+    )
+    parser.add_argument(
+        "--rows", default="", metavar="REGEX", help="only rows whose `suite: name size dtype` matches"
+    )
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument(
+        "--peers", nargs="*", choices=ALL_PEERS, help="default: those installed that compute on the device"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="smaller sizes and fewer rounds: all suites in a minute"
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="the result file; one that is there is replaced"
+    )
+    parser.add_argument(
+        "--threads", type=int, help="of every library; default: the cores (small calls take one)"
+    )
+    parser.add_argument("--rounds", type=int, help="most rounds of a row")
+    parser.add_argument("--row-seconds", type=float, help="no round of a row begins after so many")
+    parser.add_argument(
+        "--precision",
+        type=float,
+        metavar="SHARE",
+        help="a row is done when the intervals of its ratios are narrower than this on both sides",
+    )
+    parser.add_argument("--gc", action="store_true", help="leave the garbage collector on while timing")
+    parser.add_argument("--graph", action="store_true", help="on CUDA: replay triten's work from CUDA graphs")
+    parser.add_argument("--python", default=sys.executable, help="interpreter for the suite `import`")
+    parser.add_argument("--list", action="store_true", help="print the rows and measure nothing")
+    parser.add_argument(
+        "--rehearse",
+        action="store_true",
+        help="tiny sizes, one round, a simulated device too: that every row runs and agrees",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure, keep, print."""
+    try:
+        return _run(arguments)
+    except SetupError as error:
+        print(f"run: {error}", file=sys.stderr)
+        return 2
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    workloads = _chosen(arguments)
+    if arguments.list:
+        print("\n".join(workload.title.replace("  ", " ").rstrip() for workload in workloads))
+        return 0
+    effort = _effort(arguments)
+    interpreted = arguments.device == "cuda" and os.environ.get("TRITEN_CUDA") == "interpret"
+    if interpreted and not arguments.rehearse:
+        raise SetupError(
+            "TRITEN_CUDA=interpret simulates a device, whose times say nothing: --rehearse runs every row"
+        )
+    peers = installed_peers(arguments.device) if arguments.peers is None else arguments.peers
+    libraries = load_libraries(peers, arguments.device, interpreted)
+    machine = describe_machine()
+    threads = _pin_threads(arguments.threads, libraries)
+    device = DeviceWork(interpreted, arguments.graph) if arguments.device == "cuda" else None
+    result = _begun(arguments, effort, libraries, threads, machine)
+    try:
+        writer = ResultWriter(result, arguments.output)
+    except OSError as error:
+        raise SetupError(f"cannot write {arguments.output}: {error.strerror}") from None
+    measurement = Measurement(libraries, effort, threads, device)
+    try:
+        result.limits = measure_limits(_scale(arguments), libraries[0], device)
+        print(format_head(result), file=sys.stderr)
+        with progress(len(workloads)) as shown:
+            for workload in workloads:
+                shown.begin(workload.title)
+                writer.add(measurement.row(workload))
+                shown.done()
+        writer.finish()
+    except KeyboardInterrupt:
+        print(format_result(result))
+        kept = f"; {arguments.output} has what was done" if arguments.output else ""
+        print(f"run: interrupted{kept}", file=sys.stderr)
+        return INTERRUPTED
+    print(format_result(result))
+    if arguments.output:
+        print(f"written to {arguments.output}")
+    return 1 if any(row.note.startswith(("WRONG", "FAILED in triten")) for row in result.rows) else 0
+
+
+def _scale(arguments: argparse.Namespace) -> Scale:
+    return Scale(arguments.device, arguments.quick, arguments.rehearse, arguments.python)
+
+
+def _chosen(arguments: argparse.Namespace) -> list[Workload]:
+    suites = arguments.suite or list(SUITES)
+    unknown = [name for name in suites if name not in SUITES]
+    if unknown:
+        raise SetupError(f"no suite is called {unknown[0]!r}; there are {', '.join(SUITES)}")
+    try:
+        wanted = re.compile(arguments.rows)
+    except re.error as error:
+        raise SetupError(f"--rows {arguments.rows!r} is no regular expression: {error}") from None
+    found = [
+        workload
+        for workload in all_workloads(list(dict.fromkeys(suites)), _scale(arguments))
+        if wanted.search(workload.title)
+    ]
+    if not found:
+        raise SetupError(f"no row of {', '.join(suites)} matches {arguments.rows!r}")
+    return found
+
+
+def _effort(arguments: argparse.Namespace) -> Effort:
+    base = REHEARSED if arguments.rehearse else QUICK if arguments.quick else FULL
+    for name in ("rounds", "row_seconds", "precision", "threads"):
+        value = getattr(arguments, name)
+        if value is not None and not value > 0:
+            raise SetupError(f"--{name.replace('_', '-')} must be positive, got {value}")
+    return Effort(
+        base.rounds if arguments.rounds is None else arguments.rounds,
+        base.slice_seconds,
+        base.row_seconds if arguments.row_seconds is None else arguments.row_seconds,
+        base.precision if arguments.precision is None else arguments.precision,
+        CONFIDENCE,
+        arguments.gc,
+    )
+
+
+def _pin_threads(wanted: int | None, libraries: list[Library]) -> int:
+    """Hold every library to a number of threads, and the process to as many cores."""
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    threads = wanted or len(cores) or os.cpu_count() or 1
+    if cores and threads > len(cores):
+        raise SetupError(f"--threads {threads}: this process may use {len(cores)} cores")
+    if cores and threads < len(cores):
+        os.sched_setaffinity(0, cores[:threads])
+    for library in libraries:
+        library.set_threads(threads)
+    return threads
+
+
+def _begun(
+    arguments: argparse.Namespace,
+    effort: Effort,
+    libraries: list[Library],
+    threads: int,
+    machine: dict[str, Any],
+) -> Result:
+    on_gpu = arguments.device == "cuda"
+    gpu = tt.cuda.get_device_properties().name if on_gpu else None
+    machine |= {"gpu": gpu, "kernel_driver": (kernel_driver_version() or None) if on_gpu else None}
+    versions = installed_versions() | {library.name: library.version for library in libraries}
+    settings = {
+        "device": arguments.device, "threads": threads, "confidence": effort.confidence, "precision": effort.precision,
+        "rounds": effort.rounds, "slice_seconds": effort.slice_seconds, "row_seconds": effort.row_seconds,
+        "quick": arguments.quick, "collector": arguments.gc, "graph": arguments.graph,
+    }  # fmt: skip
+    return Result(
+        machine, versions, settings, source_commit(), list(getattr(arguments, "command_line", [])),
+        rehearsal=arguments.rehearse,
+    )  # fmt: skip

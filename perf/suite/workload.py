@@ -1,0 +1,99 @@
+"""What is timed: a statement with its operands, as data."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from ..interleaved import Slice
+from .results import Bar
+
+if TYPE_CHECKING:
+    from .libraries import Library
+
+Array = np.ndarray
+
+
+def normal(*shape: int, scale: float = 1.0) -> Callable[[], Array]:
+    """A maker of float32 arrays; every call gives a new array with the same values."""
+    return lambda: np.random.default_rng(len(shape)).standard_normal(shape, np.float32) * np.float32(scale)
+
+
+@dataclass(frozen=True)
+class Operand:
+    """How to make a tensor: the array, the same for all libraries, then dtype (of the array if empty) and layout."""
+
+    array: Callable[[], Array]
+    dtype: str = ""
+    requires_grad: bool = False
+    channels_last: bool = False
+
+
+class Prepare(Protocol):
+    """Makes what a library times: a slice, which repeats the work so many times and says how long that took."""
+
+    def __call__(self, library: Library) -> Slice | None:
+        """None where the library has no such call."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One row: a call, how large, and how each library says it.
+
+    `statement` is in PyTorch's names, over `tt` (the library), `F` (its `nn.functional`) and the operands; `arrays` in
+    NumPy's, over `np`, for NumPy and CuPy. `result` is what is compared, evaluated after the statement; where it is
+    empty, the statement's own value. `reset` is run after each time, and timed. `prepare` stands in the place of
+    statements for what no statement says; what depends on values is not `counted` on Meta tensors. Times of `host`
+    workloads are the host's on every device.
+    """
+
+    suite: str
+    operator: str
+    name: str
+    size: str
+    dtype: str
+    statement: str = ""
+    arrays: str = ""
+    operands: Mapping[str, Operand] = field(default_factory=dict)
+    direction: str = "forward"
+    result: str = ""
+    reset: str = ""
+    bar: Bar | None = None
+    threads: int | None = None
+    compared: bool = True
+    counted: bool = True
+    host: bool = False
+    tf32: bool = False
+    prepare: Prepare | None = None
+    repetitions: int | None = None
+
+    @property
+    def title(self) -> str:
+        """What `--rows` is matched against."""
+        return f"{self.suite}: {self.name} {self.size} {self.dtype} {self.direction}"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large workloads are: `quick` for a look in a minute, `rehearsal` tiny, for a device that is simulated.
+
+    `python` is the interpreter in which imports are timed.
+    """
+
+    device: str = "cpu"
+    quick: bool = False
+    rehearsal: bool = False
+    python: str = sys.executable
+
+    def side(self, full: int, quick: int, rehearsal: int) -> int:
+        """A size, by how large things are to be."""
+        return rehearsal if self.rehearsal else quick if self.quick else full
+
+
+def bar(ratio: float, peer: str = "torch") -> Bar:
+    """At most so many times the peer's time."""
+    return Bar(peer, ratio)

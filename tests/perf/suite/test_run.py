@@ -1,0 +1,261 @@
+"""The command: every row runs and agrees at tiny sizes, bad input is refused, what was done is kept."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import triten as tt
+from triten.perf import __main__ as command
+from triten.perf.suite import run as run_module
+from triten.perf.suite.display import format_result, geometric_means
+from triten.perf.suite.libraries import Library
+from triten.perf.suite.measurement import Effort, Measurement
+from triten.perf.suite.results import OURS, Bar, Limits, Result, Row, read_results
+from triten.perf.suite.workload import Operand, Scale, Workload, normal
+from triten.perf.suite.workloads import MEAN_BARS, SUITES, all_workloads
+from triten.perf.suite.workloads.overhead import most_rounds
+from triten.perf.suite.workloads.small_calls import NEW_SHAPE_CALLS, SMALL_CALLS
+
+Perf = Callable[..., int]
+
+
+@pytest.fixture
+def perf(monkeypatch: pytest.MonkeyPatch) -> Iterator[Perf]:
+    """The command in this process, whose threads and cores are as they were afterwards."""
+    cores, threads = os.sched_getaffinity(0), tt.get_num_threads()
+
+    def called(*arguments: object) -> int:
+        monkeypatch.setattr(sys, "argv", ["perf", *map(str, arguments)])
+        monkeypatch.delenv("TRITEN_CUDA", raising=False)
+        try:
+            return command.main()
+        except SystemExit as stop:
+            return int(stop.code or 0)
+
+    yield called
+    os.sched_setaffinity(0, cores)
+    tt.set_num_threads(threads)
+
+
+def numpy_and_triten(effort: Effort | None = None) -> Measurement:
+    return Measurement(
+        [Library(OURS, "cpu"), Library("numpy", "cpu")], effort or Effort(rounds=7, row_seconds=0.1), 1
+    )
+
+
+def an_add(**changes: object) -> Workload:
+    fields = {
+        "suite": "s", "operator": "add", "name": "add", "size": "4x4", "dtype": "float32", "statement": "a + b",
+        "arrays": "a + b", "operands": {"a": Operand(normal(4, 4)), "b": Operand(normal(4, 4))},
+    }  # fmt: skip
+    return Workload(**{**fields, **changes})
+
+
+def test_a_row_has_a_sample_of_every_library_in_every_round() -> None:
+    row = numpy_and_triten(Effort(rounds=7, precision=1e-9)).row(an_add())
+    assert {name: len(times) for name, times in row.samples.items()} == {"triten": 7, "numpy": 7}
+    assert all(time > 0 for times in row.samples.values() for time in times)
+    assert (row.bytes, row.flops, row.note, row.threads) == (3 * 64, 16, "", 1)
+
+
+def test_rounds_end_when_the_ratio_is_known_or_time_is_up() -> None:
+    wide = numpy_and_triten(Effort(rounds=40, slice_seconds=1e-5, precision=1e9)).row(an_add())
+    assert len(wide.samples["triten"]) == 6
+    late = numpy_and_triten(Effort(rounds=40, slice_seconds=1e-5, row_seconds=0.0, precision=0.0)).row(
+        an_add()
+    )
+    assert len(late.samples["triten"]) == 6
+
+
+@pytest.mark.parametrize(
+    ("changes", "note"),
+    [
+        ({"arrays": "a + b + 0.01"}, "WRONG: 0.0"),
+        ({"arrays": "(a + b)[:2]"}, "WRONG: shape (4, 4), numpy's is (2, 4)"),
+        ({"arrays": "(a + b) * np.float32('nan')"}, "WRONG: nan from numpy's"),
+        ({"statement": "tt.no_such_function(a)"}, "missing in triten: module 'triten' has no attribute"),
+        ({"statement": "a @ b[:2]"}, "FAILED in triten: RuntimeError: mat1 and mat2"),
+    ],
+)
+def test_what_is_wrong_is_not_timed(changes: dict[str, str], note: str) -> None:
+    row = numpy_and_triten().row(an_add(**changes))
+    assert row.note.startswith(note), row.note
+    assert row.samples == {}
+
+
+def test_a_peer_without_the_call_leaves_the_row_to_triten() -> None:
+    row = numpy_and_triten().row(an_add(arrays="np.no_such_function(a)"))
+    assert row.note.startswith("missing in numpy: module 'numpy' has no attribute")
+    assert list(row.samples) == ["triten"]
+    assert list(numpy_and_triten().row(an_add(arrays="")).samples) == ["triten"]
+
+
+def test_small_errors_of_another_order_of_summation_agree_and_whole_numbers_must_be_equal() -> None:
+    near = an_add(arrays="(a + b) * np.float32(1 + 1e-6)")
+    assert numpy_and_triten().row(near).note == ""
+    whole = {name: Operand(normal(4, 4, scale=100.0), "int64") for name in "ab"}
+    assert numpy_and_triten().row(an_add(operands=whole)).note == ""
+    off = an_add(operands=whole, arrays="a + b + (a == a[0, 0])")
+    assert numpy_and_triten().row(off).note.startswith("WRONG")
+
+
+def test_a_gradient_is_compared_and_cleared() -> None:
+    seen = []
+    operands = {"w": Operand(normal(3), requires_grad=True)}
+    row = an_add(
+        statement="seen(w.grad)\n(w * w).sum().backward()", arrays="", operands=operands, result="w.grad",
+        reset="w.grad = None", direction="both",
+    )  # fmt: skip
+    library = Library(OURS, "cpu")
+    names = library.names()
+    library.names = lambda: names | {"seen": seen.append}  # type: ignore[method-assign]
+    found = Measurement([library], Effort(rounds=2, row_seconds=0), 1).row(row)
+    assert found.note == "" and len(seen) > 3
+    assert set(seen) == {None}
+
+
+def test_there_are_forty_small_calls_and_shapes_enough_for_all_rounds() -> None:
+    assert len(SMALL_CALLS) == 40
+    assert most_rounds() >= Effort().rounds
+    assert {call.bar for call in NEW_SHAPE_CALLS} == {10.0}
+    assert max(call.bar for call in SMALL_CALLS) == 2.0
+    assert set(MEAN_BARS) <= set(SUITES)
+
+
+@pytest.mark.parametrize(
+    "scale", [Scale(), Scale(quick=True), Scale("cuda"), Scale("cuda", rehearsal=True)], ids=str
+)
+def test_rows_have_names_of_their_own(scale: Scale) -> None:
+    found = list(all_workloads(list(SUITES), scale))
+    keys = [(w.suite, w.operator, w.name, w.size, w.dtype, w.direction) for w in found]
+    assert len(set(keys)) == len(keys)
+    assert {w.suite for w in found} == set(SUITES)
+
+
+def test_every_row_runs_and_agrees_with_numpy(
+    perf: Perf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "r.json"
+    assert perf("run", "--rehearse", "--threads", 1, "--peers", "numpy", "-o", path) == 0, capsys.readouterr()
+    found = read_results(path)
+    assert (found.complete, found.rehearsal) == (True, True)
+    assert {row.suite for row in found.rows} == set(SUITES)
+    assert [(str(row.key), row.note) for row in found.rows if row.note or not row.samples] == []
+    printed = capsys.readouterr()
+    assert "threads" in printed.err and "a rehearsal: its times say nothing" in printed.out
+
+
+def test_every_row_agrees_with_pytorch(perf: Perf, tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed: no values to compare with")
+    path = tmp_path / "r.json"
+    suites = [name for name in SUITES if name != "import"]
+    assert perf("run", "--rehearse", "--threads", 1, "--peers", "torch", "--suite", *suites, "-o", path) == 0
+    found = read_results(path)
+    assert [(str(row.key), row.note) for row in found.rows if row.note] == []
+    assert all("torch" in row.samples for row in found.rows if row.suite != "allocator")
+
+
+def test_ctrl_c_leaves_what_was_done(
+    perf: Perf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measured = Measurement.row
+    calls = []
+
+    def interrupted(self: Measurement, workload: Workload) -> Row:
+        calls.append(workload)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return measured(self, workload)
+
+    monkeypatch.setattr(Measurement, "row", interrupted)
+    path = tmp_path / "r.json"
+    assert perf("run", "--rehearse", "--peers", "--suite", "overhead", "-o", path) == 130
+    found = read_results(path)
+    assert (len(found.rows), found.complete) == (2, False)
+    printed = capsys.readouterr()
+    assert "INCOMPLETE: 2 of 2 rows" in printed.out
+    assert f"interrupted; {path} has what was done" in printed.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--suite", "speed"), "no suite is called 'speed'; there are overhead, elementwise"),
+        (("--rows", "("), "--rows '(' is no regular expression"),
+        (("--rows", "nothing is called so"), "matches 'nothing is called so'"),
+        (("--peers", "jax"), "invalid choice: 'jax'"),
+        (("--peers", "cupy"), "the peer cupy "),
+        (("--device", "cuda"), "no CUDA GPU is available here"),
+        (("--threads", "0"), "--threads must be positive, got 0"),
+        (("--threads", "100000"), "this process may use"),
+        (("--precision", "-1"), "--precision must be positive, got -1.0"),
+        (("-o", "/proc/no/such/file.json"), "cannot write /proc/no/such/file.json"),
+    ],
+)
+def test_bad_input_is_refused_with_status_2(
+    perf: Perf, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...], message: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(run_module.tt.cuda, "is_available", lambda: False)
+    assert perf("run", "--rehearse", "--rows", "elementwise: relu", *arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_missing_peer_is_named(
+    perf: Perf, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = run_module.load_libraries.__globals__["importlib"].util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "torch" else found(name))
+    assert perf("run", "--peers", "torch") == 2
+    assert "the peer torch is not installed: install it, or name others by --peers" in capsys.readouterr().err
+    assert perf("run", "--list", "--suite", "attention") == 0
+
+
+def test_a_simulated_device_runs_every_row_and_its_times_are_refused(tmp_path: Path) -> None:
+    pytest.importorskip("triton", reason="triton has no wheel for this platform")
+    environment = os.environ | {"TRITEN_CUDA": "interpret"}
+    base = [sys.executable, "-P", "-m", "triten.perf", "run", "--device", "cuda", "--peers", "--rows"]
+    refused = subprocess.run([*base, "a"], capture_output=True, text=True, env=environment, cwd=tmp_path)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "whose times say nothing: --rehearse runs every row" in refused.stderr
+    rows = "overhead: a . b|relu float32|sum of rows float32|autograd: two leaves"
+    done = subprocess.run(
+        [*base, rows, "--rehearse", "--graph", "-o", "r.json"], capture_output=True, text=True, env=environment,
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = read_results(tmp_path / "r.json")
+    assert found.machine["gpu"] and {row.device for row in found.rows} == {"cuda"}
+    assert {row.suite for row in found.rows} == {"overhead", "elementwise", "reduction", "autograd"}
+    assert [row.note for row in found.rows if row.note] == []
+
+
+def test_the_table_has_ratios_rates_limits_and_means() -> None:
+    rows = [
+        Row("conv", "c", name, "1", "float32", "cpu", bytes=2000, flops=4000,
+            samples={"triten": [ours] * 7, "torch": [1e-6] * 7}, bar=Bar("torch", 2.0))
+        for name, ours in (("fast", 1e-6), ("slow", 4e-6))
+    ]  # fmt: skip
+    result = Result(
+        {}, {}, {"confidence": 0.95}, limits=Limits(4e9, {"float32": 1e10}), rows=rows, complete=True
+    )
+    lines = format_result(result).splitlines()
+    fast = next(line for line in lines if line.startswith("fast"))
+    assert fast.split() == ["fast", "1", "float32", "1.00", "0%", "1.00", "[1.00,", "1.00]", "2.00", "4.00", "50%",
+                            "2.00", "met"]  # fmt: skip
+    assert next(line for line in lines if line.startswith("slow")).endswith("MISSED")
+    assert geometric_means(rows, "torch") == {"conv": (2, pytest.approx(2.0))}
+    assert "conv: geometric mean of 2 ratios to torch: 2.00 (at most 2.00, aim 1.30: met)" in lines
+    assert "complete: 2 of 2 rows timed: 1 met, 1 MISSED" in lines
+
+
+def test_operands_are_the_same_in_every_library() -> None:
+    operand = Operand(normal(5, 3), "float64")
+    ours = Library(OURS, "cpu").tensor(operand)
+    assert ours.dtype.name == "float64"
+    assert np.array_equal(ours.numpy(), Library("numpy", "cpu").tensor(operand))
