@@ -28,8 +28,8 @@ class HostProfile:
     """Seconds by operator and layer, and by line.
 
     `operators[name][layer]` has the public operator whose call was running, the outermost one. In a backward pass they
-    are called ``backward: mm``, what the engine does of itself `BACKWARD`; `NO_OPERATOR` is everything outside. `lines[(file, line)]` has the innermost line
-    of the package, or of the program where none of the package runs.
+    are called ``backward: mm``, what the engine does of itself `BACKWARD`; `NO_OPERATOR` is everything outside.
+    `lines[(file, line, function)]` has the innermost line of the package, or of the program where none of it runs.
     """
 
     interval: float
