@@ -1,0 +1,114 @@
+"""Where a script's host time goes, by operator and layer: wrapper, dispatch, autograd, plan, allocation, kernel.
+
+The script runs as `python SCRIPT ARGUMENTS` would run it, with a timer that looks what it is at. On CUDA a kernel's
+time is its launch: the device's own is the profiler's (`tt.profiler`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import runpy
+import sys
+import traceback
+from pathlib import Path
+
+from .layers import LAYERS, OUTSIDE, ROOT
+from .sampling import HostProfile, is_available, sampled
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `python -m triten.perf profile`."""
+    parser.add_argument("script", type=Path, help="the program")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its own arguments")
+    parser.add_argument(
+        "--interval", type=float, default=1.0, metavar="MS", help="between samples; default 1"
+    )
+    parser.add_argument("--top", type=int, default=20, metavar="N", help="operators and lines to show")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="also write the profile as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the script and print its profile; exit status 2 for what cannot be run, 1 where the script failed."""
+    fault = _fault(arguments)
+    if fault:
+        print(f"profile: {fault}", file=sys.stderr)
+        return 2
+    status, argv, path = 0, sys.argv, sys.path[:]
+    sys.argv = [str(arguments.script), *arguments.arguments]
+    sys.path.insert(0, str(arguments.script.resolve().parent))
+    try:
+        with sampled(arguments.interval / 1e3) as profile:
+            status = _run_script(arguments.script)
+    finally:
+        sys.argv, sys.path[:] = argv, path
+    print(format_profile(profile, arguments.top))
+    if arguments.output:
+        try:
+            arguments.output.write_text(json.dumps(profile.as_json(), indent=1) + "\n")
+        except OSError as error:
+            print(f"profile: cannot write {arguments.output}: {error.strerror}", file=sys.stderr)
+            return 2
+    return status
+
+
+def _fault(arguments: argparse.Namespace) -> str | None:
+    if not arguments.script.is_file():
+        return f"no such script: {arguments.script}"
+    if not arguments.interval > 0:
+        return f"--interval must be positive, got {arguments.interval:g}"
+    if arguments.top < 1:
+        return f"--top must be at least 1, got {arguments.top}"
+    if not is_available():
+        return "this system has no interval timer (signal.setitimer), by which samples are taken"
+    return None
+
+
+def _run_script(script: Path) -> int:
+    """Exit status of the script; what it raises is printed as Python prints it, without our own frames."""
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            return 1 if end.code else 0
+        print(end.code, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted; what was sampled so far:", file=sys.stderr)
+        return 1
+    except Exception as error:  # the script's own: shown, and the profile after it
+        inside = error.__traceback__
+        while inside is not None and inside.tb_frame.f_code.co_filename != str(script):
+            inside = inside.tb_next
+        traceback.print_exception(error.with_traceback(inside or error.__traceback__))
+        return 1
+    return 0
+
+
+def format_profile(profile: HostProfile, top: int) -> str:
+    """Three tables: layers, operators by layer, lines."""
+    if not profile.samples:
+        return f"no sample: the program took less than {profile.interval * 1e3:g} ms"
+    whole = profile.seconds
+    lines = [
+        f"{whole:.2f} s in {profile.samples:,} samples, {profile.interval * 1e3:g} ms apart",
+        "",
+        f"{'layer':<12}{'seconds':>9}{'share':>8}",
+    ]
+    for layer, seconds in profile.layers.items():
+        lines.append(f"{layer:<12}{seconds:>9.3f}{seconds / whole:>8.1%}  {LAYERS[layer]}")
+    inner = [layer for layer in LAYERS if layer != OUTSIDE]
+    lines += ["", f"{'operator':<28}{'seconds':>9}{'share':>8}" + "".join(f"{n:>11}" for n in inner)]
+    rows = sorted(profile.operators.items(), key=lambda item: -sum(item[1].values()))
+    for name, row in rows[:top]:
+        seconds = sum(row.values())
+        lines.append(
+            f"{name:<28.28}{seconds:>9.3f}{seconds / whole:>8.1%}"
+            + "".join(f"{row[layer] / seconds:>11.0%}" for layer in inner)
+        )
+    lines += ["", f"{'line':<60}{'seconds':>9}{'share':>8}  function"]
+    for (file, line, function), seconds in profile.lines.most_common(top):
+        path = Path(file)
+        shown = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
+        lines.append(f"{f'{shown}:{line}':<60.60}{seconds:>9.3f}{seconds / whole:>8.1%}  {function}")
+    return "\n".join(lines)

@@ -1,0 +1,85 @@
+"""The layers of a call, and which of them a source file belongs to.
+
+A sample belongs to the layer of its innermost frame in the package; what Python's or NumPy's own functions take is
+their caller's. A plan that does nothing but call NumPy is the kernel's.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+WRAPPER, DISPATCH, AUTOGRAD, PLAN, ALLOCATION, KERNEL, OUTSIDE = (
+    "wrapper",
+    "dispatch",
+    "autograd",
+    "plan",
+    "allocation",
+    "kernel",
+    "outside",
+)
+LAYERS = {
+    WRAPPER: "public functions and methods, the fast path of a planned call, modules and optimisers",
+    DISPATCH: "overloads, keys, modes and compositions",
+    AUTOGRAD: "recording of nodes, the engine, formulas of derivatives",
+    PLAN: "what a kind of operands is given once, and calls: shapes and strides of results, iterators",
+    ALLOCATION: "storages and tensors",
+    KERNEL: "NumPy on the CPU, launches on a GPU",
+    OUTSIDE: "the program itself and other libraries",
+}
+
+# The longest beginning of a path decides.
+_PLACES = {
+    "": WRAPPER,
+    "dispatch": DISPATCH,
+    "dispatch/generated/functions": WRAPPER,
+    "dispatch/generated/methods": WRAPPER,
+    "dispatch/generated/autograd": AUTOGRAD,
+    "dispatch/generated/forward": AUTOGRAD,
+    "dispatch/tensor.py": WRAPPER,
+    "dispatch/autograd": AUTOGRAD,
+    "dispatch/structured": PLAN,
+    "dispatch/iterator": PLAN,
+    "dispatch/iterator/parallel.py": KERNEL,
+    "dispatch/structured/allocation.py": ALLOCATION,
+    "runtime": PLAN,
+    "runtime/allocator.py": ALLOCATION,
+    "runtime/storage.py": ALLOCATION,
+    "runtime/tensor_impl.py": ALLOCATION,
+    "runtime/cuda": KERNEL,
+    "runtime/cuda/memory": ALLOCATION,
+    "runtime/cuda/caching": ALLOCATION,
+    "cpu_fallback": KERNEL,
+    "triton_kernels": KERNEL,
+}
+
+
+@functools.cache
+def layer_of(filename: str) -> str | None:
+    """The layer of a source file; None for one that is not the package's.
+
+    Example:
+        >>> from triten.perf.host_profile.layers import ROOT, layer_of
+        >>> layer_of(f"{ROOT}/dispatch/autograd/engine.py"), layer_of(f"{ROOT}/cpu_fallback/pooling.py")
+        ('autograd', 'kernel')
+        >>> layer_of("/usr/lib/python3/json/decoder.py") is None
+        True
+    """
+    path = Path(filename)
+    if not path.is_relative_to(ROOT):
+        return None
+    inside = path.relative_to(ROOT).as_posix()
+    if inside.startswith(("perf/", "tests/", "examples/")):
+        return None
+    return _PLACES[max((place for place in _PLACES if inside.startswith(place)), key=len)]
+
+
+@functools.cache
+def names_operators(filename: str) -> bool:
+    """Whether the functions of a file are public operators: generated functions and methods."""
+    path = Path(filename)
+    return path.is_relative_to(ROOT) and path.relative_to(ROOT).as_posix().startswith(
+        ("dispatch/generated/functions", "dispatch/generated/methods")
+    )
