@@ -80,13 +80,17 @@ def sign(a: Any) -> Any:
     return np.sign(a)
 
 
+LOG1P_FROM = 1 << 13
+"""Elements from which NumPy's vector logarithm and its correction are quicker than its log1p."""
+
+
 def log1p(a: Any) -> Any:
     """log(1 + a); of float32 by NumPy's vector logarithm, corrected for what the sum has lost.
 
     Source: Kahan's identity, in Goldberg, "What Every Computer Scientist Should Know About Floating-Point Arithmetic",
     1991, theorem 4.
     """
-    if a.dtype != np.float32 or a.size < CHOOSE_FROM:
+    if a.dtype != np.float32 or a.size < LOG1P_FROM:
         return np.log1p(a)
     raised = a + np.float32(1)
     share = raised - np.float32(1)

@@ -17,7 +17,6 @@ from ..structured.native.loss import MEAN, NONE
 from ..structured.register import planned_by
 from ..structured.supported_dtypes import check_dtype
 from ..tensor import Tensor
-from .tensor_data import tensor
 
 
 def reduced(loss: Any, reduction: int) -> Any:

@@ -1654,6 +1654,26 @@ def col2im(
     *,
     out: Tensor,
 ) -> Tensor: ...
+def fractional_max_pool2d(
+    input: Tensor, kernel_size: int | Sequence[int], output_size: int | Sequence[int], random_samples: Tensor
+) -> tuple[Tensor, Tensor]: ...
+def fractional_max_pool2d_backward(
+    grad_output: Tensor,
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    output_size: int | Sequence[int],
+    indices: Tensor,
+) -> Tensor: ...
+def fractional_max_pool3d(
+    input: Tensor, kernel_size: int | Sequence[int], output_size: int | Sequence[int], random_samples: Tensor
+) -> tuple[Tensor, Tensor]: ...
+def fractional_max_pool3d_backward(
+    grad_output: Tensor,
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    output_size: int | Sequence[int],
+    indices: Tensor,
+) -> Tensor: ...
 @overload
 def view_copy(input: Tensor, *size: int | Sequence[int]) -> Tensor: ...
 @overload
@@ -1844,6 +1864,97 @@ def _grid_sampler_grid_backward(
 ) -> Tensor: ...
 def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor: ...
 def affine_grid_generator_backward(grad: Tensor, size: Sequence[int], align_corners: bool) -> Tensor: ...
+@overload
+def histogram(
+    input: Tensor, bins: Tensor, *, weight: Tensor | None = ..., density: bool = ...
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def histogram(
+    input: Tensor,
+    bins: Tensor,
+    *,
+    weight: Tensor | None = ...,
+    density: bool = ...,
+    out: tuple[Tensor, Tensor],
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def histogram(
+    input: Tensor,
+    bins: int = ...,
+    *,
+    range: Sequence[float] | None = ...,
+    weight: Tensor | None = ...,
+    density: bool = ...,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def histogram(
+    input: Tensor,
+    bins: int = ...,
+    *,
+    range: Sequence[float] | None = ...,
+    weight: Tensor | None = ...,
+    density: bool = ...,
+    out: tuple[Tensor, Tensor],
+) -> tuple[Tensor, Tensor]: ...
+def _histogramdd_bin_edges(
+    input: Tensor,
+    bins: Sequence[int],
+    *,
+    range: Sequence[float] | None = ...,
+    weight: Tensor | None = ...,
+    density: bool = ...,
+) -> Sequence[Tensor]: ...
+@overload
+def _histogramdd_from_bin_cts(
+    input: Tensor,
+    bins: Sequence[int],
+    *,
+    range: Sequence[float] | None = ...,
+    weight: Tensor | None = ...,
+    density: bool = ...,
+) -> Tensor: ...
+@overload
+def _histogramdd_from_bin_cts(
+    input: Tensor,
+    bins: Sequence[int],
+    *,
+    range: Sequence[float] | None = ...,
+    weight: Tensor | None = ...,
+    density: bool = ...,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def _histogramdd_from_bin_tensors(
+    input: Tensor, bins: Sequence[Tensor], *, weight: Tensor | None = ..., density: bool = ...
+) -> Tensor: ...
+@overload
+def _histogramdd_from_bin_tensors(
+    input: Tensor, bins: Sequence[Tensor], *, weight: Tensor | None = ..., density: bool = ..., out: Tensor
+) -> Tensor: ...
+@overload
+def histogramdd(
+    input: Tensor,
+    bins: Sequence[int],
+    range: Sequence[float] | None = ...,
+    weight: Tensor | None = ...,
+    density: bool = ...,
+) -> tuple[Tensor, Sequence[Tensor]]: ...
+@overload
+def histogramdd(
+    input: Tensor,
+    bins: int,
+    range: Sequence[float] | None = ...,
+    weight: Tensor | None = ...,
+    density: bool = ...,
+) -> tuple[Tensor, Sequence[Tensor]]: ...
+@overload
+def histogramdd(
+    input: Tensor,
+    bins: Sequence[Tensor],
+    range: Sequence[float] | None = ...,
+    weight: Tensor | None = ...,
+    density: bool = ...,
+) -> tuple[Tensor, Sequence[Tensor]]: ...
 @overload
 def cat(tensors: Sequence[Tensor], dim: int = ...) -> Tensor: ...
 @overload
@@ -2718,6 +2829,72 @@ def _native_batch_norm_legit_functional(
     momentum: float,
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]: ...
+@overload
+def _batch_norm_with_update(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_var: Tensor,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+@overload
+def _batch_norm_with_update(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_var: Tensor,
+    momentum: float,
+    eps: float,
+    *,
+    out: tuple[Tensor, Tensor, Tensor, Tensor],
+) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+def _batch_norm_with_update_functional(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_var: Tensor,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]: ...
+@overload
+def _batch_norm_no_update(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+@overload
+def _batch_norm_no_update(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    momentum: float,
+    eps: float,
+    *,
+    out: tuple[Tensor, Tensor, Tensor, Tensor],
+) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+def batch_norm_backward(
+    grad_out: Tensor,
+    input: Tensor,
+    weight: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    save_mean: Tensor | None,
+    save_var: Tensor | None,
+    update: bool,
+    eps: float,
+    output_mask: Sequence[bool],
+    reserve: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]: ...
 def native_batch_norm_backward(
     grad_out: Tensor,
     input: Tensor,
@@ -4091,6 +4268,14 @@ def aminmax(input: Tensor, *, dim: int | None = ..., keepdim: bool = ...) -> tup
 def aminmax(
     input: Tensor, *, dim: int | None = ..., keepdim: bool = ..., out: tuple[Tensor, Tensor]
 ) -> tuple[Tensor, Tensor]: ...
+@overload
+def hash_tensor(
+    input: Tensor, dim: int | Sequence[int] = ..., *, keepdim: bool = ..., mode: int = ...
+) -> Tensor: ...
+@overload
+def hash_tensor(
+    input: Tensor, dim: int | Sequence[int] = ..., *, keepdim: bool = ..., mode: int = ..., out: Tensor
+) -> Tensor: ...
 @overload
 def max(input: Tensor, dim: int, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
 @overload
@@ -5533,6 +5718,9 @@ __all__ = [
     "_arange_",
     "_as_strided_backward",
     "_basic_index_backward",
+    "_batch_norm_no_update",
+    "_batch_norm_with_update",
+    "_batch_norm_with_update_functional",
     "_cdist_backward",
     "_cdist_forward",
     "_chunk_cat",
@@ -5560,6 +5748,9 @@ __all__ = [
     "_fused_sgd_",
     "_grid_sampler_grid_backward",
     "_grid_sampler_taps",
+    "_histogramdd_bin_edges",
+    "_histogramdd_from_bin_cts",
+    "_histogramdd_from_bin_tensors",
     "_index_put_impl_",
     "_least_squares",
     "_linalg_check_errors",
@@ -5693,6 +5884,7 @@ __all__ = [
     "baddbmm_",
     "bartlett_window",
     "batch_norm",
+    "batch_norm_backward",
     "bernoulli",
     "bilinear",
     "binary_cross_entropy",
@@ -5876,6 +6068,10 @@ __all__ = [
     "fmod_",
     "frac",
     "frac_",
+    "fractional_max_pool2d",
+    "fractional_max_pool2d_backward",
+    "fractional_max_pool3d",
+    "fractional_max_pool3d_backward",
     "frexp",
     "full",
     "full_like",
@@ -5908,10 +6104,13 @@ __all__ = [
     "hardswish_",
     "hardtanh",
     "hardtanh_",
+    "hash_tensor",
     "heaviside",
     "heaviside_",
     "hinge_embedding_loss",
     "histc",
+    "histogram",
+    "histogramdd",
     "hsplit",
     "hstack",
     "huber_loss",

@@ -50,6 +50,7 @@ def register() -> None:
         "CompositeExplicitAutograd",
         out_form("_ctc_loss", composition._ctc_loss_of_tensors, 2),
     )
+    autograd("_ctc_loss.Tensor_out", out_refuses_grad)
     define(
         "_ctc_loss_backward",
         "_ctc_loss_backward(Tensor grad, Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, Tensor neg_log_likelihood, Tensor log_alpha, int blank, bool zero_infinity=False) -> Tensor",

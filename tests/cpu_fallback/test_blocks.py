@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.cpu_fallback import pointwise_math as m
 from triten.cpu_fallback.blocks import BLOCK, Blocks, block_indices
 from triten.cpu_fallback.elementwise import SHARED_FROM
 from triten.cpu_fallback.widen import widened_halves
@@ -106,20 +105,6 @@ def test_axes_of_size_one_and_memory_orders() -> None:
     )
     spec = TensorSpec.contiguous((2, 3), tt.float32, tt.device("cpu"))
     assert Blocks(spec, [spec, None]).flat
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "int8", "bool", "complex64", "complex128"])
-@pytest.mark.parametrize("n", [m.CHOOSE_FROM - 1, m.CHOOSE_FROM, m.CHOOSE_FROM + 1])
-def test_choose(dtype: str, n: int) -> None:
-    rng = np.random.default_rng(4)
-    condition = rng.random(n) > 0.5
-    a, b = ((rng.standard_normal(n) * 50).astype(dtype) for _ in range(2))
-    np.testing.assert_array_equal(m.choose(condition, a, b), np.where(condition, a, b))
-    np.testing.assert_array_equal(
-        m.choose(condition[::-1], a[::-1], b[0]), np.where(condition[::-1], a[::-1], b[0])
-    )
-    columns = m.choose(condition[:, None], a[:, None], b[None, :2])
-    np.testing.assert_array_equal(columns, np.where(condition[:, None], a[:, None], b[None, :2]))
 
 
 def test_every_half_is_widened_exactly() -> None:
