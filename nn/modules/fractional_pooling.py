@@ -59,8 +59,8 @@ class FractionalMaxPool2d(_FractionalMaxPool):
 
     Example:
         >>> import triten as tt
-        >>> tt.nn.FractionalMaxPool2d(3, output_ratio=0.5)(tt.rand(2, 3, 12, 16)).shape
-        (2, 3, 6, 8)
+        >>> list(tt.nn.FractionalMaxPool2d(3, output_ratio=0.5)(tt.rand(2, 3, 12, 16)).shape)
+        [2, 3, 6, 8]
     """
 
     rank = 2

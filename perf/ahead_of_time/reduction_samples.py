@@ -24,6 +24,9 @@ def reductions(capability: int) -> Iterator[Sample]:
         yield Sample(f"{name} float32 rows", lambda n=name: getattr(empty(4096, 4096), n)(1), WIDE)
     for dtype in ("float64", "int8"):
         yield Sample(f"amax {dtype} rows", lambda d=dtype: empty(4096, 4096, dtype=d).amax(1), WIDE)
+    for dtype in (*FLOATING, "int64", "int8"):
+        yield Sample(f"hash_tensor {dtype} rows", lambda d=dtype: empty(4096, 8192, dtype=d).hash_tensor(1))
+        yield Sample(f"hash_tensor {dtype} all", lambda d=dtype: empty(1 << 22, dtype=d).hash_tensor())
     yield Sample("amax int32 columns", lambda: empty(4096, 65536, dtype="int32").amax(0), WIDE)
     yield Sample("sum float32 all", lambda: empty(1 << 22).sum())
     yield Sample("sum int64 all", lambda: empty(1 << 22, dtype="int64").sum())

@@ -68,3 +68,14 @@ def test_gradients(given, update):
     found = aten.batch_norm_backward(*arguments, [True, True, True], reserve)
     close(found, [leaf.grad for leaf in leaves])
     assert aten.batch_norm_backward(*arguments, [True, False, False], reserve)[1:] == (None, None)
+
+
+def test_writes_into_outputs_and_statistics_are_refused_by_functionalize(device):
+    def program(x, mean, var, out, save_mean, save_invstd, reserve):
+        given = {"out": out, "save_mean": save_mean, "save_invstd": save_invstd, "reserve": reserve}
+        return aten._batch_norm_with_update.out(x, None, None, mean, var, 0.1, 0.1, **given)
+
+    made = [tt.ones(3, 4, device=device), *[tt.zeros(4, device=device) for _ in range(5)]]
+    reserve = tt.empty(0, dtype=tt.uint8, device=device)
+    with pytest.raises(RuntimeError, match="has no functional form"):
+        tt.func.functionalize(program)(*made, reserve)
