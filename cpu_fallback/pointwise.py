@@ -17,7 +17,7 @@ from numpy._core.umath import clip  # the ufunc under np.clip, which keeps NaN a
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub, with_defaults
 from ..dispatch.structured.supported_dtypes import kernel_name
-from ..runtime.scalar_type import finfo, registered
+from ..runtime.scalar_type import bfloat16, finfo, float16, registered
 from ..runtime.tensor_spec import TensorSpec
 from . import number_parts as parts
 from . import pointwise_math as m
@@ -217,6 +217,8 @@ def relu(call: StructuredCall) -> PlannedKernel:
     maximum = np.maximum
     zero = np.zeros((), np_dtype)
     if common in NARROW or call.outputs[0].dtype is not spec.dtype:
+        if spec.dtype is call.outputs[0].dtype and spec.numel > ZEROS and common in (float16, bfloat16):
+            return PlannedKernel(_narrow_relu(call))
         # NumPy's loop is quicker over two whole arrays than over one and a number.
         return planned(call, lambda a: maximum(zero if a.size < ZEROS else np.zeros_like(a), a))
     if spec.numel >= SHARED_FROM:
@@ -233,6 +235,23 @@ def relu(call: StructuredCall) -> PlannedKernel:
 
 ZEROS = 1 << 14
 """The largest array of zeros that a plan of relu keeps."""
+
+
+def _narrow_relu(call: StructuredCall) -> Callable[..., None]:
+    """Relu of 16-bit floats by their bits: the sign takes all bits with it, but of NaN."""
+    infinity = np.array(np.inf, call.outputs[0].np_dtype).view(np.int16)[()]
+    magnitude_bits = np.int16(0x7FFF)
+
+    def step(out: Any, a: Any) -> None:
+        bits = a.view(np.int16)
+        kept = np.invert(bits >> 15)
+        magnitude = bits & magnitude_bits
+        if magnitude.max() > infinity:
+            kept |= -(magnitude > infinity).astype(np.int16)
+        np.bitwise_and(bits, kept, out.view(np.int16))
+
+    blocks = Blocks(call.outputs[0], [call.args["self"]])
+    return lambda out, a: blocks.run(step, out, a)
 
 
 def _large_relu(call: StructuredCall, np_dtype: Any) -> Callable[..., None]:

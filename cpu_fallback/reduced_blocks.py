@@ -20,13 +20,15 @@ ROWS = 128
 FLAT_FROM = 1 << 15
 """Elements from which a whole reduction goes in blocks."""
 FLAT_BLOCK = 1 << 17
-WIDENED_BLOCK = 1 << 14
+WIDENED_BLOCK = 1 << 16
 """Elements of a block that is brought to another dtype first: it stays in the second-level cache."""
 KEPT_FROM = 1 << 17
 """Elements from which a reduction along some dimensions goes in blocks."""
 KEPT_BLOCK = 1 << 16
 RUN = 256
 """Elements side by side that a block has at least where they are kept."""
+LONG_RUN = 1 << 14
+"""The same where NumPy reduces without temporaries: it then reads memory from end to end."""
 HANDED_OVER = 1 << 22
 """Bytes from which another thread takes a part: half of less is read sooner than handed over."""
 
@@ -43,10 +45,14 @@ def memory_order(spec: TensorSpec) -> tuple[int, ...] | None:
     return order
 
 
+FOLDED = (np.add.reduce, np.multiply.reduce)
+"""Reductions of lines that NumPy does not do in vectors."""
+
+
 def _folded(reduce: Callable[..., Any], piece: Any) -> Any:
     """A reduction of a line, by rows first: NumPy adds rows in vectors, and a line eight at a time."""
     width = piece.size // ROWS
-    if width < ROWS:
+    if width < ROWS or reduce not in FOLDED:
         return reduce(piece)
     folded = reduce(reduce(piece[: ROWS * width].reshape(ROWS, width), 0))
     rest = piece[ROWS * width :]
@@ -90,19 +96,20 @@ def over_everything(
 
 
 def over_kept(
-    spec: TensorSpec, dims: tuple[int, ...], out_ndim: int, limit: int = KEPT_BLOCK
+    spec: TensorSpec, dims: tuple[int, ...], out_ndim: int, run_of: int = RUN
 ) -> Callable[[Callable[[Any], tuple[Any, ...]], tuple[Any, ...], Any], None] | None:
     """A function ``run(compute, outs, array)`` over blocks that have whole reduced lines; None for small tensors.
 
-    ``compute(block)`` gives the blocks of all outputs, in any shape of their sizes.
+    ``compute(block)`` gives the blocks of all outputs, in any shape of their sizes. Blocks have at least `run_of`
+    elements side by side where these are kept.
     """
     kept = [d for d in range(spec.ndim) if d not in dims and spec.sizes[d] > 1]
     if spec.numel < KEPT_FROM or not kept:
         return None
     steps = list(spec.sizes)
-    room = max(limit // math.prod(spec.sizes[d] for d in dims), 1)
+    room = max(KEPT_BLOCK // math.prod(spec.sizes[d] for d in dims), 1)
     for d in sorted(kept, key=lambda d: abs(spec.strides[d])):
-        least = RUN if spec.strides[d] == 1 else 1
+        least = run_of if spec.strides[d] == 1 else 1
         steps[d] = min(max(room, least), spec.sizes[d])
         room = max(room // steps[d], 1)
     starts = [range(0, size, step) for size, step in zip(spec.sizes, steps, strict=True)]

@@ -12,7 +12,7 @@ import numpy as np
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.tensor_spec import TensorSpec
 from .error_state import IGNORE, quiet, reset_state, set_state
-from .reduced_blocks import over_everything, over_kept
+from .reduced_blocks import LONG_RUN, RUN, over_everything, over_kept
 from .widen import NARROW, compute_np
 
 BLOCK = 128
@@ -117,7 +117,7 @@ def sum_(call: StructuredCall) -> PlannedKernel:
                 reset_state(token)
 
         return PlannedKernel(whole)
-    kept = over_kept(spec, dims, out_spec.ndim)
+    kept = over_kept(spec, dims, out_spec.ndim, LONG_RUN)
     if kept is not None:
         add = _block_sum(spec, dims, np_dtype)
         return PlannedKernel(quiet(lambda out, array: kept(lambda piece: (add(piece),), (out,), array)))
@@ -190,7 +190,7 @@ def mean(call: StructuredCall) -> PlannedKernel:
         return PlannedKernel(
             quiet(lambda out, array: np.copyto(out, everything(array) / count, casting="unsafe"))
         )
-    kept = over_kept(spec, dims, out_spec.ndim)
+    kept = over_kept(spec, dims, out_spec.ndim, LONG_RUN)
     if kept is not None:
         add = _block_sum(spec, dims, np_dtype)
         return PlannedKernel(
@@ -226,7 +226,7 @@ def reduction(ufunc: Any, promotes: bool = False) -> Callable[[StructuredCall], 
             return PlannedKernel(
                 quiet(lambda out, array: np.copyto(out, everything(array), casting="unsafe"))
             )
-        kept = over_kept(spec, dims, out_spec.ndim)
+        kept = over_kept(spec, dims, out_spec.ndim, LONG_RUN if spec.np_dtype == np_dtype else RUN)
         if kept is not None:
 
             def block(piece: Any) -> tuple[Any, ...]:

@@ -131,3 +131,13 @@ def test_float32_functions_of_large_arrays(function: str) -> None:
         error = np.abs(got[known] - want[known]) / np.spacing(np.abs(rounded[known]))
     assert error.max() <= (0.6 if function == "erf" else 4)  # NumPy's vector logarithm has 3.4
     assert (np.signbit(got) == np.signbit(rounded))[known].all()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_relu_of_every_narrow_number(dtype: str) -> None:
+    bits = np.arange(-(1 << 15), 1 << 15).astype(np.int16)
+    x = tt.from_numpy(np.concatenate([bits, bits[:77]])).view(getattr(tt, dtype))
+    got, want = tt.relu(x).float().numpy(), np.maximum(x.float().numpy(), 0)
+    np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(tt.relu(x[::3]).float().numpy(), want[::3])
+    np.testing.assert_array_equal(tt.relu_(x.clone()).float().numpy(), want)
