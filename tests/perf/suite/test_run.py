@@ -153,7 +153,9 @@ def test_every_row_runs_and_agrees_with_numpy(
 def test_every_row_agrees_with_pytorch(perf: Perf, tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed: no values to compare with")
     path = tmp_path / "r.json"
-    suites = [name for name in SUITES if name != "import"]
+    suites = [
+        name for name in SUITES if name not in ("import", "end_to_end")
+    ]  # PyTorch's optimizers import for seconds
     assert perf("run", "--rehearse", "--threads", 1, "--peers", "torch", "--suite", *suites, "-o", path) == 0
     found = read_results(path)
     assert [(str(row.key), row.note) for row in found.rows if row.note] == []
