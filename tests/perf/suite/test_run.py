@@ -225,7 +225,7 @@ def test_a_simulated_device_runs_every_row_and_its_times_are_refused(tmp_path: P
     refused = subprocess.run([*base, "a"], capture_output=True, text=True, env=environment, cwd=tmp_path)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "whose times say nothing: --rehearse runs every row" in refused.stderr
-    rows = "overhead: a . b|relu float32|sum of rows float32|autograd: two leaves"
+    rows = "pointwise: a . b|relu float32|sum of rows float32|engine: two leaves"
     done = subprocess.run(
         [*base, rows, "--rehearse", "--graph", "-o", "r.json"], capture_output=True, text=True, env=environment,
         cwd=tmp_path,
