@@ -180,6 +180,9 @@ def run(arguments: argparse.Namespace) -> int:
     except (ResultFileError, GitError) as error:
         print(f"compare: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("compare: interrupted", file=sys.stderr)
+        return 130
     print(format_comparisons(found, base, new))
     return 1 if any(each.is_regression for each in found) else 0
 

@@ -141,7 +141,7 @@ class Measurement:
         }
         times: dict[str, list[float]] = {name: [] for name in rivals}
         until = time.perf_counter() + effort.row_seconds
-        gc.collect()
+        gc.collect(1)  # what the preparation left; a collection of everything takes longer than most rows
         for turn in range(effort.rounds):
             for name in rotated(list(rivals), turn):
                 times[name].append(max(rivals[name].work(repetitions[name]) / repetitions[name], 1e-12))

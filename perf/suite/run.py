@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--suite", nargs="+", action="extend", metavar="NAME", help=f"default: all of {', '.join(SUITES)}"
     )
     parser.add_argument(
-        "--rows", default="", metavar="REGEX", help="only rows whose `suite: name size dtype` matches"
+        "--rows", default="", metavar="REGEX", help="only rows whose line of `--list` matches"
     )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument(

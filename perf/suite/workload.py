@@ -74,7 +74,7 @@ class Workload:
     @property
     def title(self) -> str:
         """What `--rows` is matched against."""
-        return f"{self.suite}: {self.name} {self.size} {self.dtype} {self.direction}"
+        return f"{self.suite}: {self.operator}: {self.name} {self.size} {self.dtype} {self.direction}"
 
 
 @dataclass(frozen=True)

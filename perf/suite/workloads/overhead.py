@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import random
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -66,7 +65,9 @@ def prepare_new_shapes(
     namespace = library.names()
     exec(f"def loop(operands):\n    for {', '.join(names)}, in operands:\n        {statement}", namespace)
     loop = cast(Callable[[object], None], namespace["loop"])
-    shapes = streams.setdefault(library.name, distinct_shapes())
+    if library.name not in streams:
+        streams[library.name] = distinct_shapes()
+    shapes = streams[library.name]
 
     def work(count: int) -> float:
         fresh = list(itertools.islice(shapes, count))
@@ -80,6 +81,3 @@ def _operand(library: Library, name: str, shape: tuple[int, ...]) -> Any:
     if name == "shape":
         return shape
     return library.tensor(Operand(partial(np.ones, shape, np.float32), requires_grad=name == "w"))
-
-
-assert math.prod((len(EXTENTS),) * 4) > 40 * NEW_SHAPES_A_ROUND * len(NEW_SHAPE_CALLS)

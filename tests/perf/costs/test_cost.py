@@ -31,6 +31,9 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], int, int, int]] = {
     "add of itself reads once": (lambda a: a + a, (ROWS,), 512, 512, 128),
     "add of a row": (tt.add, (ROWS, meta(16)), 512 + 64, 512, 128),
     "add of an expanded row": (lambda a, b: a + b.expand(8, 16), (ROWS, meta(16)), 512 + 64, 512, 128),
+    "an expanded slice with steps": (
+        lambda a: a[:, ::2].unsqueeze(1).expand(8, 5, 8) * 2.0, (ROWS,), 256, 1280, 320,
+    ),
     "add with a number": (lambda a: a + 1.0, (ROWS,), 512, 512, 128),
     "add of integers is no floating-point operation": (lambda a: a + 1, (INDEX,), 40, 40, 0),
     "add in place": (lambda a, b: a.add_(b), (ROWS, ROWS.clone()), 2 * 512, 512, 128),
