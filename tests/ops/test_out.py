@@ -96,14 +96,14 @@ def test_an_output_elsewhere_is_refused(sizes):
 
 @pytest.mark.parametrize("name", ["eq", "fmod", "copysign", "rsub"])
 def test_a_number_stands_for_no_first_tensor(name):
-    with pytest.raises(TypeError, match=rf"{name}\(\) received an invalid combination"):
+    with pytest.raises(TypeError, match=rf"{name}\(\): argument 'input' .* must be Tensor, not int"):
         getattr(tt, name)(3, tt.ones(2))
     assert getattr(tt, name)(tt.ones(2), 3).shape == (2,)
 
 
 @pytest.mark.parametrize("name", ["remainder", "xlogy"])
 def test_one_of_two_operands_is_a_tensor(name):
-    with pytest.raises(TypeError, match=rf"{name}\(\) received an invalid combination"):
+    with pytest.raises(TypeError, match=rf"{name}\(\): argument 'input' .* must be Tensor, not int"):
         getattr(tt, name)(3, 2)
     assert getattr(tt, name)(3, tt.ones(2)).shape == (2,)
 
