@@ -126,6 +126,7 @@ CASES: dict[str, list[Any]] = {
     "div.Tensor_mode": [M, POSITIVE, ("rounding_mode", None)],
     "remainder.Tensor": [M, L(4, low=0.6, high=0.7)],
     "fmod.Tensor": [M, L(4, low=0.6, high=0.7)],
+    **{f"{name}_.Tensor": [M, tt.tensor([0.0, 1.0, 2.0, 3.0], dtype=tt.float64)] for name in ("eq", "ne", "lt", "le", "gt", "ge")},
     "pow.Tensor_Scalar": [M, 3],
     "pow.Tensor_Tensor": [POSITIVE, L(4)],
     "pow.Scalar": [1.5, M],
