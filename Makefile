@@ -9,7 +9,7 @@
 #   make bench        the benchmark suite, beside NumPy and (where installed) PyTorch; BENCH_ARGS="--quick -o r.json"
 #   make bench-launch host time of a kernel's launch: on the GPU, or where there is none over a stand-in for its driver
 #   make aot          every kernel compiled for sm_80, sm_90 and sm_100 and held to its budget; needs no GPU
-#   make opinfo       OPINFO=path/to/opinfo.py [OPINFO_ARGS="--grad"]: against PyTorch's own samples
+#   make conformance  every operator of PyTorch's database against PyTorch; CONFORMANCE_ARGS="errors --ops add" picks some
 #   make triton-matrix  the CUDA tests under Triton 3.6 to 3.9; MATRIX_ARGS="--triton 3.6.0 --check compiled" picks some
 #   make gpu-check    on a GPU, with its own python3 and nothing installed: is everything right (GPU_ARGS=--help)
 #   make gpu-bench    on a GPU: how fast, beside PyTorch where it is installed (GPU_ARGS=--help)
@@ -22,10 +22,9 @@ ORACLE ?= .oracle
 WORKERS ?= auto
 DEMO_ARGS ?=
 TESTS ?=
-OPINFO ?=
 AOT_ARGS ?=
 BENCH_ARGS ?=
-OPINFO_ARGS ?=
+CONFORMANCE_ARGS ?=
 MATRIX_ARGS ?=
 GPU_PYTHON ?= python3
 GPU_ARGS ?=
@@ -52,7 +51,7 @@ DEMO_READY := $(call stamp,perf)
 TEST_READY := $(VENV)/.installed-test$(if $(TEST_CUDA),-$(TEST_CUDA))
 DEV_READY := $(call stamp,dev)
 
-.PHONY: demo test lint type generate generate-check coverage wheel-check bench bench-launch aot gpu-check gpu-bench opinfo \
+.PHONY: demo test lint type generate generate-check coverage wheel-check bench bench-launch aot gpu-check gpu-bench conformance \
 	triton-matrix clean
 
 demo: $(DEMO_READY)
@@ -111,9 +110,10 @@ gpu-check:
 gpu-bench:
 	@$(AS_PACKAGE) -m triten.perf gpu $(GPU_ARGS)
 
-opinfo: $(ORACLE)/.installed
-	@test -n "$(OPINFO)" || { echo "make opinfo needs OPINFO=path/to/opinfo.py" >&2; exit 2; }
-	$(ORACLE)/bin/python -P "$(OPINFO)" $(OPINFO_ARGS)
+# Without a GPU, --device cuda is Triton's interpreter.
+conformance: $(ORACLE)/.installed
+	$(if $(strip $(CUDA)),,TRITEN_CUDA=interpret TRITON_INTERPRET=1) \
+		$(ORACLE)/bin/python -P -m triten.tests.conformance $(CONFORMANCE_ARGS)
 
 triton-matrix: $(BIN)/python
 	$(RUN) tests/compatibility/triton_matrix.py $(MATRIX_ARGS)

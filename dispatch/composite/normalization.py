@@ -98,11 +98,19 @@ def batch_norm(
 
 def native_batch_norm_out(*args: Any) -> tuple[Any, Any, Any]:
     """`torch.native_batch_norm` into `out`, `save_mean` and `save_invstd`."""
-    results = ops.native_batch_norm(*args[:8])
+    statistics = args[3:5]
+    # The running statistics move only once nothing can be refused any more.
+    moved = [None if each is None else each.clone() for each in statistics]
+    results = ops.native_batch_norm(*args[:3], *moved, *args[5:8])
+    for target, result in zip(args[8:], results, strict=True):
+        check_out("native_batch_norm", target, result, exact=True)
     out, mean, invstd = (
         write_out("native_batch_norm", target, result)
         for target, result in zip(args[8:], results, strict=True)
     )
+    for each, now in zip(statistics, moved, strict=True):
+        if each is not None:
+            each.copy_(now)
     return out, mean, invstd
 
 

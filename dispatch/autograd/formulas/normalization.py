@@ -78,7 +78,8 @@ def _double_backward(
         moved = n.projected(u) * n.rstd
         of_grad = moved if weight is None else moved * weight
         if weight is not None:
-            of_weight = ops.sum(moved * grad, list(over)).reshape(shape)
+            product = moved * grad
+            of_weight = (ops.sum(product, list(over)) if over else product).reshape(shape)
     if v is not None:
         direct = n.hat * v
         of_grad = direct if of_grad is None else of_grad + direct

@@ -46,6 +46,7 @@ UPSAMPLES: dict[str, tuple[int, tuple[bool, ...]]] = {
     "_upsample_bilinear2d_aa": (2, (False,)),
     "_upsample_bicubic2d_aa": (2, (False,)),
 }
+STEPS = tt.tensor([0.0, 1.0, 2.0, 3.0], dtype=tt.float64)
 VOLUME = tt.arange(32.0, dtype=tt.float64).reshape(1, 1, 2, 4, 4)
 
 
@@ -126,6 +127,7 @@ CASES: dict[str, list[Any]] = {
     "div.Tensor_mode": [M, POSITIVE, ("rounding_mode", None)],
     "remainder.Tensor": [M, L(4, low=0.6, high=0.7)],
     "fmod.Tensor": [M, L(4, low=0.6, high=0.7)],
+    **{f"{name}_.Tensor": [M, STEPS] for name in ("eq", "ne", "lt", "le", "gt", "ge")},
     "pow.Tensor_Scalar": [M, 3],
     "pow.Tensor_Tensor": [POSITIVE, L(4)],
     "pow.Scalar": [1.5, M],
