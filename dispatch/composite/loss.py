@@ -15,7 +15,6 @@ from ..generated import functions as ops
 from ..structured.native.loss import MEAN, NONE
 from ..structured.register import planned_by
 from ..tensor import Tensor
-from .tensor_data import tensor
 
 
 def reduced(loss: Any, reduction: int) -> Any:

@@ -118,7 +118,7 @@ def ctc_shares(
     row = n * times * width + state
     ends = (state == 2 * labels) | (state == 2 * labels - 1)
     b = tl.full((BLOCK,), -INFINITY, x.dtype.element_ty)
-    for back in range(0, length):
+    for back in range(length):
         time = length - 1 - back
         emitted = tl.load(place + time * xt, mask=within, other=-INFINITY)
         forward = tl.load(alpha + row + time * width, mask=within, other=-INFINITY)

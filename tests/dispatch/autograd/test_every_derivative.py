@@ -433,6 +433,13 @@ ELSEWHERE = {
     "linalg_matrix_exp": lambda x: tt.linalg.matrix_exp(square(x)),
     "cholesky_solve": lambda x: tt.cholesky_solve(x, tt.linalg.cholesky(positive(x))),
     "cholesky_inverse": lambda x: tt.cholesky_inverse(tt.linalg.cholesky(positive(x))),
+    "segment_reduce": lambda x: [
+        tt.segment_reduce(x, reduce, lengths=ints(1, 2)) for reduce in ("sum", "mean", "max", "min", "prod")
+    ],
+    "_ctc_loss": lambda x: tt.ops.aten._ctc_loss(x.log_softmax(1)[:, None], ints(1, 2)[None], [3], [2])[0],
+    "_ctc_loss.Tensor": lambda x: tt.ops.aten._ctc_loss.Tensor(
+        x.log_softmax(1)[:, None], ints(1, 1), ints(3), ints(2)
+    )[0],
     "_cdist_forward": lambda x: (tt.cdist(x, x.flip(1) + 0.3, p=3.0), tt.cdist(x, x.flip(1) + 0.3)),
     "_pdist_forward": lambda x: tt.nn.functional.pdist(x, 3.0),
 }
