@@ -483,7 +483,7 @@ def prepared(row: str) -> tuple[Callable[..., Any], list[Any]]:
     return (lambda *values: call(*values, **named)), args
 
 
-REVERSE_ONLY = {"grid_sampler_2d", "grid_sampler_3d"}
+REVERSE_ONLY = {"_ctc_loss", "_ctc_loss.Tensor", "grid_sampler_2d", "grid_sampler_3d", "segment_reduce"}
 """Of these, as of PyTorch's, the gradient has no derivative, and there is no formula for tangents."""
 
 
