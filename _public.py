@@ -46,6 +46,7 @@ from .dispatch.functional.python_key import TensorDispatchMode
 from .dispatch.functional.vmap import vmap
 from .dispatch.generated import functions as _functions
 from .dispatch.generated.functions import *
+from .dispatch.generated.functions import segment_reduce as _segment_reduce
 from .dispatch.iterator.broadcast import broadcast_shapes
 from .dispatch.iterator.loops import cpu_kernel
 from .dispatch.iterator.parallel import get_num_threads, set_num_threads

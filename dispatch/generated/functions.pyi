@@ -453,17 +453,6 @@ def _ctc_loss(
     zero_infinity: bool = ...,
 ) -> tuple[Tensor, Tensor]: ...
 @overload
-def _ctc_loss(
-    log_probs: Tensor,
-    targets: Tensor,
-    input_lengths: Tensor,
-    target_lengths: Tensor,
-    blank: int = ...,
-    zero_infinity: bool = ...,
-    *,
-    out: tuple[Tensor, Tensor],
-) -> tuple[Tensor, Tensor]: ...
-@overload
 def _ctc_loss_backward(
     grad: Tensor,
     log_probs: Tensor,

@@ -22,7 +22,6 @@ _ctc_loss_packet = packet(
         "_ctc_loss",
         "_ctc_loss.out",
         "_ctc_loss.Tensor",
-        "_ctc_loss.Tensor_out",
     ),
     (),
     False,

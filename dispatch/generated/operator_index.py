@@ -123,7 +123,6 @@ OPERATORS: dict[str, tuple[str, ...]] = {
         "aten::_ctc_loss",
         "aten::_ctc_loss.out",
         "aten::_ctc_loss.Tensor",
-        "aten::_ctc_loss.Tensor_out",
         "aten::_ctc_loss_backward",
         "aten::_ctc_loss_backward.out",
         "aten::_ctc_loss_backward.Tensor",

@@ -13,8 +13,8 @@ PAIRS = ("pairs",)
 DTYPES = ("complex64", "complex128")
 # fmt: off
 UNARY = (
-    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "conj_physical", "cos", "cosh", "exp", "exp2", "expm1", "log",
-    "log10", "log1p", "log2", "logical_not", "nan_to_num", "neg", "reciprocal", "rsqrt",
+    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "conj_physical", "cos", "cosh", "exp", "exp2", "expm1",
+    "log", "log10", "log1p", "log2", "logical_not", "nan_to_num", "neg", "reciprocal", "rsqrt",
     "sgn", "sigmoid", "sin", "sinc", "sinh", "sqrt", "tan", "tanh",
 )
 LONG_UNARY = ("acosh", "atan", "cos", "sinh", "sqrt", "tanh")

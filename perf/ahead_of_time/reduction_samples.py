@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from .sample import FLOATING, INTEGRAL, NUMBERS, Sample, empty, tt
+from .sample import FLOATING, INTEGRAL, NUMBERS, Sample, empty, gradients, tt
 
 WIDE = ("reduce",)
 
@@ -97,6 +97,37 @@ def joint_reductions(capability: int) -> Iterator[Sample]:
     for dtype in ("float32", "float64", "bfloat16"):
         x, y = empty(1 << 22, dtype=dtype), empty(1 << 22, dtype=dtype)
         yield Sample(f"mse_loss {dtype}", lambda x=x, y=y: tt.nn.functional.mse_loss(x, y))
+
+
+def segments(capability: int) -> Iterator[Sample]:
+    """Sums and products in float64 and extremes in the data's own type, of lines and of blocks of columns."""
+    for dtype in FLOATING:
+        for sizes in ((1 << 20,), (4096, 256)):
+            x, lengths = empty(*sizes, dtype=dtype), empty(64, dtype="int64")
+            offsets = empty(65, dtype="int32")
+            for reduce in ("sum", "mean", "max", "min", "prod"):
+                name = f"segment_reduce {reduce} {dtype} of {len(sizes)} dimensions"
+                run = partial(tt.segment_reduce, reduce=reduce, lengths=lengths, unsafe=True)
+                yield Sample(name, partial(gradients, run, x))
+            yield Sample(
+                f"segment_reduce of offsets {dtype} of {len(sizes)} dimensions",
+                partial(tt.segment_reduce, x, "sum", offsets=offsets, initial=1.0, unsafe=True),
+            )
+
+
+def sequences(capability: int) -> Iterator[Sample]:
+    """Connectionist temporal classification of few, of some and of many labels."""
+    for dtype in ("float32", "float64"):
+        for labels in (100, 400, 2000):
+            x, targets = empty(64, 4, 1024, dtype=dtype), empty(4, labels, dtype="int64")
+            run = partial(
+                tt.nn.functional.ctc_loss,
+                targets=targets,
+                input_lengths=(64,) * 4,
+                target_lengths=(labels,) * 4,
+                reduction="none",
+            )
+            yield Sample(f"ctc_loss {dtype} of {labels} labels", partial(gradients, run, x))
 
 
 def scans(capability: int) -> Iterator[Sample]:

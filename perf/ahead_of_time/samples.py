@@ -22,7 +22,15 @@ from .optimizer_samples import optimizers
 from .pointwise_samples import copies, elementwise, pointwise_functions
 from .pointwise_samples import functions as real_functions
 from .product_samples import products
-from .reduction_samples import extremes_and_moments, joint_reductions, pools, reductions, scans
+from .reduction_samples import (
+    extremes_and_moments,
+    joint_reductions,
+    pools,
+    reductions,
+    scans,
+    segments,
+    sequences,
+)
 from .resampling_samples import resampling, sampling
 from .sample import FLOATING, INTEGRAL, NUMBERS, SIZES, Sample, empty, gradients, tt
 from .sorting_samples import sorting
@@ -61,7 +69,9 @@ def samples(capability: int) -> Iterator[Sample]:
         rows,
         normalizations,
         scans,
+        segments,
         losses,
+        sequences,
         products,
         attention,
         convolutions,

@@ -109,6 +109,45 @@ def test_sums_of_exponentials(rng, device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_sums_of_exponentials_of_complex_numbers(rng, device):
+    for shape, dim in (((37,), 0), ((5, 30), 1), ((30, 3), 0)):
+        a = rng.standard_normal(shape) * 2 + 1j * rng.standard_normal(shape) * 4
+        got = tt.from_numpy(a).to(device).logcumsumexp(dim).cpu().numpy()
+        # The angle of a logarithm is known up to whole turns, which depend on the order.
+        np.testing.assert_allclose(np.exp(got), np.cumsum(np.exp(a), dim), rtol=1e-10)
+    inf, nan = math.inf, math.nan
+    rows = {
+        (complex(-inf, 3), complex(-inf, 5), 1 + 1j): [complex(-inf, 0), complex(-inf, 0), 1 + 1j],
+        (1, complex(1, nan), 2): [1, complex(nan, nan), complex(nan, nan)],
+        (complex(nan, 1), 1): [complex(nan, nan)] * 2,
+        (complex(inf, 1), 3): [complex(inf, 1)] * 2,
+        (complex(inf, 1), complex(inf, 1)): [complex(inf, 1), complex(inf, math.pi / 4)],
+        (complex(inf, 1), complex(inf, -2)): [complex(inf, 1), complex(nan, nan)],
+        (1000, -1000 + 2j, 1000): [1000, 1000, 1000 + math.log(2)],
+    }
+    for row, expected in rows.items():
+        got = tt.tensor(row, dtype=tt.complex128, device=device).logcumsumexp(0).cpu().numpy()
+        np.testing.assert_allclose(got.view(float), np.array(expected, complex).view(float), 1e-12)
+
+
+def test_angles_of_sums_follow_the_steps(rng):
+    for shape, scale in (((41,), 1), ((41, 6), 3), ((41, 2), 400)):
+        a = rng.standard_normal(shape) * scale + 1j * rng.standard_normal(shape) * 12
+        total, expected = np.full(shape[1:], complex(-math.inf, 0)), np.empty_like(a)
+        for i, x in enumerate(a):
+            low, high = (np.where(x.real < total.real, *pair) for pair in ((x, total), (total, x)))
+            total = high + np.log1p(np.exp(low - high))
+            expected[i] = total
+        got = tt.from_numpy(a).logcumsumexp(0).numpy()
+        np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_gradients_of_sums_of_exponentials_of_complex_numbers(rng):
+    parts = tt.from_numpy(rng.standard_normal((3, 5, 2))).requires_grad_()
+    assert tt.autograd.gradcheck(lambda t: tt.view_as_real(tt.view_as_complex(t).logcumsumexp(1)), (parts,))
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_gradients_of_products_at_zeros(device):
     a = np.array([[1.5, -2, 0.5, 3], [1.5, 0, 0.5, 3], [0, 2, 0, 3], [0, 0, 0, 0]])
     x = tt.from_numpy(a).to(device).requires_grad_()

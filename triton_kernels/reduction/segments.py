@@ -148,8 +148,8 @@ def segment_reduce(call: StructuredCall) -> PlannedKernel:
             raise RuntimeError(UNEQUAL)
         if empty:
             return
-        bounds = problem.bounds(values[problem.name])
-        arguments = [copied(values["data"]).address, bounds.address, to.address]
+        bounds, x = problem.bounds(values[problem.name]), copied(values["data"])
+        arguments = [x.address, bounds.address, to.address]
         flags = lowered_flags(3, call.device, problem.errors) if checked else None
         if flags is not None:
             arguments.append(flags.address)

@@ -112,7 +112,7 @@ def segments_backward(
     zeros = tl.zeros((COLUMNS, REDUCED), tl.int32)
     nones = tl.zeros((COLUMNS, REDUCED), tl.int32)
     product = tl.full((COLUMNS, REDUCED), 1.0, tl.float64)
-    if KIND == MAX or KIND == MIN or KIND == PRODUCT:
+    if KIND >= MAX:
         if KIND == PRODUCT:
             extreme = gradient
         else:
@@ -132,13 +132,13 @@ def segments_backward(
     others = PRODUCTS(product)[:, None]
     if initial is not None:
         others = others * initial.to(tl.float64)
-    if KIND == MAX or KIND == MIN:
+    if (KIND == MAX) | (KIND == MIN):
         gradient = gradient / tl.maximum(SUMS(zeros), 1).to(tl.float64)
     for base in range(start.to(INDEX), end.to(INDEX), REDUCED):
         at = base + tl.arange(0, REDUCED)
         mask = inside[:, None] & (at < end)[None, :]
         place = ((row * size + at) * inner)[None, :] + c[:, None]
-        if KIND == SUM or KIND == MEAN:
+        if KIND < MAX:
             found = tl.broadcast_to(gradient[:, None], (COLUMNS, REDUCED))
         else:
             value = tl.load(x + place, mask=mask, other=1).to(tl.float64)
@@ -165,7 +165,7 @@ LINES, BLOCKS = Configuration((1, 512)), Configuration((64, 8))
 
 declare(
     reduce_segments,
-    why="32 warps: 512 elements of a segment are in flight in a block, and other blocks run while it waits for its bounds",
+    why="32 warps: 512 elements are in flight in a block, and other blocks run while it waits for its bounds",
     operand="x",
     tile=("COLUMNS", "REDUCED"),
     dtypes=FLOATS,

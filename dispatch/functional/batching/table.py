@@ -60,6 +60,19 @@ LOOPED = {
     "aten::nonzero_static": "counts the places of one example",
     "aten::_embedding_bag": "has bags that begin anew in each example",
     "aten::_embedding_bag_forward_only": "has bags that begin anew in each example",
+    **dict.fromkeys(
+        (
+            "aten::_ctc_loss",
+            "aten::_ctc_loss.Tensor",
+            "aten::_ctc_loss_backward",
+            "aten::_ctc_loss_backward.Tensor",
+        ),
+        "has sequences whose labels may lie one after another, and lengths of one batch among its arguments",
+    ),
+    **dict.fromkeys(
+        ("aten::segment_reduce", "aten::_segment_reduce_backward"),
+        "reduces the last dimension of its lengths, which each example may have of its own",
+    ),
     "aten::embedding_renorm": "writes rows that repeat within an example",
     "aten::_copy_from": "is what a backend from outside copies by, below the mapped dimension",
     "aten::embedding_renorm_": "writes rows that repeat within an example",

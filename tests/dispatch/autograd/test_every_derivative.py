@@ -445,6 +445,13 @@ ELSEWHERE = {
     "linalg_matrix_exp": lambda x: tt.linalg.matrix_exp(square(x)),
     "cholesky_solve": lambda x: tt.cholesky_solve(x, tt.linalg.cholesky(positive(x))),
     "cholesky_inverse": lambda x: tt.cholesky_inverse(tt.linalg.cholesky(positive(x))),
+    "segment_reduce": lambda x: [
+        tt.segment_reduce(x, reduce, lengths=ints(1, 2)) for reduce in ("sum", "mean", "max", "min", "prod")
+    ],
+    "_ctc_loss": lambda x: tt.ops.aten._ctc_loss(x.log_softmax(1)[:, None], ints(1, 2)[None], [3], [2])[0],
+    "_ctc_loss.Tensor": lambda x: tt.ops.aten._ctc_loss.Tensor(
+        x.log_softmax(1)[:, None], ints(1, 1), ints(3), ints(2)
+    )[0],
     "_cdist_forward": lambda x: (tt.cdist(x, x.flip(1) + 0.3, p=3.0), tt.cdist(x, x.flip(1) + 0.3)),
     "_pdist_forward": lambda x: tt.nn.functional.pdist(x, 3.0),
 }
@@ -488,7 +495,7 @@ def prepared(row: str) -> tuple[Callable[..., Any], list[Any]]:
     return (lambda *values: call(*values, **named)), args
 
 
-REVERSE_ONLY = {"grid_sampler_2d", "grid_sampler_3d"}
+REVERSE_ONLY = {"_ctc_loss", "_ctc_loss.Tensor", "grid_sampler_2d", "grid_sampler_3d", "segment_reduce"}
 """Of these, as of PyTorch's, the gradient has no derivative, and there is no formula for tangents."""
 
 

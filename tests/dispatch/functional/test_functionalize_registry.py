@@ -231,7 +231,13 @@ def test_in_place_operators(name, remove):
 
 LINE = tt.tensor([3, 1, 1, 2])
 BAGS = (make(F), tt.tensor([0, 2, 2, 1]), tt.tensor([0, 1]))
+SEQUENCE = (tt.zeros(3, 1, 4).log_softmax(2), tt.tensor([[1, 2]]))
+LENGTHS = {"lengths": tt.tensor([1, 2])}
 OUT_SAMPLES = {
+    "_ctc_loss.out": (*SEQUENCE, [3], [2]),
+    "_ctc_loss_backward.out": (tt.ones(1), *SEQUENCE, [3], [2], tt.ones(1), tt.zeros(1, 3, 5), 0),
+    "segment_reduce.out": (make(F), "sum", LENGTHS),
+    "_segment_reduce_backward.out": (tt.ones(2, 4), tt.ones(2, 4), make(F), "sum", LENGTHS),
     "_chunk_cat.out": ([make(F), make(F)], 0, 2),
     "_embedding_bag.out": (*BAGS, False, 2),
     "_embedding_bag_forward_only.out": (*BAGS, False, 1),

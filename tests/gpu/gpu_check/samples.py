@@ -177,6 +177,15 @@ WITHOUT_SAMPLE = {
         )
     },
     "affine_grid_generator_backward": "is the gradient of affine_grid_generator, a product of matrices",
+    **dict.fromkeys(
+        ("_ctc_loss.Tensor", "_ctc_loss_backward.Tensor"),
+        "reads its lengths on the host: the overload with numbers is sampled",
+    ),
+    "_ctc_loss_backward": "is the gradient of `_ctc_loss`, which is sampled",
+    **dict.fromkeys(
+        ("segment_reduce", "_segment_reduce_backward"),
+        "takes lengths that add up to the data's size, which the samples' random numbers do not",
+    ),
     "ctc_loss.Tensor": "reads its lengths on the host: the overload with numbers is sampled",
     "empty_permuted": "returns memory that nobody has written",
     **{

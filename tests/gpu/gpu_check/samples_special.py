@@ -104,6 +104,8 @@ SAMPLES: list[Sample] = [
     *rows("alpha_dropout feature_dropout feature_alpha_dropout", X, 0.4, False, dtypes="f", kind=ROUNDED),
     *rows("ctc_loss.IntList", T("6 n a", dtype="float32", low=-3.0, high=-1.0), I("n 2", "a"), [6, 5], [2, 1],
           dtypes="f", roundings=64),
+    *rows("_ctc_loss", T("6 n a", dtype="float32", low=-3.0, high=-1.0), I("n 2", "a"), [6, 5], [2, 1],
+          dtypes="f", roundings=64),
     *rows("multilabel_margin_loss", X, I("a b", "b"), dtypes="f", terms="b", roundings=4),
     *rows("nanmean", X, 1, dtypes="f", terms="b", roundings=2),
 ]  # fmt: skip
