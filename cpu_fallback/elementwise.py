@@ -87,6 +87,23 @@ class RangedConstants(Constants):
         return super().__missing__(value)
 
 
+class RoundedConstants(Constants):
+    """`Constants` rounded to a narrow dtype before they are widened."""
+
+    __slots__ = ("narrow",)
+
+    def __init__(self, np_dtype: Any, kind: type, narrow: Any) -> None:
+        super().__init__(np_dtype, kind)
+        self.narrow = narrow
+
+    def __missing__(self, value: Any) -> Any:
+        super().__missing__(value)
+        made = np.array(float(self.narrow.type(value)), self.np_dtype)
+        if value in self:
+            self[value] = made
+        return made
+
+
 BOUNDED = frozenset({"clamp", "clamp_max", "clamp_min"})
 """Operators whose numbers must be in the range of the common dtype."""
 
@@ -162,7 +179,9 @@ def planned(
     if call.name.rstrip("_") in ROUNDING_NUMBERS:
         common = compute_dtype_of(call)
         if common.np != np_common:
-            prepare = [_rounded_first(p, o, common.np) for p, o in zip(prepare, operands, strict=True)]
+            prepare = [
+                _rounded_first(p, o, common.np, np_common) for p, o in zip(prepare, operands, strict=True)
+            ]
     ready = all(p is _itself for p in prepare)
     if stores or function in WRITING:
         same = stores or out_np == np_common
@@ -307,13 +326,15 @@ def _preparer(operand: TensorSpec | None, np_common: Any) -> Callable[[Any], Any
     return lambda array: array.astype(np_common)
 
 
-def _rounded_first(prepare: Callable[[Any], Any], operand: Any, narrow: Any) -> Callable[[Any], Any]:
+def _rounded_first(
+    prepare: Callable[[Any], Any], operand: Any, narrow: Any, compute: Any
+) -> Callable[[Any], Any]:
     """`prepare`, where the operand is a number, or one element of another dtype, of its value in a narrow dtype."""
     if isinstance(operand, TensorSpec):
         if operand.ndim or operand.np_dtype == narrow:
             return prepare
         return lambda array: prepare(array.astype(narrow))
-    return lambda number: prepare(float(narrow.type(number)))
+    return RoundedConstants(compute, operand, narrow).__getitem__
 
 
 def _is_repeated(spec: TensorSpec, out: TensorSpec) -> bool:

@@ -353,7 +353,7 @@ def variance(root: bool, with_mean: bool) -> Callable[[StructuredCall], PlannedK
 
         def compute(array: Any, correction: Any) -> tuple[Any, Any]:
             total, mean = moments(array)
-            if not np.isfinite(total).all():
+            if not np.logical_and.reduce(np.isfinite(total), axis=None):
                 total, mean = in_range(array, total, mean)
             freedom = count - (fixed if correction is None else correction)
             spread = np.maximum(total, 0) / total.dtype.type(max(freedom, 0))
