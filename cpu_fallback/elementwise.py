@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..dispatch.scalars import element_of
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall
 from ..dispatch.structured.supported_dtypes import ROUNDING_NUMBERS
 from ..runtime.scalar_type import dtype as ScalarType
@@ -86,6 +87,50 @@ class Constants(dict[Any, Any]):
         return made
 
 
+class RangedConstants(Constants):
+    """`Constants` that refuse what their dtype cannot hold, with RuntimeError, as bounds and scales are refused."""
+
+    __slots__ = ("dtype",)
+
+    def __init__(self, np_dtype: Any, kind: type, dtype: ScalarType) -> None:
+        super().__init__(np_dtype, kind)
+        self.dtype = dtype
+
+    def __missing__(self, value: Any) -> Any:
+        element_of(value, self.dtype)
+        return super().__missing__(value)
+
+
+class RoundedConstants(Constants):
+    """`Constants` rounded to a narrow dtype before they are widened."""
+
+    __slots__ = ("narrow",)
+
+    def __init__(self, np_dtype: Any, kind: type, narrow: Any) -> None:
+        super().__init__(np_dtype, kind)
+        self.narrow = narrow
+
+    def __missing__(self, value: Any) -> Any:
+        super().__missing__(value)
+        made = np.array(float(self.narrow.type(value)), self.np_dtype)
+        if value in self:
+            self[value] = made
+        return made
+
+
+BOUNDED = frozenset({"clamp", "clamp_max", "clamp_min"})
+"""Operators whose numbers must be in the range of the common dtype."""
+
+
+def constants_for(call: StructuredCall, name: str, np_dtype: Any, kind: type) -> Constants:
+    """The numbers of an argument; a scale must be in the range of the dtype that is computed in."""
+    if call.name.rstrip("_") in BOUNDED:
+        return RangedConstants(np_dtype, kind, compute_dtype_of(call))
+    if name == "alpha" and np_dtype.kind in "iu":
+        return RangedConstants(np_dtype, kind, compute_dtype_of(call))
+    return Constants(np_dtype, kind)
+
+
 def compute_dtype_of(call: StructuredCall) -> ScalarType:
     """The dtype that a call's operands are brought to: the iterator's, or the one its meta function names."""
     named = call.extra.get("common_dtype")
@@ -127,7 +172,7 @@ def planned(
         any_shape = min(any_shape, shared_from - 1)
         if out_spec.numel >= shared_from:
             block = COSTLY_FROM // 8 if function in COSTLY else SHARED_BLOCK
-            prepare = [_preparer(o, t) for o, t in zip(operands, targets, strict=True)]
+            prepare = _preparers(call, operands, targets)
             return PlannedKernel(_in_blocks(_writing(function), prepare, operands, out_spec, block))
     if (
         plain and stores and kinds == [True, True] and ordered
@@ -140,17 +185,19 @@ def planned(
             _output_first(function, len(kinds)), function if ordered else None, not silent, any_shape
         )
     if plain and stores and kinds == [True, False]:
-        constants = Constants(np_common, operands[1])
+        constants = constants_for(call, call.runtime[1], np_common, operands[1])
         return PlannedKernel(
             _with_constant_into(function, constants),
             _with_constant(function, constants) if ordered else None,
             any_shape=any_shape,
         )
-    prepare = [_preparer(o, t) for o, t in zip(operands, targets, strict=True)]
+    prepare = _preparers(call, operands, targets)
     if call.name.rstrip("_") in ROUNDING_NUMBERS:
         common = compute_dtype_of(call)
         if common.np != np_common:
-            prepare = [_rounded_first(p, o, common.np) for p, o in zip(prepare, operands, strict=True)]
+            prepare = [
+                _rounded_first(p, o, common.np, np_common) for p, o in zip(prepare, operands, strict=True)
+            ]
     ready = all(p is _itself for p in prepare)
     if stores or function in WRITING:
         same = stores or out_np == np_common
@@ -291,27 +338,39 @@ def ufunc_keeps(function: np.ufunc, np_dtype: Any, arity: int, out: Any) -> bool
     return bool(resolved[-1] == out and all(r == np_dtype for r in resolved[:-1]))
 
 
-def _preparer(operand: Any, np_common: Any) -> Callable[[Any], Any]:
+def _preparers(
+    call: StructuredCall, operands: Sequence[Any], targets: Sequence[Any]
+) -> list[Callable[[Any], Any]]:
+    """What brings each operand to its dtype: tensors by a cast, numbers as arrays that are made once."""
+    return [
+        _preparer(o, t)
+        if o is None or isinstance(o, TensorSpec)
+        else constants_for(call, name, t, o).__getitem__
+        for name, o, t in zip(call.runtime, operands, targets, strict=True)
+    ]
+
+
+def _preparer(operand: TensorSpec | None, np_common: Any) -> Callable[[Any], Any]:
     if operand is None:
         return _itself
-    if isinstance(operand, TensorSpec):
-        if operand.np_dtype == np_common:
-            return _itself
-        if operand.dtype.is_complex and np_common.kind != "c":
-            return lambda array: array.real.astype(np_common)
-        if operand.dtype is float16 and np_common == FLOAT32 and operand.numel >= HALVES_FROM:
-            return widened_halves
-        return lambda array: array.astype(np_common)
-    return Constants(np_common, operand).__getitem__
+    if operand.np_dtype == np_common:
+        return _itself
+    if operand.dtype.is_complex and np_common.kind != "c":
+        return lambda array: array.real.astype(np_common)
+    if operand.dtype is float16 and np_common == FLOAT32 and operand.numel >= HALVES_FROM:
+        return widened_halves
+    return lambda array: array.astype(np_common)
 
 
-def _rounded_first(prepare: Callable[[Any], Any], operand: Any, narrow: Any) -> Callable[[Any], Any]:
+def _rounded_first(
+    prepare: Callable[[Any], Any], operand: Any, narrow: Any, compute: Any
+) -> Callable[[Any], Any]:
     """`prepare`, where the operand is a number, or one element of another dtype, of its value in a narrow dtype."""
     if isinstance(operand, TensorSpec):
         if operand.ndim or operand.np_dtype == narrow:
             return prepare
         return lambda array: prepare(array.astype(narrow))
-    return lambda number: prepare(float(narrow.type(number)))
+    return RoundedConstants(compute, operand, narrow).__getitem__
 
 
 def _is_repeated(spec: TensorSpec, out: TensorSpec) -> bool:

@@ -413,7 +413,8 @@ def exponent_check(np_dtype: Any, name: str) -> Callable[[Callable[..., Any]], C
             if exponent < 0:
                 raise RuntimeError("Integers to negative integer powers are not allowed.")
             if exponent > most:
-                raise RuntimeError(f"value cannot be converted to type {name}_t without overflow")
+                kind = "int" if name == "int32" else f"{name}_t"
+                raise RuntimeError(f"value cannot be converted to type {kind} without overflow")
             return kernel(*data)
 
         return checked_kernel

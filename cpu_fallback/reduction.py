@@ -407,8 +407,16 @@ def variance(root: bool, with_mean: bool) -> Callable[[StructuredCall], PlannedK
             moments = whole_moments(spec, np_dtype) or moments
         kept = over_kept(spec, dims, call.outputs[0].ndim)
 
+        def in_range(array: Any, total: Any, mean: Any) -> tuple[Any, Any]:
+            # Squares overflow long before their root does: in float64 those of float32 have room.
+            if np_dtype == np.float32:
+                total, mean = moments_function(spec, dims, np.dtype(np.float64))(array)
+            return np.where(np.isnan(total) & np.isfinite(mean), np.inf, total), mean
+
         def compute(array: Any, correction: Any) -> tuple[Any, Any]:
             total, mean = moments(array)
+            if not np.logical_and.reduce(np.isfinite(total), axis=None):
+                total, mean = in_range(array, total, mean)
             freedom = count - (fixed if correction is None else correction)
             spread = np.maximum(total, 0) / total.dtype.type(max(freedom, 0))
             return np.sqrt(spread) if root else spread, mean

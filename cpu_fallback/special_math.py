@@ -25,6 +25,11 @@ def _special() -> Any:
 def lgamma(a: Array) -> Array:
     """log |gamma(a)|; infinite at the poles and at both infinities."""
     found: Array = _special().gammaln(a)
+    if a.dtype == np.float64:
+        # SciPy's overflows where 1 / a does.
+        tiny = np.abs(a) < 1e-300
+        if tiny.any():
+            found = np.where(tiny, -np.log(np.abs(a)), found)
     return np.where(a == -np.inf, np.array(np.inf, a.dtype), found)
 
 

@@ -46,9 +46,9 @@ def tensordot(self: Any, other: Any, dims_self: Sequence[int], dims_other: Seque
                 f"dim {j}"
             )
     if sum_a:
-        a = ops.sum(a, sum_a, True)
+        a = ops.sum(a, sum_a, True, dtype=a.dtype)
     if sum_b:
-        b = ops.sum(b, sum_b, True)
+        b = ops.sum(b, sum_b, True, dtype=b.dtype)
     rows = [d for d in range(ra) if d not in left]
     columns = [d for d in range(rb) if d not in right]
     row_sizes = [self._spec.sizes[d] for d in rows]

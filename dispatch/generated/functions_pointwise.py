@@ -2235,9 +2235,9 @@ true_divide_packet = packet(
     ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    False,
+    True,
 )
 true_divide_plans = true_divide_packet.plans
 true_divide_outs = true_divide_packet.outs
@@ -2246,9 +2246,9 @@ true_divide__packet = packet(
     ("true_divide_.Tensor",),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    False,
+    True,
 )
 true_divide__plans = true_divide__packet.plans
 float_power_packet = packet(
@@ -5819,13 +5819,27 @@ def true_divide(input: Any, other: Any, *, out: Any = None) -> Any:
     if modes or out is not None:
         if modes:
             return true_divide_packet.call_parameters(input, other, out=out)
+        kind_other = other.__class__
         try:
-            plan = true_divide_outs[input._spec, other._spec, out._spec]
+            plan = true_divide_outs[
+                input._spec,
+                (
+                    kind_other
+                    if kind_other is float or kind_other is int
+                    else None
+                    if other is None
+                    else other._spec
+                ),
+                out._spec,
+            ]
         except (KeyError, AttributeError, TypeError):
             plan = true_divide_packet.miss_out(input, other, out)
         return plan(input, other, out)
+    kind = other.__class__
     try:
-        plan = true_divide_plans[input._spec][other._spec]
+        plan = true_divide_plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
     except (KeyError, AttributeError, TypeError):
         plan = true_divide_packet.miss(input, other)
     return plan(input, other)
@@ -5835,8 +5849,11 @@ def true_divide_(input: Any, other: Any) -> Any:
     """true_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     if modes:
         return true_divide__packet.call_parameters(input, other)
+    kind = other.__class__
     try:
-        plan = true_divide__plans[input._spec][other._spec]
+        plan = true_divide__plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
     except (KeyError, AttributeError, TypeError):
         plan = true_divide__packet.miss(input, other)
     return plan(input, other)

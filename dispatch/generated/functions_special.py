@@ -817,9 +817,9 @@ special_xlogy_packet = packet(
     ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    False,
+    True,
 )
 special_xlogy_plans = special_xlogy_packet.plans
 special_xlogy_outs = special_xlogy_packet.outs
@@ -1980,13 +1980,27 @@ def special_xlogy(input: Any, other: Any, *, out: Any = None) -> Any:
     if modes or out is not None:
         if modes:
             return special_xlogy_packet.call_parameters(input, other, out=out)
+        kind_other = other.__class__
         try:
-            plan = special_xlogy_outs[input._spec, other._spec, out._spec]
+            plan = special_xlogy_outs[
+                input._spec,
+                (
+                    kind_other
+                    if kind_other is float or kind_other is int
+                    else None
+                    if other is None
+                    else other._spec
+                ),
+                out._spec,
+            ]
         except (KeyError, AttributeError, TypeError):
             plan = special_xlogy_packet.miss_out(input, other, out)
         return plan(input, other, out)
+    kind = other.__class__
     try:
-        plan = special_xlogy_plans[input._spec][other._spec]
+        plan = special_xlogy_plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
     except (KeyError, AttributeError, TypeError):
         plan = special_xlogy_packet.miss(input, other)
     return plan(input, other)

@@ -4110,13 +4110,27 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return true_divide_packet.call_method_parameters(self, other, out=out)
+            kind_other = other.__class__
             try:
-                plan = true_divide_outs[self._spec, other._spec, out._spec]
+                plan = true_divide_outs[
+                    self._spec,
+                    (
+                        kind_other
+                        if kind_other is float or kind_other is int
+                        else None
+                        if other is None
+                        else other._spec
+                    ),
+                    out._spec,
+                ]
             except (KeyError, AttributeError, TypeError):
                 plan = true_divide_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
+        kind = other.__class__
         try:
-            plan = true_divide_plans[self._spec][other._spec]
+            plan = true_divide_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
         except (KeyError, AttributeError, TypeError):
             plan = true_divide_packet.miss_method(self, other)
         return plan(self, other)
@@ -4125,8 +4139,11 @@ class PointwiseMethods:
         """true_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
             return true_divide__packet.call_method_parameters(self, other)
+        kind = other.__class__
         try:
-            plan = true_divide__plans[self._spec][other._spec]
+            plan = true_divide__plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
         except (KeyError, AttributeError, TypeError):
             plan = true_divide__packet.miss_method(self, other)
         return plan(self, other)

@@ -3323,6 +3323,7 @@ def register() -> None:
         "true_divide.Tensor(Tensor self, Tensor other) -> Tensor",
         "native_functions/pointwise.yaml:1197",
         ("pointwise",),
+        wrapped_numbers=True,
     )
     composite("true_divide.Tensor", "CompositeImplicitAutograd", composition.div)
     define(
@@ -3330,6 +3331,7 @@ def register() -> None:
         "true_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
         "native_functions/pointwise.yaml:1197",
         ("pointwise",),
+        wrapped_numbers=True,
     )
     composite(
         "true_divide_.Tensor", "CompositeImplicitAutograd", inplace_form("true_divide_", composition.div)
@@ -3339,31 +3341,32 @@ def register() -> None:
         "true_divide.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
         "native_functions/pointwise.yaml:1197",
         ("pointwise",),
+        wrapped_numbers=True,
     )
     composite("true_divide.out", "CompositeImplicitAutograd", out_form("true_divide", composition.div))
     define(
         "true_divide.Scalar",
         "true_divide.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:1204",
+        "native_functions/pointwise.yaml:1205",
     )
     composite("true_divide.Scalar", "CompositeImplicitAutograd", composition.div)
     define(
         "true_divide_.Scalar",
         "true_divide_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1209",
+        "native_functions/pointwise.yaml:1210",
     )
     composite("true_divide_.Scalar", "CompositeImplicitAutograd", composition.div_)
     define(
         "float_power.Tensor_Tensor",
         "float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
-        "native_functions/pointwise.yaml:1214",
+        "native_functions/pointwise.yaml:1215",
         ("pointwise",),
     )
     composite("float_power.Tensor_Tensor", "CompositeImplicitAutograd", composition.float_power)
     define(
         "float_power.Tensor_Tensor_out",
         "float_power.Tensor_Tensor_out(Tensor self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1214",
+        "native_functions/pointwise.yaml:1215",
         ("pointwise",),
     )
     composite(
@@ -3374,14 +3377,14 @@ def register() -> None:
     define(
         "float_power.Tensor_Scalar",
         "float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",
-        "native_functions/pointwise.yaml:1221",
+        "native_functions/pointwise.yaml:1222",
         ("pointwise",),
     )
     composite("float_power.Tensor_Scalar", "CompositeImplicitAutograd", composition.float_power)
     define(
         "float_power.Tensor_Scalar_out",
         "float_power.Tensor_Scalar_out(Tensor self, Scalar exponent, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1221",
+        "native_functions/pointwise.yaml:1222",
         ("pointwise",),
     )
     composite(
@@ -3392,14 +3395,14 @@ def register() -> None:
     define(
         "float_power.Scalar",
         "float_power.Scalar(Scalar self, Tensor exponent) -> Tensor",
-        "native_functions/pointwise.yaml:1228",
+        "native_functions/pointwise.yaml:1229",
         ("pointwise",),
     )
     composite("float_power.Scalar", "CompositeImplicitAutograd", composition.float_power)
     define(
         "float_power.Scalar_out",
         "float_power.Scalar_out(Scalar self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1228",
+        "native_functions/pointwise.yaml:1229",
         ("pointwise",),
     )
     composite(
@@ -3410,39 +3413,39 @@ def register() -> None:
     define(
         "float_power_.Tensor",
         "float_power_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1234",
+        "native_functions/pointwise.yaml:1235",
         ("pointwise",),
     )
     composite("float_power_.Tensor", "CompositeImplicitAutograd", composition.float_power_)
     define(
         "float_power_.Scalar",
         "float_power_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1240",
+        "native_functions/pointwise.yaml:1241",
         ("pointwise",),
     )
     composite("float_power_.Scalar", "CompositeImplicitAutograd", composition.float_power_)
-    define("angle", "angle(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1248", ("pointwise",))
+    define("angle", "angle(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1249", ("pointwise",))
     composite("angle", "CompositeImplicitAutograd", composition.angle)
     define(
         "angle.out",
         "angle.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1248",
+        "native_functions/pointwise.yaml:1249",
         ("pointwise",),
     )
     composite("angle.out", "CompositeImplicitAutograd", out_form("angle", composition.angle))
-    define("complex", "complex(Tensor real, Tensor imag) -> Tensor", "native_functions/pointwise.yaml:1255")
+    define("complex", "complex(Tensor real, Tensor imag) -> Tensor", "native_functions/pointwise.yaml:1256")
     composite("complex", "CompositeImplicitAutograd", composition.complex_)
     define(
         "complex.out",
         "complex.out(Tensor real, Tensor imag, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1259",
+        "native_functions/pointwise.yaml:1260",
     )
     composite("complex.out", "CompositeImplicitAutograd", composition.complex_out)
-    define("polar", "polar(Tensor abs, Tensor angle) -> Tensor", "native_functions/pointwise.yaml:1263")
+    define("polar", "polar(Tensor abs, Tensor angle) -> Tensor", "native_functions/pointwise.yaml:1264")
     composite("polar", "CompositeImplicitAutograd", composition.polar)
     define(
         "polar.out",
         "polar.out(Tensor abs, Tensor angle, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1267",
+        "native_functions/pointwise.yaml:1268",
     )
     composite("polar.out", "CompositeImplicitAutograd", composition.polar_out)

@@ -1340,36 +1340,38 @@ def register() -> None:
         "special_xlogy",
         "special_xlogy(Tensor self, Tensor other) -> Tensor",
         "native_functions/special.yaml:570",
+        wrapped_numbers=True,
     )
     composite("special_xlogy", "CompositeImplicitAutograd", composition.xlogy)
     define(
         "special_xlogy.out",
         "special_xlogy.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
         "native_functions/special.yaml:570",
+        wrapped_numbers=True,
     )
     composite("special_xlogy.out", "CompositeImplicitAutograd", out_form("special_xlogy", composition.xlogy))
     define(
         "special_xlogy.self_scalar",
         "special_xlogy.self_scalar(Scalar self, Tensor other) -> Tensor",
-        "native_functions/special.yaml:575",
+        "native_functions/special.yaml:576",
     )
     composite("special_xlogy.self_scalar", "CompositeImplicitAutograd", composition.xlogy)
     define(
         "special_xlogy.other_scalar",
         "special_xlogy.other_scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/special.yaml:580",
+        "native_functions/special.yaml:581",
     )
     composite("special_xlogy.other_scalar", "CompositeImplicitAutograd", composition.xlogy)
     define(
         "special_polygamma",
         "special_polygamma(int n, Tensor self) -> Tensor",
-        "native_functions/special.yaml:585",
+        "native_functions/special.yaml:586",
     )
     composite("special_polygamma", "CompositeImplicitAutograd", composition.polygamma)
     define(
         "special_polygamma.out",
         "special_polygamma.out(int n, Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:585",
+        "native_functions/special.yaml:586",
     )
     composite(
         "special_polygamma.out",
@@ -1379,13 +1381,13 @@ def register() -> None:
     define(
         "special_multigammaln",
         "special_multigammaln(Tensor self, int p) -> Tensor",
-        "native_functions/special.yaml:590",
+        "native_functions/special.yaml:591",
     )
     composite("special_multigammaln", "CompositeImplicitAutograd", composition.mvlgamma)
     define(
         "special_multigammaln.out",
         "special_multigammaln.out(Tensor self, int p, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:590",
+        "native_functions/special.yaml:591",
     )
     composite(
         "special_multigammaln.out",
@@ -1395,13 +1397,13 @@ def register() -> None:
     define(
         "special_gammainc",
         "special_gammainc(Tensor self, Tensor other) -> Tensor",
-        "native_functions/special.yaml:595",
+        "native_functions/special.yaml:596",
     )
     composite("special_gammainc", "CompositeImplicitAutograd", composition.igamma)
     define(
         "special_gammainc.out",
         "special_gammainc.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:595",
+        "native_functions/special.yaml:596",
     )
     composite(
         "special_gammainc.out", "CompositeImplicitAutograd", out_form("special_gammainc", composition.igamma)
@@ -1409,13 +1411,13 @@ def register() -> None:
     define(
         "special_gammaincc",
         "special_gammaincc(Tensor self, Tensor other) -> Tensor",
-        "native_functions/special.yaml:600",
+        "native_functions/special.yaml:601",
     )
     composite("special_gammaincc", "CompositeImplicitAutograd", composition.igammac)
     define(
         "special_gammaincc.out",
         "special_gammaincc.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:600",
+        "native_functions/special.yaml:601",
     )
     composite(
         "special_gammaincc.out",
@@ -1425,25 +1427,25 @@ def register() -> None:
     define(
         "special_softmax",
         "special_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
-        "native_functions/special.yaml:605",
+        "native_functions/special.yaml:606",
     )
     composite("special_softmax", "CompositeImplicitAutograd", composition.softmax)
     define(
         "special_log_softmax",
         "special_log_softmax(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/special.yaml:609",
+        "native_functions/special.yaml:610",
     )
     composite("special_log_softmax", "CompositeImplicitAutograd", composition.log_softmax)
     define(
         "special_logsumexp",
         "special_logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
-        "native_functions/special.yaml:613",
+        "native_functions/special.yaml:614",
     )
     composite("special_logsumexp", "CompositeImplicitAutograd", composition.logsumexp)
     define(
         "special_logsumexp.out",
         "special_logsumexp.out(Tensor self, int[1] dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:613",
+        "native_functions/special.yaml:614",
     )
     composite(
         "special_logsumexp.out",

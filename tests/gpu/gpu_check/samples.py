@@ -64,6 +64,7 @@ class Sample:
 
 DTYPES = {
     "f": ("float32", "bfloat16", "float16", "float64"),
+    "w": ("float32", "float64"),
     "i": ("int64", "int32", "uint8", "int8", "int16"),
     "b": ("bool",),
     "c": ("complex64", "complex128"),

@@ -15,8 +15,8 @@ POLYNOMIALS = [
     *("special_laguerre_polynomial_l", "special_legendre_polynomial_p"),
 ]
 BESSEL = (
-    "i0 special_i0 special_i0e special_i1 special_i1e special_bessel_j0 special_bessel_j1 special_modified_bessel_i0 "
-    "special_modified_bessel_i1 special_spherical_bessel_j0 special_airy_ai"
+    "special_bessel_j0 special_bessel_j1 special_modified_bessel_i0 special_modified_bessel_i1 "
+    "special_spherical_bessel_j0 special_airy_ai"
 )
 DECAYING = (
     "special_bessel_y0 special_bessel_y1 special_modified_bessel_k0 special_modified_bessel_k1 "
@@ -69,12 +69,13 @@ SAMPLES: list[Sample] = [
     *rows("mvlgamma special_multigammaln", LARGE, 2, dtypes="f", roundings=8),
     *rows("igamma igammac special_gammainc special_gammaincc", T(low=0.5, grad=False), T("b", low=0.5), dtypes="f",
           roundings=8, backward=False),
-    *rows("special_zeta", T(low=1.5, high=3.0, grad=False), LARGE, dtypes="f", roundings=8, backward=False),
-    *rows("special_zeta.other_scalar", T(low=1.5, high=3.0, grad=False), 2.0, dtypes="f", roundings=8, backward=False),
-    *rows("special_zeta.self_scalar", 2.5, LARGE, dtypes="f", roundings=8),
+    *rows("special_zeta", T(low=1.5, high=3.0, grad=False), LARGE, dtypes="w", roundings=8, backward=False),
+    *rows("special_zeta.other_scalar", T(low=1.5, high=3.0, grad=False), 2.0, dtypes="w", roundings=8, backward=False),
+    *rows("special_zeta.self_scalar", 2.5, LARGE, dtypes="w", roundings=8),
     *rows("erfinv special_erfinv", INNER, dtypes="f", roundings=4),
-    *rows("special_ndtri", SHARE, dtypes="f", roundings=8),
-    *rows("special_erf special_erfc special_erfcx special_ndtr special_log_ndtr", X, dtypes="f", roundings=8),
+    *rows("special_ndtri", SHARE, dtypes="w", roundings=8),
+    *rows("special_erf special_erfc special_ndtr", X, dtypes="f", roundings=8),
+    *rows("special_erfcx special_log_ndtr", X, dtypes="w", roundings=8),
     *rows("special_entr", POSITIVE, dtypes="f", roundings=4),
     *rows("special_xlog1py", X, T("b", low=0.0), dtypes="f", roundings=2),
     *rows("special_xlog1py.other_scalar", X, 1.5, dtypes="f", roundings=2),
@@ -82,13 +83,14 @@ SAMPLES: list[Sample] = [
     *rows("special_exp2 special_expm1 special_expit", X, dtypes="f", roundings=2),
     *rows("special_log1p", POSITIVE, dtypes="f", roundings=2),
     *rows("special_round", X, dtypes="f", kind=EXACT),
-    *rows(BESSEL, X, dtypes="f", roundings=16, backward=False),
-    *rows(DECAYING, T(low=0.5, high=4.0), dtypes="f", roundings=16, backward=False),
-    *(row for name in POLYNOMIALS for row in rows(name, T(grad=False), DEGREE, dtypes="f", roundings=64,
+    *rows("i0 special_i0 special_i0e special_i1 special_i1e", X, dtypes="f", roundings=16, backward=False),
+    *rows(BESSEL, X, dtypes="w", roundings=16, backward=False),
+    *rows(DECAYING, T(low=0.5, high=4.0), dtypes="w", roundings=16, backward=False),
+    *(row for name in POLYNOMIALS for row in rows(name, T(grad=False), DEGREE, dtypes="w", roundings=64,
                                                   backward=False)),
-    *(row for name in POLYNOMIALS for row in rows(f"{name}.n_scalar", T(grad=False), 3, dtypes="f", roundings=64,
+    *(row for name in POLYNOMIALS for row in rows(f"{name}.n_scalar", T(grad=False), 3, dtypes="w", roundings=64,
                                                   backward=False)),
-    *(row for name in POLYNOMIALS for row in rows(f"{name}.x_scalar", 0.3, DEGREE, dtypes="f", roundings=64,
+    *(row for name in POLYNOMIALS for row in rows(f"{name}.x_scalar", 0.3, DEGREE, dtypes="w", roundings=64,
                                                   backward=False)),
     *rows("special_softmax special_log_softmax", X, 1, dtypes="f", terms="b", roundings=2),
     *rows("special_logsumexp", X, [1], dtypes="f", terms="b", roundings=2),
