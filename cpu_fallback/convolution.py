@@ -114,7 +114,8 @@ class Convolution:
         down = [p * d * size for p, d in zip(self.pitch, window.dilation, strict=True)]
         along = [p * s * size for p, s in zip(self.pitch, window.stride, strict=True)]
         start = (
-            block.groups.start * each * plane * size + block.rows.start * self.pitch[0] * window.stride[0] * size
+            block.groups.start * each * plane * size
+            + block.rows.start * self.pitch[0] * window.stride[0] * size
         )
         shape = (groups * each, *window.kernel, m, *self.shape(block))
         strides = (plane * size, *down, self.channels * plane * size, *([size] if self.has_runs else along))

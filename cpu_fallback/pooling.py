@@ -16,7 +16,6 @@ from .error_state import quiet
 from .widen import compute_np
 from .windows import Padding, Window
 
-
 BLOCK = 1 << 15
 """Windows of a block: with its other arrays it stays in a core's second-level cache."""
 GRAIN = 1 << 20
@@ -136,7 +135,9 @@ class Maxima:
             np.maximum(best, found, out=best)
             np.multiply(flags, self.number.type(k), candidate)
             np.maximum(number, candidate, out=number)
-        corner, first = (a[row:end, ..., None] if self.last else a[row:end] for a in (self.corner, self.first))
+        corner, first = (
+            a[row:end, ..., None] if self.last else a[row:end] for a in (self.corner, self.first)
+        )
         places = self.offsets.take(number)
         places += corner
         none = number == 0
@@ -144,14 +145,21 @@ class Maxima:
             places = np.where(none, first, places)
         indices[...] = places
         np.copyto(values, best, casting="unsafe")
-        if self.bits is not None and not best.all() and (padded.view(self.bits) == np.iinfo(self.bits).min).any():
+        if (
+            self.bits is not None
+            and not best.all()
+            and (padded.view(self.bits) == np.iinfo(self.bits).min).any()
+        ):
             self._signs(values, padded, number, row, end)
 
     def _signs(self, values: Any, padded: Any, number: Any, row: int, end: int) -> None:
         """Zeros as they are at their places: a maximum of zeros of both signs may be either."""
         for k, tap in enumerate(self.taps, 1):
             np.copyto(
-                values, padded[self._place(tap, row, end)], where=(number == k) & (values == 0), casting="unsafe"
+                values,
+                padded[self._place(tap, row, end)],
+                where=(number == k) & (values == 0),
+                casting="unsafe",
             )
 
     def _place(self, tap: Any, row: int, end: int) -> tuple[slice, ...]:
