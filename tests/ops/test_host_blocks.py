@@ -332,6 +332,7 @@ def test_convolutions_in_blocks(monkeypatch, rng, layout, geometry):
     for columns in (1, 700, 1 << 20):
         monkeypatch.setattr(convolution, "COLUMN_BYTES", columns)
         monkeypatch.setattr(convolution, "LEAST_POSITIONS", 1)
+        monkeypatch.setattr(convolution, "LEAST_PRODUCTS", 1)
         # Plans are kept by shape.
         sizes = (3, 6, 9, 7 + columns.bit_length())
         x, w, b = (
