@@ -24,6 +24,8 @@ LEAST_POSITIONS = 512
 LEAST_PRODUCTS = 1 << 23
 """Multiplications of a product, where its columns stay below `MOST_BYTES`: BLAS has its threads wait for each other."""
 MOST_BYTES = 4 << 20
+FEW_POSITIONS = 1 << 10
+"""Up to so many the gradient of the input is added tap by tap, which takes fewer calls."""
 
 Array = np.ndarray[Any, Any]
 
@@ -297,7 +299,7 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
     if conv.is_empty:
         return PlannedKernel(_bias_alone)
     window = conv.window
-    if not window.is_pointwise and _gathers(window):
+    if conv.n * conv.run > FEW_POSITIONS and not window.is_pointwise and _gathers(window):
         return PlannedKernel(_backward_by_gathering(call, conv))
     inside = (slice(None), slice(None), *window.inside)
     offsets = [p * d for p, d in zip(conv.pitch, window.dilation, strict=True)]

@@ -190,6 +190,10 @@ was least (C. L. Lawson, 1961).
 """
 
 
+FEW = 512
+"""Up to so many elements a call of erf is quicker than the calls of the polynomial."""
+
+
 def normal_share(a: Any) -> tuple[Any, Any]:
     """(1 + erf(a / sqrt(2))) / 2 of float32, and a * a."""
     square = np.multiply(a, a)
@@ -210,7 +214,7 @@ def gelu_with(erf: Callable[..., Any]) -> Callable[[Any, Any], None]:
 
     @writing
     def gelu(a: Any, out: Any) -> None:
-        if out.dtype == np.float32 and out.ndim:
+        if out.dtype == np.float32 and out.size > FEW:
             share, _ = normal_share(a)
         else:
             share = np.empty_like(out)
@@ -229,7 +233,7 @@ def gelu_backward_with(erf: Callable[..., Any]) -> Callable[[Any, Any, Any], Non
 
     @writing
     def backward(grad: Any, a: Any, out: Any) -> None:
-        if out.dtype == np.float32 and out.ndim:
+        if out.dtype == np.float32 and out.size > FEW:
             cdf, square = normal_share(a)
             pdf = np.multiply(square, -0.5, square)
             np.exp(pdf, pdf)

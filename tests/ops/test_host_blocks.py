@@ -333,6 +333,7 @@ def test_convolutions_in_blocks(monkeypatch, rng, layout, geometry):
         monkeypatch.setattr(convolution, "COLUMN_BYTES", columns)
         monkeypatch.setattr(convolution, "LEAST_POSITIONS", 1)
         monkeypatch.setattr(convolution, "LEAST_PRODUCTS", 1)
+        monkeypatch.setattr(convolution, "FEW_POSITIONS", 0 if columns < 1000 else 1 << 10)
         # Plans are kept by shape.
         sizes = (3, 6, 9, 7 + columns.bit_length())
         x, w, b = (
