@@ -21,6 +21,11 @@ COLUMN_BYTES = 1 << 20
 """Columns that are made at a time: they stay in the second-level cache until the product has read them."""
 LEAST_POSITIONS = 512
 """Positions of a product, where there are so many: with fewer it is bound by reading the weight."""
+LEAST_PRODUCTS = 1 << 23
+"""Multiplications of a product, where its columns stay below `MOST_BYTES`: BLAS has its threads wait for each other."""
+MOST_BYTES = 4 << 20
+FEW_POSITIONS = 1 << 10
+"""Up to so many the gradient of the input is added tap by tap, which takes fewer calls."""
 
 Array = np.ndarray[Any, Any]
 
@@ -72,7 +77,7 @@ class Convolution:
 
     def _blocks(self) -> tuple[int, list[Block]]:
         """How many images are taken at a time, and the blocks of them."""
-        most = max(LEAST_POSITIONS, COLUMN_BYTES // (self.depth * self.dtype.itemsize))
+        most = self.most_positions()
         out = self.window.out
         groups, rows, step = 1, out[0], 1
         if self.run <= most:
@@ -86,6 +91,12 @@ class Convolution:
             for g in range(0, self.groups, groups)
             for row in range(0, out[0], rows)
         ]
+
+    def most_positions(self) -> int:
+        """How many positions a block has."""
+        each = self.depth * self.dtype.itemsize
+        many = LEAST_PRODUCTS // (self.depth * self.outputs) if self.groups == 1 else 0
+        return max(LEAST_POSITIONS, COLUMN_BYTES // each, min(many, MOST_BYTES // each))
 
     def images(self) -> Iterator[slice]:
         """The images that are taken at a time."""
@@ -230,7 +241,7 @@ def _forward_channels_last(conv: Convolution, spec: TensorSpec) -> Any:
     weight_order = (*range(2, rank + 2), 1, 0)
     same = spec.np_dtype == conv.dtype
     inner = math.prod(window.out[1:])
-    most = max(LEAST_POSITIONS, COLUMN_BYTES // (conv.depth * conv.dtype.itemsize))
+    most = conv.most_positions()
     lines = min(window.out[0], max(1, most // inner))
     step = max(1, min(conv.n, most // (inner * lines))) if lines == window.out[0] else 1
     is_view = window.is_pointwise
@@ -288,7 +299,7 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
     if conv.is_empty:
         return PlannedKernel(_bias_alone)
     window = conv.window
-    if not window.is_pointwise and _gathers(window):
+    if conv.n * conv.run > FEW_POSITIONS and not window.is_pointwise and _gathers(window):
         return PlannedKernel(_backward_by_gathering(call, conv))
     inside = (slice(None), slice(None), *window.inside)
     offsets = [p * d for p, d in zip(conv.pitch, window.dilation, strict=True)]

@@ -16,7 +16,7 @@ from ..dispatch.structured.native.embedding_bag import (
 )
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from .error_state import IGNORE, reset_state, set_state
-from .indexing import add_rows, is_within
+from .indexing import is_within
 from .widen import FLOAT32, NARROW
 
 Array = np.ndarray[Any, Any]
@@ -90,7 +90,7 @@ def embedding_bag(call: StructuredCall) -> PlannedKernel:
             np.copyto(attained, count)
         if not out.size or not bag.size:
             return
-        values = weight[indices]
+        values = np.take(weight, indices, 0)
         if narrow:
             values = values.astype(FLOAT32)
         token = set_state(IGNORE)
@@ -104,7 +104,11 @@ def embedding_bag(call: StructuredCall) -> PlannedKernel:
             if scale is not None:
                 values = values * scale.astype(values.dtype)[:, None]
             total = np.zeros((bags, width), values.dtype)
-            add_rows(total, bag, values, False)
+            if len(values) == bags * count[0] and (count == count[0]).all():
+                np.add.reduce(values.reshape(bags, -1, width), 1, None, total)
+            else:
+                filled = np.flatnonzero(count)
+                total[filled] = np.add.reduceat(values, np.searchsorted(bag, filled), 0)
             if mode == MEAN:
                 total /= np.maximum(count, 1)[:, None].astype(total.dtype)
             np.copyto(out, total, casting="unsafe")

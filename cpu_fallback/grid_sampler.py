@@ -155,15 +155,21 @@ def grid_sampler(call: StructuredCall) -> PlannedKernel:
             return
         n, c = image.shape[:2]
         index, weight = joined(taps_along(grid.astype(np_dtype, copy=False), size, *modes), size)
-        index, weight = index.reshape(n, 1, -1, index.shape[-1]), weight.reshape(n, 1, -1, weight.shape[-1])
-        plane = image.reshape(n, c, -1)
-        total = np.zeros((n, c, index.shape[2]), np_dtype)
-        for k in range(index.shape[-1]):
-            at = index[..., k]
-            absent = at == math.prod(size)
-            found = np.take_along_axis(plane, np.where(absent, 0, at), 2)
-            total += np.where(absent, np_dtype.type(0), found.astype(np_dtype, copy=False) * weight[..., k])
-        np.copyto(out, total.reshape(out.shape), casting="unsafe")
+        count = math.prod(size)
+        index, weight = index.reshape(n, -1, index.shape[-1]), weight.reshape(n, -1, weight.shape[-1])
+        total = np.empty((index.shape[1], c), np_dtype)
+        for sample in range(n):
+            # A row for each element: what a place needs of all channels lies together.
+            rows = np.ascontiguousarray(image[sample].reshape(c, count).T, np_dtype)
+            total.fill(0)
+            for k in range(index.shape[-1]):
+                at = index[sample, :, k]
+                absent = at == count
+                found = np.take(rows, np.where(absent, 0, at), 0)
+                found *= weight[sample, :, k, None]
+                found[absent] = 0
+                total += found
+            np.copyto(out[sample], total.T.reshape(out.shape[1:]), casting="unsafe")
 
     return PlannedKernel(quiet(into))
 

@@ -10,6 +10,7 @@ import numpy as np
 from ..dispatch.structured.native.line_maps import Kernel, Kind, LineMap, by_factors
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..dispatch.structured.supported_dtypes import CPU_KERNELS
+from ..runtime.memory_format import is_channels_last
 from ..runtime.tensor_spec import TensorSpec
 from .error_state import quiet
 from .widen import compute_np
@@ -110,8 +111,15 @@ def forward(call: StructuredCall) -> PlannedKernel:
         is_byte = spec.dtype.name == "uint8"
         np_dtype = spec.dtype.np if moves else np.dtype(np.float32) if is_byte else compute_np(spec.dtype)
         lines = [(axis - len(maps), taps(line, real_of(np_dtype))) for axis, line in enumerate(maps)]
+        last = is_channels_last(spec.sizes, spec.strides, spec.ndim) if spec.ndim in (4, 5) else False
+        if last and spec.ndim == len(maps) + 2:
+            lines = [(axis - 1, line) for axis, line in lines]
+        else:
+            last = False
 
         def into(out: Array, array: Array) -> None:
+            if last:
+                array, out = np.moveaxis(array, 1, -1), np.moveaxis(out, 1, -1)
             made = array if moves else array.astype(np_dtype, copy=False)
             for axis, (index, weight) in reversed(lines):
                 made = gathered(made, axis, index, weight)
@@ -121,7 +129,39 @@ def forward(call: StructuredCall) -> PlannedKernel:
 
         return into
 
+    if call.extra["maps"][0].kind in (Kind.REFLECT, Kind.REPLICATE):
+        bordered = _bordered(call.extra["maps"], spec.np_dtype)
+        if bordered is not None:
+            return PlannedKernel(bordered)
     return PlannedKernel(quiet(by_factors(call, make)))
+
+
+def _bordered(maps: tuple[LineMap, ...], np_dtype: Any) -> Kernel | None:
+    """The input in the middle, then the borders of one dimension after another from what is there.
+
+    None where a border holds elements that are cropped at the other end, or there is no middle.
+    """
+    sources, targets, borders = [], [], []
+    for line in maps:
+        low, high = max(line.pad, 0), min(line.n + line.pad, line.out)
+        at = taps(line, real_of(np_dtype))[0][:, 0] + line.pad
+        if low >= high or at.min() < low or at.max() >= high:
+            return None
+        sources.append(slice(low - line.pad, high - line.pad))
+        targets.append(slice(low, high))
+        borders.append([(slice(0, low), at[:low]), (slice(high, line.out), at[high:])])
+    source, target = (..., *sources), (..., *targets)
+
+    def into(out: Array, array: Array, *_: Any) -> None:
+        out[target] = array[source]
+        for axis, sides in enumerate(borders):
+            # The dimensions after this one have no borders yet.
+            behind = targets[axis + 1 :]
+            for where, at in sides:
+                if at.size:
+                    out[(..., where, *behind)] = out[(..., at, *behind)]
+
+    return into
 
 
 def gathered(array: Array, axis: int, index: Array, weight: Array | None) -> Array:
@@ -191,8 +231,15 @@ def backward(call: StructuredCall) -> PlannedKernel:
     def make(maps: tuple[LineMap, ...]) -> Kernel:
         np_dtype = np.dtype(np.float32) if spec.dtype.name == "uint8" else compute_np(spec.dtype)
         matrices = [(axis - len(maps), matrix(line, np_dtype)) for axis, line in enumerate(maps)]
+        last = spec.ndim in (4, 5) and is_channels_last(spec.sizes, spec.strides, spec.ndim)
+        if last and spec.ndim == len(maps) + 2:
+            matrices = [(axis - 1, weights) for axis, weights in matrices]
+        else:
+            last = False
 
         def into(out: Array, grad: Array, *_: Any) -> None:
+            if last:
+                grad, out = np.moveaxis(grad, 1, -1), np.moveaxis(out, 1, -1)
             made = grad.astype(np_dtype, copy=False)
             for axis, weights in matrices:
                 moved = np.moveaxis(made, axis, 0)
