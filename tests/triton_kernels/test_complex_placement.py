@@ -1,4 +1,4 @@
-"""Complex numbers placed, summed by index, found, reduced and convolved on CUDA, beside NumPy; integers in histograms."""
+"""Complex numbers placed, summed by index, found, reduced and convolved on CUDA; integers in histograms."""
 
 import secrets
 
@@ -31,7 +31,7 @@ def cuda(x):
 
 
 def close(found, expected, dtype):
-    found = found.cpu().numpy()
+    found = found.detach().cpu().numpy()
     assert found.dtype == expected.dtype
     assert found.shape == expected.shape
     np.testing.assert_allclose(found, expected, rtol=DTYPES[dtype], atol=DTYPES[dtype])
