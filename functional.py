@@ -267,7 +267,10 @@ def norm(
     """
     order: Any = 2 if p in ("fro", None) else p
     if order == "nuc":
-        return _ops.linalg_matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
+        dims = (-2, -1) if dim is None else dim
+        if out is not None:
+            return _ops.linalg_matrix_norm(input, "nuc", dims, keepdim, dtype=dtype, out=out)
+        return _ops.linalg_matrix_norm(input, "nuc", dims, keepdim, dtype=dtype)
     if isinstance(order, str):
         raise ValueError(f"only valid string values are 'fro' and 'nuc', found {p}")
     if out is not None:
