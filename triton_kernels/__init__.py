@@ -49,6 +49,7 @@ REGISTERING = (
     "random.multinomial",
     "random.random",
     "random.randperm",
+    "reduction.complex_logsumexp",
     "reduction.complex_reduction",
     "reduction.extreme_index",
     "reduction.extreme_scan",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from ..autograd.recording import out_refuses_grad
 from ..composite import ctc as composition
-from ..composite.forms import out_form
 from ..structured.native import ctc as native
 from ..structured.register import autograd, composite, define, structured
 from . import autograd_ctc
@@ -40,21 +39,9 @@ def register() -> None:
     composite("_ctc_loss.Tensor", "CompositeExplicitAutograd", composition._ctc_loss_of_tensors)
     autograd("_ctc_loss.Tensor", autograd_ctc.plan__ctc_loss_Tensor)
     define(
-        "_ctc_loss.Tensor_out",
-        "_ctc_loss.Tensor_out(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, bool zero_infinity=False, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))",
-        "native_functions/ctc.yaml:8",
-        ("dynamic_output_shape",),
-    )
-    composite(
-        "_ctc_loss.Tensor_out",
-        "CompositeExplicitAutograd",
-        out_form("_ctc_loss", composition._ctc_loss_of_tensors, 2),
-    )
-    autograd("_ctc_loss.Tensor_out", out_refuses_grad)
-    define(
         "_ctc_loss_backward",
         "_ctc_loss_backward(Tensor grad, Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, Tensor neg_log_likelihood, Tensor log_alpha, int blank, bool zero_infinity=False) -> Tensor",
-        "native_functions/ctc.yaml:14",
+        "native_functions/ctc.yaml:13",
     )
     structured(
         "_ctc_loss_backward",
@@ -66,14 +53,14 @@ def register() -> None:
     define(
         "_ctc_loss_backward.out",
         "_ctc_loss_backward.out(Tensor grad, Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, Tensor neg_log_likelihood, Tensor log_alpha, int blank, bool zero_infinity=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/ctc.yaml:14",
+        "native_functions/ctc.yaml:13",
     )
     structured("_ctc_loss_backward.out", native._ctc_loss_backward, "_ctc_loss_backward_stub", "out")
     autograd("_ctc_loss_backward.out", out_refuses_grad)
     define(
         "_ctc_loss_backward.Tensor",
         "_ctc_loss_backward.Tensor(Tensor grad, Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, Tensor neg_log_likelihood, Tensor log_alpha, int blank, bool zero_infinity=False) -> Tensor",
-        "native_functions/ctc.yaml:18",
+        "native_functions/ctc.yaml:17",
     )
     composite(
         "_ctc_loss_backward.Tensor", "CompositeExplicitAutograd", composition._ctc_loss_backward_of_tensors
@@ -81,12 +68,12 @@ def register() -> None:
     define(
         "ctc_loss.IntList",
         "ctc_loss.IntList(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, int reduction=Mean, bool zero_infinity=False) -> Tensor",
-        "native_functions/ctc.yaml:22",
+        "native_functions/ctc.yaml:21",
     )
     composite("ctc_loss.IntList", "CompositeImplicitAutograd", composition.ctc_loss)
     define(
         "ctc_loss.Tensor",
         "ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, int reduction=Mean, bool zero_infinity=False) -> Tensor",
-        "native_functions/ctc.yaml:26",
+        "native_functions/ctc.yaml:25",
     )
     composite("ctc_loss.Tensor", "CompositeImplicitAutograd", composition.ctc_loss)

@@ -20,8 +20,8 @@ def searches(capability: int) -> Iterator[Sample]:
         yield Sample(f"scatter {dtype}", lambda x=x: x.scatter(0, each, x), ("locate", "elect", "place"))
     for dtype in ("complex64", "complex128"):
         x = empty(10000, 64, dtype=dtype)
-        yield Sample(f"nonzero_static {dtype}", lambda x=x: tt.nonzero_static(x, size=1000), ("pairs",))
-        yield Sample(f"scatter_add {dtype}", lambda x=x: x.scatter_add(0, each, x), ("combine_runs",))
+        yield Sample(f"nonzero_static {dtype}", lambda x=x: tt.nonzero_static(x, size=1000))
+        yield Sample(f"scatter_add {dtype}", lambda x=x: x.scatter_add(0, each, x))
     rows, order, values = empty(64, 512), empty(64, 512, dtype="int64"), empty(64, 1024)
     yield Sample(
         "searchsorted rows through a sorter",

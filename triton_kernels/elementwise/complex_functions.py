@@ -123,6 +123,22 @@ def exp(a):
 
 
 @triton.jit
+def shifted_exp(a, shift):
+    """exp(a - shift), where the shift is finite; 0 of minus infinity whatever its imaginary part."""
+    re, im = a
+    re -= tl.where(shift - shift == 0, shift, tl.zeros_like(shift))
+    vanishes = (re == -INFINITY) & (is_finite(im) == 0)
+    return exp((re, tl.where(vanishes, tl.zeros_like(im), im)))
+
+
+@triton.jit
+def shifted_log(a, shift):
+    """log(a) + shift, where the shift is finite."""
+    re, im = log(a)
+    return re + tl.where(shift - shift == 0, shift, tl.zeros_like(shift)), im
+
+
+@triton.jit
 def exp2(a):
     """exp(a log 2), both parts by the real factor, so that infinite ones stay apart."""
     re, im = a

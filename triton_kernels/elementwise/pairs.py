@@ -499,6 +499,7 @@ declare(
             "exp",
             "expm1",
             "pow",
+            "shifted_exp",
             "sigmoid",
             "silu",
             "silu_backward",

@@ -8,19 +8,11 @@ from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_
 from ...runtime.cuda.lazy_triton import tl
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
-from ..conversion import compute_type
 from ..geometry import Geometry
 from ..launch import launch_nothing
 from . import joint_reduction_kernels as k
-from .joint_reduction import (
-    JOINT_REDUCTIONS,
-    Accumulator,
-    JointReduction,
-    joint_reduction,
-    pairs_starting,
-    plan_joint,
-)
-from .reduction import REDUCTIONS, TRUTHS, lowest, reduction
+from .joint_reduction import Accumulator, JointReduction, pairs_starting, plan_joint
+from .reduction import REDUCTIONS, TRUTHS, reduction
 from .sides import Sides, doubled, sides_of, through_contiguous
 
 Factory = Callable[[StructuredCall], PlannedKernel]
@@ -35,14 +27,6 @@ def truth(start: int) -> Callable[[ScalarType, ScalarType, int], Sequence[Accumu
     """One accumulator."""
     return lambda input, output, count: ((tl.int1, start),)
 
-
-def shifted_pair(input: ScalarType, output: ScalarType, count: int) -> Sequence[Accumulator]:
-    """The greatest real part, and both parts of the sum of exponentials."""
-    type_ = compute_type(output)
-    return (type_, lowest(type_)), (type_, 0), (type_, 0)
-
-
-LOGSUMEXP = JointReduction(k.shifted_pairs, k.shifted_pairs_across, k.on_circle, k.log_of_pair, shifted_pair)
 
 COMPLEX: dict[str, JointReduction] = {
     "sum_stub": JointReduction(k.add_pairs, k.pairs_across, k.pair, k.all_of, pairs_starting(0)),
@@ -107,9 +91,3 @@ for _stub, _row in REDUCTIONS.items():
     register_stub(
         _stub, "cuda", real_or_complex(_real, complex_reduction(_of_complex)) if _of_complex else _real
     )
-
-register_stub(
-    "logsumexp_stub",
-    "cuda",
-    real_or_complex(joint_reduction(JOINT_REDUCTIONS["logsumexp_stub"]), complex_reduction(LOGSUMEXP)),
-)

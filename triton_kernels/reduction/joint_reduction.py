@@ -236,5 +236,5 @@ JOINT_REDUCTIONS: dict[str, JointReduction] = {
 """What each operator combines; extremes with indices and moments have programs of their own."""
 
 for _stub, _row in JOINT_REDUCTIONS.items():
-    if _stub != "logsumexp_stub":  # Of complex numbers too, which are registered with their reductions.
+    if _stub != "logsumexp_stub":  # Of complex numbers too: registered beside that.
         register_stub(_stub, "cuda", joint_reduction(_row))

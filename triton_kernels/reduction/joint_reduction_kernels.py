@@ -3,10 +3,9 @@
 Accumulators are a tuple. A combining function takes those of both sides one by one, as `tl.reduce` calls it.
 """
 
-from ...runtime.cuda.lazy_triton import libdevice, tl, triton
+from ...runtime.cuda.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..conversion import convert
-from ..elementwise.complex_functions import log as complex_log
 from ..elementwise.pointwise_functions import divide, exp, log
 from .reduction_kernels import largest, offset_of, smallest, sum_of
 
@@ -38,34 +37,6 @@ def shifted_sums(a, a_sum, b, b_sum):
 @triton.jit
 def shifted_sums_across(t):
     return tl.reduce((t[0], t[1]), 1, shifted_sums)
-
-
-@triton.jit
-def on_circle(a, b):
-    """The accumulators of exp(a + b i): the exponent, and the direction; a vanishing number has none."""
-    vanishes = (a < 0) & (a - a != 0) & (b - b != 0)
-    turn = tl.where(vanishes, tl.zeros_like(b), b)
-    return a, libdevice.cos(turn), libdevice.sin(turn)
-
-
-@triton.jit
-def shifted_pairs(a, a_re, a_im, b, b_re, b_im):
-    """The greatest real part, and the sum of complex exponentials shifted by it."""
-    top = largest(a, b)
-    shift = finite(top)
-    of_a, of_b = exp(a - shift), exp(b - shift)
-    return top, a_re * of_a + b_re * of_b, a_im * of_a + b_im * of_b
-
-
-@triton.jit
-def shifted_pairs_across(t):
-    return tl.reduce((t[0], t[1], t[2]), 1, shifted_pairs)
-
-
-@triton.jit
-def log_of_pair(t, number):
-    re, im = complex_log((t[1], t[2]))
-    return re + finite(t[0]), im
 
 
 @triton.jit

@@ -68,6 +68,7 @@ CASES: dict[str, list[Any]] = {
     "max_unpool2d": [L(1, 1, 2, 2), tt.tensor([[[[0, 3], [4, 6]]]]), [3, 3]],
     "max_unpool3d": [L(1, 1, 1, 2, 2), tt.tensor([[[[[0, 3], [4, 6]]]]]), [1, 3, 3], [1, 2, 2], [0, 0, 0]],
     "view": [M, [2, 6]],
+    "_unsafe_view": [M, [2, 6]],
     "_strided_from": [M, [2, 2], [1, 4], 1],
     "expand": [L(1, 4), [3, 4]],
     "permute": [L(2, 3, 2), [2, 0, 1]],

@@ -74,6 +74,7 @@ SAMPLES: list[Sample] = [
     *rows("view_as_real view_as_real_copy", X, kind=EXACT, dtypes="c"),
     *rows("view_as_complex view_as_complex_copy", T("a 2"), kind=EXACT, dtypes="f"),
     *rows("is_set_to", X, X, kind=SHAPE, dtypes="f", backward=False),
+    *rows("_unsafe_view", T("6"), [2, 3], kind=EXACT, dtypes="f", dense=True),
     *rows("resize_", T("6"), [2, 3], kind=EXACT, dtypes="f", backward=False, dense=True),
     *rows("resize_as_", T("6"), T("2 3"), kind=EXACT, dtypes="f", backward=False, dense=True),
     *rows("new_zeros new_ones", X, [2, 3], kind=EXACT, dtypes="fib"),
