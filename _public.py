@@ -142,4 +142,5 @@ _register_loader("cuda", _load_cuda_kernels, _choose_cuda_driver)
 __all__ = sorted(
     {name for name in globals() if not name.startswith("_") or name.startswith("_check")} - {"cpu_fallback"}
     | set(_functions.__all__)
+    | {"_segment_reduce"}
 )

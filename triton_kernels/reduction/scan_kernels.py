@@ -342,6 +342,12 @@ declare(
         tuple(d for d in NUMBERS if d not in ("fp32", "fp64", "i64", "u64")): (HALF_ROWS,),
     },
     smaller=True,
+    local={
+        "add_exponents_of_pairs": (
+            40,
+            "libdevice's table for reducing large arguments, on a path that common ones do not take",
+        )
+    },
     operations="2 n_out n of extremes, 6 n_out n of products of complex numbers",
     traffic="n_out n (2 itemsize of x + 8) of extremes, 4 n_out n itemsize of x of complex numbers",
 )
