@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,11 +29,35 @@ FEW_POSITIONS = 1 << 10
 Array = np.ndarray[Any, Any]
 
 
-class Block(NamedTuple):
-    """Groups, and rows of windows: positions of the outermost spatial dimension."""
+class Part(NamedTuple):
+    """Some images, of those some groups and rows of windows: what one product takes. An index of all there is, is None.
 
-    groups: slice
-    rows: slice
+    Everything that follows from the geometry is in it, so that a call looks nothing up.
+    """
+
+    images: slice | None
+    groups: slice | None
+    outputs: slice | None
+    channels: slice | None
+    rows: slice | None
+    target: tuple[slice, ...] | None
+    first_row: int
+    count: int
+    """How many images."""
+    shape: tuple[int, ...]
+    """The positions of an image."""
+    view: tuple[int, ...]
+    """Windows as a view over the padded images: (channels, *kernel, images, *shape), from the element `start`."""
+    start: int
+    columns: tuple[int, ...]
+    """(groups, depth, images * positions)."""
+    made: tuple[int, ...]
+    """(outputs, images, rows, ...), the positions that mean something."""
+
+
+def at(array: Array, index: Any) -> Array:
+    """A part of an array; itself where that is all of it, since even such a slice takes its time."""
+    return array if index is None else array[index]
 
 
 class Convolution:
@@ -73,10 +96,17 @@ class Convolution:
         self.is_dense = self.run == math.prod(self.window.out)
         self.pad = Padding(self.window, self.dtype)
         self.pitch = contiguous_strides(self.window.padded)
-        self.step, self.blocks = (1, []) if self.is_empty else self._blocks()
+        size = self.dtype.itemsize
+        plane = math.prod(self.window.padded) * size
+        down = [p * d * size for p, d in zip(self.pitch, dilation, strict=True)]
+        along = [size] if self.has_runs else [p * s * size for p, s in zip(self.pitch, stride, strict=True)]
+        self.strides = (plane, *down, self.channels * plane, *along)
+        self.batches = [] if self.is_empty else self._batches()
+        parts = [part for batch in self.batches for part in batch]
+        self.room = 0 if len(parts) < 2 else max(math.prod(part.view) for part in parts)
 
-    def _blocks(self) -> tuple[int, list[Block]]:
-        """How many images are taken at a time, and the blocks of them."""
+    def _batches(self) -> list[list[Part]]:
+        """All parts, those of the same images together."""
         most = self.most_positions()
         out = self.window.out
         groups, rows, step = 1, out[0], 1
@@ -86,11 +116,48 @@ class Convolution:
                 step = max(1, min(self.n, most // (self.run * groups)))
         else:
             rows = max(1, most // (self.run // out[0]))
-        return step, [
-            Block(slice(g, min(g + groups, self.groups)), slice(row, min(row + rows, out[0])))
-            for g in range(0, self.groups, groups)
-            for row in range(0, out[0], rows)
+        return [
+            [
+                self._part(
+                    slice(n, min(n + step, self.n)),
+                    slice(g, min(g + groups, self.groups)),
+                    slice(row, min(row + rows, out[0])),
+                )
+                for g in range(0, self.groups, groups)
+                for row in range(0, out[0], rows)
+            ]
+            for n in range(0, self.n, step)
         ]
+
+    def _part(self, images: slice, groups: slice, rows: slice) -> Part:
+        out, window = self.window.out, self.window
+        each, of_group = self.channels // self.groups, self.outputs // self.groups
+        m, g, r = (s.stop - s.start for s in (images, groups, rows))
+        shape = (self.run - (out[0] - r) * self.pitch[0],) if self.has_runs else (r, *out[1:])
+        outputs = slice(groups.start * of_group, groups.stop * of_group)
+        channels = slice(groups.start * each, groups.stop * each)
+        plane, size = math.prod(window.padded), self.dtype.itemsize
+        start = groups.start * each * plane + rows.start * self.pitch[0] * window.stride[0]
+
+        def unless_all(part: slice, whole: int) -> slice | None:
+            return None if part.stop - part.start == whole else part
+
+        is_whole = (m, g, r) == (self.n, self.groups, out[0])
+        return Part(
+            unless_all(images, self.n),
+            unless_all(groups, self.groups),
+            unless_all(outputs, self.outputs),
+            unless_all(channels, self.channels),
+            unless_all(rows, out[0]),
+            None if is_whole else (images, outputs, rows),
+            rows.start,
+            m,
+            shape,
+            (g * each, *window.kernel, m, *shape),
+            start * size,
+            (g, self.depth, m * math.prod(shape)),
+            (g * of_group, m, r, *out[1:]),
+        )
 
     def most_positions(self) -> int:
         """How many positions a block has."""
@@ -98,73 +165,37 @@ class Convolution:
         many = LEAST_PRODUCTS // (self.depth * self.outputs) if self.groups == 1 else 0
         return max(LEAST_POSITIONS, COLUMN_BYTES // each, min(many, MOST_BYTES // each))
 
-    def images(self) -> Iterator[slice]:
-        """The images that are taken at a time."""
-        return (slice(start, min(start + self.step, self.n)) for start in range(0, self.n, self.step))
+    def buffer(self) -> Array | None:
+        """Room for the columns of any part; None where one part is all there is."""
+        return np.empty(self.room, self.dtype) if self.room else None
 
-    def shape(self, block: Block) -> tuple[int, ...]:
-        """The positions of a block in an image."""
-        rows, out = block.rows.stop - block.rows.start, self.window.out
-        if not self.has_runs:
-            return (rows, *out[1:])
-        return (self.run - (out[0] - rows) * self.pitch[0],)
+    def columns(self, padded: Array, part: Part, buffer: Array | None) -> Array:
+        """The windows of a part, whose images' padded planes are given."""
+        view: Array = np.ndarray(part.view, self.dtype, padded, part.start, self.strides)
+        if buffer is None:
+            return np.ascontiguousarray(view).reshape(part.columns)
+        made = buffer[: view.size]
+        np.copyto(made.reshape(part.view), view)
+        return made.reshape(part.columns)
 
-    def buffer(self) -> Array:
-        """Room for the columns of any block."""
-        most = max((b.groups.stop - b.groups.start) * math.prod(self.shape(b)) for b in self.blocks)
-        return np.empty(most * self.depth * self.step, self.dtype)
-
-    def columns(self, padded: Array, block: Block, buffer: Array) -> Array:
-        """The windows of a block of some images, whose padded planes are given."""
-        m = len(padded)
-        size = self.dtype.itemsize
-        window = self.window
-        plane = math.prod(window.padded)
-        each = self.channels // self.groups
-        groups = block.groups.stop - block.groups.start
-        down = [p * d * size for p, d in zip(self.pitch, window.dilation, strict=True)]
-        along = [p * s * size for p, s in zip(self.pitch, window.stride, strict=True)]
-        start = (
-            block.groups.start * each * plane * size
-            + block.rows.start * self.pitch[0] * window.stride[0] * size
-        )
-        shape = (groups * each, *window.kernel, m, *self.shape(block))
-        strides = (plane * size, *down, self.channels * plane * size, *([size] if self.has_runs else along))
-        view = np.ndarray(shape, self.dtype, padded, start, strides)
-        made = buffer[: math.prod(shape)]
-        np.copyto(made.reshape(shape), view)
-        return made.reshape(groups, self.depth, -1)
-
-    def outputs_of(self, block: Block) -> slice:
-        """The output channels of a block's groups."""
-        each = self.outputs // self.groups
-        return slice(block.groups.start * each, block.groups.stop * each)
-
-    def channels_of(self, block: Block) -> slice:
-        """The input channels of a block's groups."""
-        each = self.channels // self.groups
-        return slice(block.groups.start * each, block.groups.stop * each)
-
-    def positions(self, made: Array, block: Block, images: int) -> Array:
+    def positions(self, made: Array, part: Part) -> Array:
         """A product (groups, outputs of a group, images * positions) as (images, outputs, rows, ...), a view."""
-        outputs, size = made.shape[0] * made.shape[1], self.dtype.itemsize
-        shape = (outputs, images, block.rows.stop - block.rows.start, *self.window.out[1:])
         if not self.has_runs:
-            return made.reshape(shape).swapaxes(0, 1)
-        run = math.prod(self.shape(block))
-        strides = (images * run * size, run * size, *[p * size for p in self.pitch])
-        return np.ndarray(shape, made.dtype, made, 0, strides).swapaxes(0, 1)
+            return made.reshape(part.made).swapaxes(0, 1)
+        size = self.dtype.itemsize
+        run = part.shape[0] * size
+        strides = (part.count * run, run, *[p * size for p in self.pitch])
+        return np.ndarray(part.made, made.dtype, made, 0, strides).swapaxes(0, 1)
 
-    def spread(self, grad: Array, block: Block) -> Array:
-        """Gradients of a block as (groups, outputs of a group, images * positions), zero in between."""
-        part = grad[:, self.outputs_of(block), block.rows]
-        groups = block.groups.stop - block.groups.start
+    def spread(self, grad: Array, part: Part) -> Array:
+        """Gradients of a part as (groups, outputs of a group, images * positions), zero in between."""
+        grad = at(grad, part.target)
+        groups, _, positions = part.columns
         if self.is_dense:
-            rows = part.swapaxes(0, 1).astype(self.dtype, copy=False)
-            return rows.reshape(groups, self.outputs // self.groups, -1)
-        positions = len(grad) * math.prod(self.shape(block))
+            rows = grad.swapaxes(0, 1).astype(self.dtype, copy=False)
+            return rows.reshape(groups, -1, positions)
         made = np.zeros((groups, self.outputs // self.groups, positions), self.dtype)
-        self.positions(made, block, len(grad))[...] = part
+        self.positions(made, part)[...] = grad
         return made
 
     def matrix(self, weight: Array) -> Array:
@@ -185,29 +216,29 @@ def convolution(call: StructuredCall) -> PlannedKernel:
     same = spec.np_dtype == conv.dtype and conv.multiply is np.matmul
     if same and conv.window.is_pointwise and spec.is_contiguous:
         return PlannedKernel(quiet(_forward_pointwise(conv)))
-    direct = same and conv.is_dense and conv.step == 1 and spec.is_contiguous
+    direct = same and conv.is_dense and conv.batches[0][0].count == 1 and spec.is_contiguous
 
     def into(out: Any, input: Any, weight: Any, bias: Any) -> None:
         matrix = conv.matrix(weight)
         addend = None if bias is None else bias.astype(conv.dtype, copy=False).reshape(conv.groups, -1, 1)
         buffer = conv.buffer()
-        for images in conv.images():
-            padded = conv.pad(input[images])
-            for block in conv.blocks:
-                columns = conv.columns(padded, block, buffer)
-                groups = block.groups
-                target = out[images, conv.outputs_of(block), block.rows]
+        for batch in conv.batches:
+            images = batch[0].images
+            padded = conv.pad(at(input, images))
+            for part in batch:
+                columns = conv.columns(padded, part, buffer)
                 if direct:
-                    whole = out[images].reshape(conv.groups, -1, conv.run)
-                    at = block.rows.start * (conv.run // conv.window.out[0])
-                    made = whole[groups, :, at : at + columns.shape[2]]
-                    np.matmul(matrix[groups], columns, out=made)
+                    made = at(at(out, images).reshape(conv.groups, -1, conv.run), part.groups)
+                    if part.rows is not None:
+                        first = part.first_row * (conv.run // conv.window.out[0])
+                        made = made[:, :, first : first + part.columns[2]]
+                    np.matmul(at(matrix, part.groups), columns, out=made)
                 else:
-                    made = conv.multiply(matrix[groups], columns)
+                    made = conv.multiply(at(matrix, part.groups), columns)
                 if addend is not None:
-                    made += addend[groups]
+                    made += at(addend, part.groups)
                 if not direct:
-                    np.copyto(target, conv.positions(made, block, len(padded)), casting="unsafe")
+                    np.copyto(at(out, part.target), conv.positions(made, part), casting="unsafe")
 
     return PlannedKernel(quiet(into))
 
@@ -305,13 +336,13 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
     offsets = [p * d for p, d in zip(conv.pitch, window.dilation, strict=True)]
     starts = [(tap, sum(t * o for t, o in zip(tap, offsets, strict=True))) for tap in window.taps]
 
-    def places(block: Block) -> list[tuple[Any, Any]]:
-        """Each tap among the columns of a block, and the elements that it meets."""
-        first = block.rows.start
+    def places(part: Part) -> list[tuple[Any, Any]]:
+        """Each tap among the columns of a part, and the elements that it meets."""
+        first = part.first_row
         if conv.has_runs:
-            run, at_row = math.prod(conv.shape(block)), first * conv.pitch[0]
-            return [(tap, (slice(at_row + at, at_row + at + run),)) for tap, at in starts]
-        step, rows = window.stride[0], block.rows.stop - first
+            run, at_row = part.shape[0], first * conv.pitch[0]
+            return [(tap, (slice(at_row + s, at_row + s + run),)) for tap, s in starts]
+        step, rows = window.stride[0], part.made[2]
         made = []
         for tap in window.taps:
             outermost, *others = window.slices(tap)
@@ -319,22 +350,22 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
             made.append((tap, (slice(start, start + (rows - 1) * step + 1, step), *others)))
         return made
 
-    blocks = [(block, places(block)) for block in conv.blocks]
+    batches = [[(part, places(part)) for part in batch] for batch in conv.batches]
 
     def into(out: Any, grad: Any, weight: Any, bias: Any = None) -> None:
         matrix = conv.matrix(weight).swapaxes(1, 2)
         addend = (
             None if bias is None else bias.astype(conv.dtype, copy=False).reshape(-1, *(1,) * (1 + conv.rank))
         )
-        for images in conv.images():
-            target = out[images].swapaxes(0, 1)
+        for batch in batches:
+            target = at(out, batch[0][0].images).swapaxes(0, 1)
             m = target.shape[1]
             full = np.zeros((conv.channels, m, *window.padded), conv.dtype)
             flat = full.reshape(conv.channels, m, -1) if conv.has_runs else full
-            for block, taps in blocks:
-                made = conv.multiply(matrix[block.groups], conv.spread(grad[images], block))
-                made = made.reshape(-1, *window.kernel, m, *conv.shape(block))
-                some = flat[conv.channels_of(block)]
+            for part, taps in batch:
+                made = conv.multiply(at(matrix, part.groups), conv.spread(grad, part))
+                made = made.reshape(part.view)
+                some = at(flat, part.channels)
                 for tap, where in taps:
                     some[:, :, *where] += made[:, *tap]
             full = full[inside]
@@ -342,16 +373,16 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
 
     def into_pointwise(out: Any, grad: Any, weight: Any, bias: Any = None) -> None:
         matrix = conv.matrix(weight).swapaxes(1, 2)
-        for images in conv.images():
-            target = out[images].swapaxes(0, 1)
-            for block in conv.blocks:
-                channels = conv.channels_of(block)
-                made = conv.multiply(matrix[block.groups], conv.spread(grad[images], block))
-                there = target[channels, :, block.rows]
-                made = made.reshape(there.shape)
-                if bias is not None:
-                    made += bias[channels].astype(conv.dtype, copy=False).reshape(-1, *(1,) * (1 + conv.rank))
-                np.copyto(there, made, casting="unsafe")
+        for part in (part for batch in conv.batches for part in batch):
+            target = at(out, part.images).swapaxes(0, 1)
+            made = conv.multiply(at(matrix, part.groups), conv.spread(grad, part))
+            there = at(target, part.channels)
+            there = there if part.rows is None else there[:, :, part.rows]
+            made = made.reshape(there.shape)
+            if bias is not None:
+                addend = at(bias, part.channels).astype(conv.dtype, copy=False)
+                made += addend.reshape(-1, *(1,) * (1 + conv.rank))
+            np.copyto(there, made, casting="unsafe")
 
     return PlannedKernel(quiet(into_pointwise if window.is_pointwise else into))
 
@@ -396,13 +427,21 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
     wide = np.dtype(np.float64) if conv.dtype == np.float32 else conv.dtype
 
     def into(out: Any, grad: Any, input: Any) -> None:
+        if not conv.room:
+            ((part,),) = conv.batches
+            made = conv.multiply(
+                conv.spread(grad, part), conv.columns(conv.pad(input), part, None).swapaxes(1, 2)
+            )
+            np.copyto(out, made.reshape(out.shape), casting="unsafe")
+            return
         total = np.zeros((conv.groups, conv.outputs // conv.groups, conv.depth), wide)
         buffer = conv.buffer()
-        for images in conv.images():
-            padded = conv.pad(input[images])
-            for block in conv.blocks:
-                rows = conv.spread(grad[images], block)
-                total[block.groups] += conv.multiply(rows, conv.columns(padded, block, buffer).swapaxes(1, 2))
+        for batch in conv.batches:
+            padded = conv.pad(at(input, batch[0].images))
+            for part in batch:
+                rows = conv.spread(grad, part)
+                some = at(total, part.groups)
+                some += conv.multiply(rows, conv.columns(padded, part, buffer).swapaxes(1, 2))
         np.copyto(out, total.reshape(out.shape), casting="unsafe")
 
     return PlannedKernel(quiet(into))

@@ -90,6 +90,7 @@ class Maxima:
         self.offsets = np.array([0, *offsets])
         self.corner, self.first = _flat_indices(window)
         self.bits = {4: np.int32, 8: np.int64}[np_dtype.itemsize] if self.is_float else None
+        self._met: dict[tuple[int, int], list[tuple[slice, ...]]] = {}
 
     def __call__(self, values: Any, indices: Any, array: Any) -> None:
         """All of (N, C, ...)."""
@@ -119,6 +120,9 @@ class Maxima:
                     at_rows = (where[0], slice(row, end)) if self.last else (*where, slice(row, end))
                     self._rows(values[at_rows], indices[at_rows], padded, row, end, has_nan)
 
+        if len(blocks) == 1:
+            some(0, 1)
+            return
         parallel_for(0, len(blocks), max(1, GRAIN // max(each * of * plane * len(self.taps), 1)), some)
 
     def _rows(self, values: Any, indices: Any, padded: Any, row: int, end: int, has_nan: bool) -> None:
@@ -127,8 +131,8 @@ class Maxima:
         number = np.zeros(shape, self.number)
         better, candidate = np.empty(shape, np.bool_), np.empty(shape, self.number)
         flags = better.view(np.uint8)
-        for k, tap in enumerate(self.taps, 1):
-            found = padded[self._place(tap, row, end)]
+        for k, place in enumerate(self._places(row, end), 1):
+            found = padded[place]
             np.greater(found, best, better)
             if has_nan:
                 better |= found != found
@@ -154,16 +158,22 @@ class Maxima:
 
     def _signs(self, values: Any, padded: Any, number: Any, row: int, end: int) -> None:
         """Zeros as they are at their places: a maximum of zeros of both signs may be either."""
-        for k, tap in enumerate(self.taps, 1):
+        for k, place in enumerate(self._places(row, end), 1):
             np.copyto(
                 values,
-                padded[self._place(tap, row, end)],
+                padded[place],
                 where=(number == k) & (values == 0),
                 casting="unsafe",
             )
 
+    def _places(self, row: int, end: int) -> list[tuple[slice, ...]]:
+        """What each tap meets of a padded array for some rows of windows; looked up after the first time."""
+        met = self._met.get((row, end))
+        if met is None:
+            met = self._met[row, end] = [self._place(tap, row, end) for tap in self.taps]
+        return met
+
     def _place(self, tap: Any, row: int, end: int) -> tuple[slice, ...]:
-        """What a tap meets of a padded array for some rows of windows."""
         first, *others = self.window.slices(tap)
         step = self.window.stride[0]
         start = first.start + row * step
