@@ -260,7 +260,8 @@ def efficient_attention(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         _check_probability(dropout_p)
         made = [allocate() for allocate in allocators]
         drops = dropout_p and counters and device.type != "meta"
-        seed, first = default_generator(device).reserve(counters) if drops else (0, 0)
+        # A probability of one draws nothing, as `dropout`.
+        seed, first = default_generator(device).reserve(counters) if drops and dropout_p < 1 else (0, 0)
         into(
             *made,
             query._data,

@@ -122,6 +122,8 @@ def of_images(base, make, whole):
         return [randn(make, 1, 1, *[3] * rank), [5] * rank, *align]
     if base.startswith("grid_sampler"):
         return [image, randn(make, 1, *[2] * rank, rank), 0, 0, False]
+    if base.startswith("fractional_max_pool"):
+        return [image, [2] * rank, [1] * rank, randn(make, 1, 1, rank)]
     if base == "max_unpool2d":
         return [randn(make, 1, 2, 2), whole([[[0, 1], [2, 3]]]), [4, 4]]
     if base == "max_unpool3d":
