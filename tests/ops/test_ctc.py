@@ -147,3 +147,13 @@ def test_refusals(device: str, change: dict, error: type[Exception], message: st
         tt.ops.aten._ctc_loss(x, targets, given["inputs"], given["labels"], given["blank"])
     with pytest.raises(NotImplementedError, match=f"ctc_loss_{device}\" not implemented for 'Half'"):
         tt.ops.aten._ctc_loss(x.half(), tt.ones(2, 2, dtype=tt.int64, device=device), [5, 4], [2, 1])
+
+
+@pytest.mark.parametrize(("dtype", "most"), [(tt.float32, 2047), (tt.float64, 1023)])
+def test_labels_that_no_tile_holds_are_refused_on_cuda(dtype: tt.dtype, most: int) -> None:
+    x = tt.zeros(2, 1, 3, dtype=dtype, device="cuda")
+    targets = tt.ones(1, most + 1, dtype=tt.int64, device="cuda")
+    assert tt.ops.aten._ctc_loss(x, targets, [2], [most])[0].item() == float("inf")
+    message = f"target_lengths of at most {most} of {dtype.scalar_name} on CUDA, but got {most + 1}"
+    with pytest.raises(NotImplementedError, match=message):
+        tt.ops.aten._ctc_loss(x, targets, [2], [most + 1])

@@ -19,8 +19,8 @@ from ..indexing.index_bounds import lowered_flags
 from ..launch import Launch, cdiv, next_power_of_2
 from .ctc_kernels import ctc_forward, ctc_gradient, ctc_shares
 
-MOST_STATES = 4096
-"""Of a sequence: a program has them all in its registers."""
+MOST_BYTES = 16384
+"""Of a sequence's states, each a logarithm: a program has them all in its registers."""
 
 
 class Problem:
@@ -35,10 +35,11 @@ class Problem:
         self.times, self.batch, self.classes = spec.sizes
         labels: tuple[int, ...] = tuple(call.args["target_lengths"])
         self.width = 2 * max(labels, default=0) + 1
-        if self.width > MOST_STATES:
+        most = MOST_BYTES // spec.itemsize
+        if self.width > most:
             raise NotImplementedError(
-                f"{call.name}: expected target_lengths of at most {(MOST_STATES - 1) // 2} on CUDA, but got "
-                f"{max(labels)}"
+                f"{call.name}: expected target_lengths of at most {(most - 1) // 2} of {spec.dtype.scalar_name} on "
+                f"CUDA, but got {max(labels)}"
             )
         if targets.ndim == 1:
             firsts = [0, *itertools.accumulate(labels)][: self.batch]

@@ -178,7 +178,8 @@ def ctc_gradient(
     tl.store(out + program * classes + c, found, mask=inside)
 
 
-STATES_IN_TILE = (Configuration((256,), 4), Configuration((1024,), 8), Configuration((4096,), 16))
+SINGLE = (Configuration((256,), 4), Configuration((1024,), 8), Configuration((4096,), 16))
+DOUBLE = (Configuration((256,), 4), Configuration((1024,), 8, blocks=1), Configuration((2048,), 16))
 
 for _kernel, _operations, _traffic in (
     (ctc_forward, "12 batch times width", "2 batch times width itemsize"),
@@ -189,8 +190,7 @@ for _kernel, _operations, _traffic in (
         warps=16,
         why="16 warps: a step waits for the one before it, not for memory; batches are smaller than the device",
         operand="x",
-        dtypes=("fp32", "fp64"),
-        configurations=STATES_IN_TILE,
+        dtypes={("fp32",): SINGLE, ("fp64",): DOUBLE},
         smaller=True,
         operations=_operations,
         traffic=_traffic,
