@@ -35,11 +35,8 @@ from .pair_scan import PairScan, plan_pair_scan
 from .reduction_kernels import identity, product, product_across, reduce, result_of, sum_across, sum_of
 from .scan_kernels import (
     add_exponents,
-    add_exponents_of_pairs,
     exponents_across,
     exponents_along,
-    exponents_of_pairs_across,
-    exponents_of_pairs_along,
     prefix_scan,
     products_along,
     products_of_pairs_across,
@@ -258,46 +255,29 @@ def cumsum(call: StructuredCall) -> PlannedKernel:
     return sums(call)
 
 
-def or_of_pairs(
-    real: Callable[[StructuredCall], PlannedKernel], row: Callable[[ScalarType], PairScan]
-) -> Callable[[StructuredCall], PlannedKernel]:
-    """The kernel factory of a scan that is `row`'s, given the dtype of a part, for complex numbers."""
-
-    def factory(call: StructuredCall) -> PlannedKernel:
-        spec, out = call.args["self"], call.outputs[0]
-        if not (spec.dtype.is_complex and out.dtype.is_complex):
-            return real(call)
-        if out.numel == 0:
-            return PlannedKernel(launch_nothing)
-        sides = line_sides([spec, out], call.extra["dim"])
-        if not sides.fits():
-            return through_contiguous_operands(call, factory, ("self",))
-        pairs = Sides(*(doubled(side, (True, True)) for side in (sides.kept, sides.reduced)))
-        types = [[f"*{one.dtype.to_real().triton_name}"] * 2 for one in (spec, out)]
-        run = plan_pair_scan(call, row(out.dtype.to_real()), pairs, *types)
-        half, half_out = spec.dtype.itemsize // 2, out.dtype.itemsize // 2
-        return PlannedKernel(
-            lambda to, x, *_: run([x.address, x.address + half], [to.address, to.address + half_out])
-        )
-
-    return factory
-
-
-def products_of_pairs(part: ScalarType) -> PairScan:
-    """In float64, as those of real numbers."""
-    return PairScan(
-        multiply_pairs, products_of_pairs_across, products_of_pairs_along, 1, tl.float64, tl.float64
+def cumprod(call: StructuredCall) -> PlannedKernel:
+    """Products of prefixes; those of complex numbers as pairs, in float64 as the others."""
+    spec, out = call.args["self"], call.outputs[0]
+    if not (spec.dtype.is_complex and out.dtype.is_complex):
+        return products(call)
+    if out.numel == 0:
+        return PlannedKernel(launch_nothing)
+    sides = line_sides([spec, out], call.extra["dim"])
+    if not sides.fits():
+        return through_contiguous_operands(call, cumprod, ("self",))
+    pairs = Sides(*(doubled(side, (True, True)) for side in (sides.kept, sides.reduced)))
+    types = [[f"*{one.dtype.to_real().triton_name}"] * 2 for one in (spec, out)]
+    run = plan_pair_scan(call, PRODUCTS_OF_PAIRS, pairs, *types)
+    half, half_out = spec.dtype.itemsize // 2, out.dtype.itemsize // 2
+    return PlannedKernel(
+        lambda to, x, *_: run([x.address, x.address + half], [to.address, to.address + half_out])
     )
 
 
-def exponents_of_pairs(part: ScalarType) -> PairScan:
-    """In the numbers' own type, in which logarithms are as exact as they are held."""
-    type_ = compute_type(part)
-    row = (add_exponents_of_pairs, exponents_of_pairs_across, exponents_of_pairs_along)
-    return PairScan(*row, -math.inf, type_, type_)
-
-
-sums = scan(SCANS["cumsum_stub"])
+PRODUCTS_OF_PAIRS = PairScan(
+    multiply_pairs, products_of_pairs_across, products_of_pairs_along, 1, tl.float64, tl.float64
+)
+sums, products = scan(SCANS["cumsum_stub"]), scan(SCANS["cumprod_stub"])
 register_stub("cumsum_stub", "cuda", cumsum)
-register_stub("cumprod_stub", "cuda", or_of_pairs(scan(SCANS["cumprod_stub"]), products_of_pairs))
-register_stub("logcumsumexp_stub", "cuda", or_of_pairs(scan(SCANS["logcumsumexp_stub"]), exponents_of_pairs))
+register_stub("cumprod_stub", "cuda", cumprod)
+register_stub("logcumsumexp_stub", "cuda", scan(SCANS["logcumsumexp_stub"]))

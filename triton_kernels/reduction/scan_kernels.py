@@ -7,14 +7,9 @@ before them have, which `carry` [lines, parts] holds.
 from ...runtime.cuda.lazy_triton import tl, triton
 from ..budget import NUMBERS, Configuration, declare
 from ..conversion import convert
-from ..elementwise.complex_functions import exp as exp_of_pair
-from ..elementwise.complex_functions import log as log_of_pair
-from ..elementwise.complex_functions import log1p as log1p_of_pair
 from ..elementwise.pointwise_functions import exp, log1p
 from .joint_reduction_kernels import add_rounded, both_parts, multiply_pairs
 from .reduction_kernels import offset_of
-
-INFINITY = tl.constexpr(float("inf"))
 
 
 @triton.jit
@@ -165,52 +160,6 @@ def products_of_pairs_across(re, im):
 
 
 @triton.jit
-def add_exponents_of_pairs(ar, ai, br, bi):
-    """log(exp(a) + exp(b)) of complex numbers, what is added on the side of the one with the greater real part.
-
-    The logarithm of nothing has no angle; one that is no number in either part is none in both.
-    """
-    later = br >= ar
-    top, top_angle = tl.where(later, br, ar), tl.where(later, bi, ai)
-    low, low_angle = tl.where(later, ar, br), tl.where(later, ai, bi)
-    more, turn = log1p_of_pair(exp_of_pair((low - top, low_angle - top_angle)))
-    re, im = top + more, top_angle + turn
-    equal = top == low
-    nothing = equal & (top == -INFINITY)
-    re, im = tl.where(nothing, top, re), tl.where(nothing, 0.0, im)
-    endless = equal & (top == INFINITY)
-    x, y = exp_of_pair((top, top_angle))
-    u, v = exp_of_pair((low, low_angle))
-    size, angle = log_of_pair((x + u, y + v))
-    re, im = tl.where(endless, size, re), tl.where(endless, angle, im)
-    return without_numbers(
-        (re != re) | (im != im) | (ar != ar) | (ai != ai) | (br != br) | (bi != bi), re, im
-    )
-
-
-@triton.jit
-def without_numbers(where, re, im):
-    return tl.where(where, float("nan"), re), tl.where(where, float("nan"), im)
-
-
-@triton.jit
-def as_sums(re, im):
-    """Exponents as sums of one: nothing without its angle, no number in both parts."""
-    re, im = without_numbers((re != re) | (im != im), re, im)
-    return re, tl.where(re == -INFINITY, 0.0, im)
-
-
-@triton.jit
-def exponents_of_pairs_along(re, im):
-    return tl.associative_scan(as_sums(re, im), 1, add_exponents_of_pairs)
-
-
-@triton.jit
-def exponents_of_pairs_across(re, im):
-    return tl.reduce(as_sums(re, im), 1, add_exponents_of_pairs)
-
-
-@triton.jit
 def pair_scan(
     x,
     y,
@@ -342,12 +291,6 @@ declare(
         tuple(d for d in NUMBERS if d not in ("fp32", "fp64", "i64", "u64")): (HALF_ROWS,),
     },
     smaller=True,
-    local={
-        "add_exponents_of_pairs": (
-            40,
-            "libdevice's table for reducing large arguments, on a path that common ones do not take",
-        )
-    },
     operations="2 n_out n of extremes, 6 n_out n of products of complex numbers",
     traffic="n_out n (2 itemsize of x + 8) of extremes, 4 n_out n itemsize of x of complex numbers",
 )
