@@ -339,7 +339,7 @@ def map_lines(
         there = inside
         if KIND_D == CONSTANT or KIND_H == CONSTANT or KIND_W == CONSTANT:
             there = there & (iz >= 0) & (iy >= 0) & (ix >= 0)
-        found = tl.load(source + (iz * xd + iy * xh + ix * xw), mask=there, other=0)
+        found = tl.load(source + (iz * xd + iy * xh + ix * xw), mask=there)
         if KIND_D == CONSTANT or KIND_H == CONSTANT or KIND_W == CONSTANT:
             found = tl.where(there, found, convert(value, out.dtype.element_ty))
         tl.store(target, found, mask=inside)
