@@ -10,6 +10,7 @@ from importlib import import_module
 MEASUREMENTS = {
     "run": (".suite.run", "time the suites beside peers and limits, into a result file"),
     "compare": (".suite.compare", "two result files, or two commits: what became faster or slower"),
+    "report": (".report.command", "result files as a page that works offline, as markdown or JSON"),
     "memory": (".memory", "bytes of a small tensor"),
     "graph": (".graph", "what graphs of operators cost"),
     "launch": (".launch", "host time of a kernel's launch"),
