@@ -1,7 +1,7 @@
 """What result files say, arranged for reading: the object that `--format json` prints and that the page shows.
 
-Times are seconds; a ratio is triten's time over a peer's, so that below 1 triten is faster. `null` stands for what is not
-known.
+Times are seconds; a ratio is triten's time over a peer's, so that below 1 triten is faster. `null` stands for what is
+not known.
 
     format, version   "triten.perf.report", 1
     files       list, the oldest commit first: path, label, commit, dirty, time, started, complete, rehearsal, machine,
@@ -18,10 +18,10 @@ known.
         bytes_per_second, flops_per_second, limit, of_limit     as in the result file
         intensity       operations for each byte
         accepted_peer   which peer `excess` is held to; null for a bar of seconds
-        excess          the ratio over the bar's, where there is no bar over 1: above 1 it takes longer than is accepted
+        excess          the ratio over the bar's, where there is no bar over 1: above 1 it takes longer than accepted
         history         list, for each file null or: median, ratios (object by peer: a number)
-    suites      list, for each suite and device: rows, timed, met, missed, failed, means (by peer: count, mean), and bar:
-                null or least, aim, verdict
+    suites      list, for each suite and device: rows, timed, met, missed, failed, means (by peer: count, mean), and
+                bar: null or least, aim, verdict
     totals      rows, timed, met, missed, failed, means (by peer: count, mean, faster)
     worst       indices of the ten rows with the largest excess
     changes     list, the slowest first, of rows whose median changed by more than `threshold` from the first file that

@@ -56,6 +56,7 @@ function prepareTheme() {
 
 prepareTheme();
 prepareFilters(showSoon);
+narrow.addEventListener("change", showSoon);
 byId("history-lines").addEventListener("change", showSoon);
 showAbout();
 showFiles();

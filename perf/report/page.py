@@ -7,8 +7,9 @@ lines of script to maintain for less. What plotly does not give, use by keyboard
 every plot has its table.
 
 Nothing that comes from a result file becomes markup. The data stands in the page as JSON in which `<`, `>` and `&` are
-escapes, so that no element ends in it; the script sets text, never HTML; and the page's policy names the two scripts that
-may run by their hashes and allows no connection, so that a page cannot load or send anything even if one of these fails.
+escapes, so that no element ends in it; the script sets text, never HTML; and the page's policy names the two scripts
+that may run by their hashes and allows no connection, so that a page can neither load nor send anything even if one of
+these fails.
 """
 
 from __future__ import annotations

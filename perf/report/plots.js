@@ -14,7 +14,7 @@ function isDark() {
 const colour = (index) => (isDark() ? DARK : LIGHT)[index % LIGHT.length];
 const symbol = (index) => SYMBOLS[index % SYMBOLS.length];
 const cssColour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-const isNarrow = () => innerWidth < 720;
+const narrow = matchMedia("(max-width: 45rem)");
 
 /** Text for plotly, which reads a little markup: none of ours or of a file's. */
 const plain = (value) => String(value).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
@@ -25,7 +25,8 @@ function axis(title, more = {}) {
   return { title: { text: title }, gridcolor: line, linecolor: line, zeroline: false, automargin: true, ...more };
 }
 
-const logarithmic = (title, more = {}) => axis(title, { type: "log", dtick: "D1", exponentformat: "power", ...more });
+// Fewer numbers fit beside the names on a phone.
+const logarithmic = (title, more = {}) => axis(title, { type: "log", dtick: narrow.matches ? 1 : "D2", exponentformat: "none", ...more });
 
 /** Draw into a place. On a touch screen a finger scrolls the page, not the plot. */
 function draw(place, traces, height, xaxis, yaxis, more = {}) {
@@ -71,11 +72,11 @@ const lineAtOne = () => [
 
 /** Lines of a chart of dots from the top down, with names that fit. */
 function namedLines(names, title = "") {
-  const most = isNarrow() ? 16 : 44;
+  const most = narrow.matches ? 18 : 44;
   return axis(title, {
     tickmode: "array",
     tickvals: names.map((_, index) => index),
-    ticktext: names.map((name) => plain(shortened(name, most))),
+    ticktext: names.map((name) => plain(shortened(narrow.matches ? name.replace(/^\w+: /, "") : name, most))),
     range: [names.length - 0.4, -0.6],
   });
 }
@@ -160,7 +161,7 @@ function drawRoofline(rows) {
     traces,
     460,
     logarithmic("operations for each byte"),
-    logarithmic(isNarrow() ? "FLOP/s" : "operations a second (FLOP/s)"),
+    logarithmic(narrow.matches ? "FLOP/s" : "operations a second (FLOP/s)", { dtick: 1, exponentformat: "SI" }),
     { margin: { l: 10, r: 16, t: 20, b: 120 }, legend: { orientation: "h", x: 0, y: -0.22, yanchor: "top" } },
   );
   showTable("limits-table", "Limits, measured in the same run", [
