@@ -101,8 +101,9 @@ function prepareFilters(changed) {
     readPattern();
     changed();
   });
+  // The fields are reset after the event, in the same task: a microtask would read them too early.
   form.addEventListener("reset", () =>
-    queueMicrotask(() => {
+    setTimeout(() => {
       readPattern();
       changed();
     }),
