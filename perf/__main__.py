@@ -11,6 +11,7 @@ MEASUREMENTS = {
     "run": (".suite.run", "time the suites beside peers and limits, into a result file"),
     "compare": (".suite.compare", "two result files, or two commits: what became faster or slower"),
     "profile": (".host_profile.command", "where a script's host time goes, by operator and layer"),
+    "report": (".report.command", "result files as a page that works offline, as markdown or JSON"),
     "memory": (".memory", "bytes of a small tensor"),
     "graph": (".graph", "what graphs of operators cost"),
     "launch": (".launch", "host time of a kernel's launch"),

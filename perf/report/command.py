@@ -1,0 +1,78 @@
+"""Show result files of `run`: a page that works offline, tables of markdown for a log, or the derived data as JSON.
+
+Several files make a history, ordered by when their commits were made. Exit status 2: a file is no result, or the report
+cannot be written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from ..result_file import write_whole
+from ..suite.compare import THRESHOLD
+from ..suite.results import ResultFileError
+from .data import report_data
+from .markdown import format_markdown
+from .page import PageError, format_page
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `python -m triten.perf report`."""
+    parser.add_argument(
+        "files", nargs="+", type=Path, metavar="FILE", help="result files; several are a history"
+    )
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: standard output")
+    parser.add_argument("--format", choices=("html", "markdown", "json"), default="html")
+    parser.add_argument(
+        "--threshold",
+        type=float,
+        default=THRESHOLD,
+        metavar="SHARE",
+        help="by how much a row's time may change from the first file to the last; default: %(default)s",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read, arrange, write."""
+    output: Path | None = arguments.output
+    try:
+        _check(arguments)
+        data = report_data(arguments.files, arguments.threshold)
+        if arguments.format == "html":
+            text = format_page(data)
+        elif arguments.format == "markdown":
+            text = format_markdown(data)
+        else:
+            text = json.dumps(data, indent=1, allow_nan=False) + "\n"
+        if output is None:
+            encoding = sys.stdout.encoding or "utf-8"
+            sys.stdout.write(_encodable(text, encoding))
+        else:
+            write_whole(output, _encodable(text, "utf-8"))
+    except (ResultFileError, PageError) as error:
+        print(_encodable(f"report: {error}", "utf-8"), file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"report: cannot write {output or 'the report'}: {error.strerror}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Refuse what would lose a file or say nothing, before anything is read."""
+    if not arguments.threshold >= 0:
+        raise ResultFileError(f"--threshold must not be negative, got {arguments.threshold}")
+    if arguments.output is None:
+        if arguments.format == "html":
+            raise PageError("--format html needs -o FILE, such as -o dashboard.html")
+        return
+    if arguments.output.resolve() in {path.resolve() for path in arguments.files}:
+        raise ResultFileError(f"{arguments.output} is one of the result files: it would be lost")
+
+
+def _encodable(text: str, encoding: str) -> str:
+    """What an encoding lacks, such as half of a pair of surrogates in a file, as its escape."""
+    return text.encode(encoding, "backslashreplace").decode(encoding)
