@@ -29,6 +29,9 @@ RUN = 256
 """Elements side by side that a block has at least where they are kept."""
 LONG_RUN = 1 << 14
 """The same where NumPy reduces without temporaries: it then reads memory from end to end."""
+LINES_FROM = 1 << 21
+"""Elements from which lines that NumPy reduces as they lie are shared among threads: one call is as quick for fewer."""
+LINES_BLOCK = 1 << 19
 HANDED_OVER = 1 << 22
 """Bytes from which another thread takes a part: half of less is read sooner than handed over."""
 
@@ -96,21 +99,22 @@ def over_everything(
 
 
 def over_kept(
-    spec: TensorSpec, dims: tuple[int, ...], out_ndim: int, run_of: int = RUN
+    spec: TensorSpec, dims: tuple[int, ...], out_ndim: int, run_of: int = RUN, directly: bool = False
 ) -> Callable[[Callable[[Any], tuple[Any, ...]], tuple[Any, ...], Any], None] | None:
     """A function ``run(compute, outs, array)`` over blocks that have whole reduced lines; None for small tensors.
 
     ``compute(block)`` gives the blocks of all outputs, in any shape of their sizes. Blocks have at least `run_of`
-    elements side by side where these are kept.
+    elements side by side where these are kept. NumPy reduces lines that lie one behind the other `directly`.
     """
     kept = [d for d in range(spec.ndim) if d not in dims and spec.sizes[d] > 1]
-    if spec.numel < KEPT_FROM or not kept:
+    lines = directly and spec.is_contiguous and dims == (spec.ndim - 1,)
+    if spec.numel < (LINES_FROM if lines else KEPT_FROM) or not kept:
         return None
     steps = list(spec.sizes)
-    room = max(KEPT_BLOCK // math.prod(spec.sizes[d] for d in dims), 1)
+    least = run_of if any(spec.strides[d] == 1 for d in kept) else 1
+    room = max((LINES_BLOCK if lines else KEPT_BLOCK) // math.prod(spec.sizes[d] for d in dims), least)
     for d in sorted(kept, key=lambda d: abs(spec.strides[d])):
-        least = run_of if spec.strides[d] == 1 else 1
-        steps[d] = min(max(room, least), spec.sizes[d])
+        steps[d] = min(room, spec.sizes[d])
         room = max(room // steps[d], 1)
     starts = [range(0, size, step) for size, step in zip(spec.sizes, steps, strict=True)]
     places = [

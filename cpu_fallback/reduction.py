@@ -117,7 +117,7 @@ def sum_(call: StructuredCall) -> PlannedKernel:
                 reset_state(token)
 
         return PlannedKernel(whole)
-    kept = over_kept(spec, dims, out_spec.ndim, LONG_RUN)
+    kept = over_kept(spec, dims, out_spec.ndim, LONG_RUN, spec.np_dtype == np_dtype)
     if kept is not None:
         add = _block_sum(spec, dims, np_dtype)
         return PlannedKernel(quiet(lambda out, array: kept(lambda piece: (add(piece),), (out,), array)))
@@ -128,8 +128,10 @@ def sum_(call: StructuredCall) -> PlannedKernel:
 
 
 def _block_sum(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Callable[[Any], Any]:
-    """`pairwise_sum` of a block of a tensor, brought to the dtype first."""
+    """`pairwise_sum` of a block of a tensor, brought to the dtype first; one NumPy call where that is as exact."""
     widens = spec.np_dtype != np_dtype
+    if not widens and adds_directly(spec, dims, np_dtype):
+        return lambda piece: np.add.reduce(piece, dims, np_dtype, None, True)
     return lambda piece: pairwise_sum(piece.astype(np_dtype) if widens else piece, dims, np_dtype)
 
 
@@ -190,7 +192,7 @@ def mean(call: StructuredCall) -> PlannedKernel:
         return PlannedKernel(
             quiet(lambda out, array: np.copyto(out, everything(array) / count, casting="unsafe"))
         )
-    kept = over_kept(spec, dims, out_spec.ndim, LONG_RUN)
+    kept = over_kept(spec, dims, out_spec.ndim, LONG_RUN, spec.np_dtype == np_dtype)
     if kept is not None:
         add = _block_sum(spec, dims, np_dtype)
         return PlannedKernel(
@@ -226,7 +228,8 @@ def reduction(ufunc: Any, promotes: bool = False) -> Callable[[StructuredCall], 
             return PlannedKernel(
                 quiet(lambda out, array: np.copyto(out, everything(array), casting="unsafe"))
             )
-        kept = over_kept(spec, dims, out_spec.ndim, LONG_RUN if spec.np_dtype == np_dtype else RUN)
+        same = spec.np_dtype == np_dtype
+        kept = over_kept(spec, dims, out_spec.ndim, LONG_RUN if same else RUN, same)
         if kept is not None:
 
             def block(piece: Any) -> tuple[Any, ...]:
