@@ -28,10 +28,10 @@ class Progress(Protocol):
 
 class _Silent:
     def begin(self, title: str) -> None:
-        pass
+        """Tell nobody."""
 
     def done(self) -> None:
-        pass
+        """Tell nobody."""
 
 
 class _Bar:

@@ -57,7 +57,7 @@ class Refused(Exception):
 
 
 class TimeUp(Exception):
-    pass
+    """An operator has had its seconds."""
 
 
 class Result(NamedTuple):
@@ -257,9 +257,9 @@ def outcome(call: Any, arguments: list[Any], keywords: dict[str, Any]) -> Any:
     inputs = tensors_in([arguments, keywords])
     try:
         value = call(*arguments, **keywords)
-    except (TimeUp, Refused, KeyboardInterrupt):
+    except (TimeUp, Refused):
         raise
-    except BaseException as error:  # every way of failing is a finding
+    except Exception as error:  # every way of failing is a finding
         return error
     return results_of(value, inputs)
 

@@ -16,7 +16,6 @@ assert _spec is not None and _spec.loader is not None
 report_files = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(report_files)
 
-pytest.importorskip("plotly", reason="the page needs plotly")
 playwright = pytest.importorskip("playwright.sync_api", reason="the page's test needs playwright")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")

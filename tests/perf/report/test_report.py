@@ -115,7 +115,6 @@ def test_json_is_the_derived_data(
 def test_the_page_holds_no_markup_of_files_and_loads_nothing(
     report: Report, files: list[Path], tmp_path: Path
 ) -> None:
-    pytest.importorskip("plotly")
     assert report(*files, "-o", tmp_path / "made" / "d.html") == 0
     text = (tmp_path / "made" / "d.html").read_text(encoding="utf-8")
     assert report_files.HOSTILE not in text
