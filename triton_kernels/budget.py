@@ -155,6 +155,11 @@ DECLARATIONS: dict[str, Declaration] = {}
 """By ``module:function``."""
 
 
+def name_of(kernel: Any) -> str:
+    """``module:function`` of a `@triton.jit` function, as declarations are named."""
+    return f"{kernel.fn.__module__}:{kernel.fn.__qualname__}"
+
+
 def register_limit(
     kernel: Any,
     signature: Mapping[str, str],
@@ -168,7 +173,7 @@ def register_limit(
 
     They are those that the declared blocks leave, for configurations with `all_registers` on targets that are known.
     """
-    declaration = DECLARATIONS.get(f"{kernel.fn.__module__}:{kernel.fn.__qualname__}")
+    declaration = DECLARATIONS.get(name_of(kernel))
     target = TARGETS.get(capability)
     if declaration is None or target is None:
         return None
@@ -208,7 +213,7 @@ def declare(
         >>> declaration.operations
         '2 m k'
     """
-    name = f"{kernel.fn.__module__}:{kernel.fn.__qualname__}"
+    name = name_of(kernel)
     if name in DECLARATIONS:
         raise ValueError(f"declare: kernel '{name}' is declared already")
     groups = dtypes if isinstance(dtypes, Mapping) else {tuple(dtypes): configurations}

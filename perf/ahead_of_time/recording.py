@@ -21,7 +21,7 @@ import numpy as np
 from ...runtime.cuda import driver as cuda
 from ...runtime.cuda.occupancy import TARGETS, WARP_SIZE, Target
 from ...runtime.cuda.tensor_map import DescribedTensor
-from ...triton_kernels.budget import DECLARATIONS, Configuration
+from ...triton_kernels.budget import DECLARATIONS, Configuration, name_of
 from ...triton_kernels.tuning.choice import forced, listening, make_plans_anew
 from ...triton_kernels.tuning.question import Question, candidates, is_same
 from .coverage import (
@@ -33,7 +33,7 @@ from .coverage import (
     residency,
     seen_through_declaration,
 )
-from .request import Request, encode, load_module, name_of
+from .request import Request, encode, load_module
 
 MEMORY = 1 << 46
 """Bytes that the device claims to have; none of them exist."""

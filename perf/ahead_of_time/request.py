@@ -12,6 +12,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ...triton_kernels.budget import name_of
+
 Plain = dict[str, Any]
 
 
@@ -51,11 +53,6 @@ def load_module(source: str) -> ModuleType:
     sys.modules[path.stem] = module
     spec.loader.exec_module(module)
     return module
-
-
-def name_of(kernel: Any) -> str:
-    """``module:function`` of a `@triton.jit` function."""
-    return f"{kernel.fn.__module__}:{kernel.fn.__qualname__}"
 
 
 def find(name: str) -> Any:

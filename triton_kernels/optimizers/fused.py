@@ -9,11 +9,10 @@ from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_
 from ...runtime.cuda.lazy_kernel import LazyKernel
 from ...runtime.device import device as Device
 from ...runtime.tensor_spec import TensorSpec
-from ..budget import DECLARATIONS
+from ..budget import DECLARATIONS, name_of
 from ..conversion import compute_type
 from ..launch import ALIGNMENT, Launch, interpreted
 from ..tuning.choice import configuration
-from ..tuning.question import name_of
 from .adam_kernel import fused_adam
 from .sgd_kernel import fused_sgd
 from .tensor_table import TensorTable, block_of

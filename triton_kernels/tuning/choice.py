@@ -15,9 +15,9 @@ from ...dispatch.core.dispatcher import Dispatcher
 from ...runtime.cuda.driver import driver
 from ...runtime.cuda.lazy_kernel import LazyKernel
 from ...runtime.device import device as Device
-from ..budget import Configuration
+from ..budget import Configuration, name_of
 from .entry import Entry
-from .question import Question, capability_of, name_of, shape_class
+from .question import Question, capability_of, shape_class
 from .records import device_name, records
 from .table import read_table, table_path
 

@@ -6,7 +6,6 @@ import math
 from typing import NamedTuple
 
 from ...runtime.cuda.driver import driver
-from ...runtime.cuda.lazy_kernel import LazyKernel
 from ...runtime.device import device as Device
 from ..budget import DECLARATIONS, Configuration
 
@@ -47,11 +46,6 @@ def _size_class(size: int) -> str:
         return "0"
     middle = round(2 ** (round(OCTAVE * math.log2(size)) / OCTAVE))
     return f"{middle}:{DIVISOR}" if size % DIVISOR == 0 else str(middle)
-
-
-def name_of(kernel: LazyKernel) -> str:
-    """``module:function``, as declarations are named."""
-    return f"{kernel.fn.__module__}:{kernel.fn.__qualname__}"
 
 
 def capability_of(device: Device) -> int:

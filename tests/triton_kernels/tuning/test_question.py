@@ -3,8 +3,8 @@
 import pytest
 
 from triten.runtime.device import device as Device
-from triten.triton_kernels.budget import Configuration
-from triten.triton_kernels.tuning.question import Question, candidates, declared, name_of, shape_class
+from triten.triton_kernels.budget import Configuration, name_of
+from triten.triton_kernels.tuning.question import Question, candidates, declared, shape_class
 
 
 @pytest.mark.parametrize(
