@@ -19,6 +19,7 @@ import numpy as np
 
 from ..costs import Cost, cost
 from ..interleaved import Slice, calibrate, rotated, statement_slice
+from .cores import Cores, settle
 from .confidence import paired_ratio_interval, summarise
 from .device_work import DeviceWork
 from .libraries import Library
@@ -60,12 +61,18 @@ class Measurement:
     """Makes rows of workloads with these libraries."""
 
     def __init__(
-        self, libraries: Sequence[Library], effort: Effort, threads: int, device: DeviceWork | None = None
+        self,
+        libraries: Sequence[Library],
+        effort: Effort,
+        threads: int,
+        device: DeviceWork | None = None,
+        cores: Cores | None = None,
     ) -> None:
         self._libraries = libraries
         self._effort = effort
         self._threads = threads
         self._device = device
+        self._cores = cores or Cores(())
 
     def row(self, workload: Workload) -> Row:
         """The workload's row; where it could not be measured, the note says why."""
@@ -91,6 +98,8 @@ class Measurement:
                 if rival is not None:
                     rivals[library.name] = rival
                 continue
+            finally:
+                self._cores.hold_new_threads()
             if library.name == OURS:
                 return row
         if workload.compared and workload.prepare is None and (wrong := disagreement(workload, rivals)):
@@ -98,7 +107,7 @@ class Measurement:
         if workload.prepare is None and workload.counted:
             found = self._cost(workload)
             row = replace(row, bytes=found.bytes, flops=found.flops)
-        return replace(row, samples=self._times(workload, rivals))
+        return replace(row, samples=self._times(workload, rivals, threads))
 
     def _prepare(self, workload: Workload, library: Library) -> Rival | None:
         if workload.prepare is not None:
@@ -130,7 +139,9 @@ class Measurement:
 
         return cost(program, operands)
 
-    def _times(self, workload: Workload, rivals: Mapping[str, Rival]) -> dict[str, list[float]]:
+    def _times(
+        self, workload: Workload, rivals: Mapping[str, Rival], threads: int
+    ) -> dict[str, list[float]]:
         effort = self._effort
         single = workload.repetitions or (1 if self._device is not None and not workload.host else None)
         if single:
@@ -140,10 +151,15 @@ class Measurement:
             name: single or calibrate(rival.work, effort.slice_seconds) for name, rival in rivals.items()
         }
         times: dict[str, list[float]] = {name: [] for name in rivals}
+        settling = threads > 1 and len(rivals) > 1
         until = time.perf_counter() + effort.row_seconds
         gc.collect(1)  # what the preparation left; a collection of everything takes longer than most rows
         for turn in range(effort.rounds):
             for name in rotated(list(rivals), turn):
+                if settling:
+                    settle()
+                    rivals[name].work(1)  # wakes its own threads
+                    self._cores.hold_new_threads()
                 times[name].append(max(rivals[name].work(repetitions[name]) / repetitions[name], 1e-12))
             if turn + 1 >= LEAST_ROUNDS and (time.perf_counter() > until or self._is_known(times)):
                 break

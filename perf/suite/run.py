@@ -21,6 +21,7 @@ from .device_work import DeviceWork
 from .display import format_head, format_result, progress
 from .libraries import ALL_PEERS, Library, SetupError, installed_peers, load_libraries, tt
 from .limits import measure_limits
+from .cores import Cores
 from .measurement import Effort, Measurement
 from .results import CONFIDENCE, Result, ResultWriter
 from .workload import Scale, Workload
@@ -102,11 +103,12 @@ def _run(arguments: argparse.Namespace) -> int:
         writer = ResultWriter(result, arguments.output)
     except OSError as error:
         raise SetupError(f"cannot write {arguments.output}: {error.strerror}") from None
-    measurement = Measurement(libraries, effort, threads, device)
+    cores = Cores(sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else ())
+    measurement = Measurement(libraries, effort, threads, device, cores)
     try:
         result.limits = measure_limits(_scale(arguments), libraries[0], device)
         print(format_head(result), file=sys.stderr)
-        with progress(len(workloads)) as shown:
+        with cores, progress(len(workloads)) as shown:
             for workload in workloads:
                 shown.begin(workload.title)
                 writer.add(measurement.row(workload))
