@@ -19,8 +19,8 @@ import numpy as np
 
 from ..costs import Cost, cost
 from ..interleaved import Slice, calibrate, rotated, statement_slice
-from .cores import Cores, settle
 from .confidence import paired_ratio_interval, summarise
+from .cores import Cores, settle
 from .device_work import DeviceWork
 from .libraries import Library
 from .results import CONFIDENCE, OURS, Row
@@ -139,9 +139,7 @@ class Measurement:
 
         return cost(program, operands)
 
-    def _times(
-        self, workload: Workload, rivals: Mapping[str, Rival], threads: int
-    ) -> dict[str, list[float]]:
+    def _times(self, workload: Workload, rivals: Mapping[str, Rival], threads: int) -> dict[str, list[float]]:
         effort = self._effort
         single = workload.repetitions or (1 if self._device is not None and not workload.host else None)
         if single:

@@ -17,11 +17,11 @@ from typing import Any
 
 from ..machine import describe_machine
 from ..result_file import installed_versions, kernel_driver_version, source_commit
+from .cores import Cores
 from .device_work import DeviceWork
 from .display import format_head, format_result, progress
 from .libraries import ALL_PEERS, Library, SetupError, installed_peers, load_libraries, tt
 from .limits import measure_limits
-from .cores import Cores
 from .measurement import Effort, Measurement
 from .results import CONFIDENCE, Result, ResultWriter
 from .workload import Scale, Workload
