@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from .combining import add_rows
 from .error_state import IGNORE, reset_state, set_state
-from .indexing import add_rows, check_rows
+from .index_bounds import check_rows
 from .widen import FLOAT32, NARROW
 
 

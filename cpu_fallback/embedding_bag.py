@@ -16,7 +16,7 @@ from ..dispatch.structured.native.embedding_bag import (
 )
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from .error_state import IGNORE, reset_state, set_state
-from .indexing import is_within
+from .index_bounds import is_within
 from .widen import FLOAT32, NARROW
 
 Array = np.ndarray[Any, Any]

@@ -1,8 +1,7 @@
-"""Indexing kernels: cat, take, gather, scatter, masks.
+"""Whole slices picked, put and added by index; cat, flip and triangles.
 
-Elements are picked and placed by their position in a contiguous array, which NumPy does several times faster
-than with an index for each dimension. Sums over equal indices run in the order of the index: they are
-deterministic, and narrow floats are added in float32 and rounded once.
+Elements are placed by their position in a contiguous array, which NumPy does several times faster than with an
+index for each dimension.
 """
 
 from __future__ import annotations
@@ -12,45 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ..dispatch.scalars import element_of
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
-from .blocks import Blocks
-from .elementwise import MAX_CONSTANTS
+from .combining import COMBINED_BY, add_rows, combine_at, divide_by_counts, identity_of
 from .error_state import IGNORE, reset_state, set_state
+from .index_bounds import check_bounds, check_rows, is_within
 from .pointwise import constant_cache
-from .selection import selected
 from .widen import FLOAT32, NARROW
-
-BLOCK_OF_CHOICES = 1 << 16
-"""Elements from which a mask's choices are made by bits, a block at a time."""
-BLOCK = 1 << 18
-"""Elements of row sums handled at a time, which bounds the memory for their positions."""
-
-
-UNSIGNED = {4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
-"""A negative index read as unsigned is a large one, so that one maximum finds both kinds out of bounds."""
-greatest = np.maximum.reduce
-
-
-def is_within(index: Any, size: int) -> bool:
-    """Whether every index lies in ``[0, size)``."""
-    return not index.size or bool(greatest(index.view(UNSIGNED[index.dtype.itemsize]), None) < size)
-
-
-def check_bounds(index: Any, size: int, dim: int, wraps: bool, error: type[Exception]) -> None:
-    """Refuse an index outside ``[0, size)``, or ``[-size, size)`` if negative ones count from the end."""
-    if is_within(index, size):
-        return
-    low, high = int(index.min()), int(index.max())
-    if high >= size or low < (-size if wraps else 0):
-        wrong = high if high >= size else low
-        raise error(f"index {wrong} is out of bounds for dimension {dim} with size {size}")
-
-
-def check_rows(index: Any, size: int) -> None:
-    """Refuse a row number outside ``[0, size)``."""
-    if not is_within(index, size):
-        raise IndexError("index out of range in self")
 
 
 def cat(call: StructuredCall) -> PlannedKernel:
@@ -157,42 +123,6 @@ def index_masked(call: StructuredCall) -> PlannedKernel:
     ):
         return PlannedKernel(fresh, lambda data, indices: data.reshape(-1).compress(indices[0].reshape(-1)))
     return PlannedKernel(fresh, fresh)
-
-
-def add_at(target: Any, places: Any, values: Any, narrow: bool) -> None:
-    """Add values to places of a contiguous 1-D array, in order."""
-    token = set_state(IGNORE)
-    try:
-        if narrow:
-            wide = target.astype(FLOAT32)
-            np.add.at(wide, places, values.astype(FLOAT32))
-            np.copyto(target, wide, casting="unsafe")
-        else:
-            np.add.at(target, places, values)
-    finally:
-        reset_state(token)
-
-
-def add_rows(target: Any, rows: Any, values: Any, narrow: bool) -> None:
-    """Add rows of `values` (n, width) to those of a contiguous `target` (m, width) that `rows` (n) names."""
-    width = target.shape[1]
-    if not width or not len(rows):
-        return
-    if narrow:
-        wide = target.astype(FLOAT32)
-        add_rows(wide, rows, values.astype(FLOAT32), False)
-        token = set_state(IGNORE)
-        try:
-            np.copyto(target, wide, casting="unsafe")
-        finally:
-            reset_state(token)
-        return
-    flat = target.reshape(-1)
-    columns = np.arange(width)
-    step = max(BLOCK // width, 1)
-    for start in range(0, len(rows), step):
-        places = (rows[start : start + step, None] * width + columns).reshape(-1)
-        add_at(flat, places, values[start : start + step].reshape(-1), False)
 
 
 def _positions(indices: Sequence[Any], sizes: Sequence[int]) -> tuple[Any, tuple[int, ...]]:
@@ -306,21 +236,6 @@ def index_add(call: StructuredCall) -> PlannedKernel:
     return PlannedKernel(into)
 
 
-IDENTITIES: dict[str, Any] = {"sum": 0, "mean": 0, "prod": 1}
-COMBINED_BY: dict[str, Any] = {"prod": np.multiply, "amax": np.maximum, "amin": np.minimum}
-
-
-def identity_of(reduce: str, dtype: Any) -> Any:
-    """What combines with anything to that, as a number of a NumPy dtype."""
-    if reduce in IDENTITIES:
-        return dtype.type(IDENTITIES[reduce])
-    if dtype.kind == "f":
-        return dtype.type(-np.inf if reduce == "amax" else np.inf)
-    if dtype.kind == "b":
-        return dtype.type(reduce == "amin")
-    return getattr(np.iinfo(dtype), "min" if reduce == "amax" else "max")
-
-
 def index_reduce(call: StructuredCall) -> PlannedKernel:
     """Slices of the source combined at the index, in order; narrow floats in float32."""
     axis: int = call.extra["dim"]
@@ -353,21 +268,6 @@ def index_reduce(call: StructuredCall) -> PlannedKernel:
     return PlannedKernel(into)
 
 
-def divide_by_counts(sums: Any, rows: Any, includes: bool) -> None:
-    """Divide each row by how often it is named, and once more where it `includes` itself; integers round down."""
-    counts = np.bincount(rows, minlength=len(sums))
-    changed = np.flatnonzero(counts)
-    counts = (counts[changed] + includes).reshape((-1,) + (1,) * (sums.ndim - 1))
-    token = set_state(IGNORE)
-    try:
-        if sums.dtype.kind in "fc":
-            sums[changed] /= counts.astype(sums.dtype)
-        else:
-            sums[changed] = sums[changed] // counts
-    finally:
-        reset_state(token)
-
-
 def index_copy(call: StructuredCall) -> PlannedKernel:
     """Slices of the source put at the index."""
     axis: int = call.extra["dim"]
@@ -384,242 +284,6 @@ def index_copy(call: StructuredCall) -> PlannedKernel:
             return
         moved = np.moveaxis(source, axis, 0) if source.ndim else source.reshape(1)
         np.moveaxis(out, axis, 0)[rows] = moved
-
-    return PlannedKernel(into)
-
-
-def _places_function(sizes: tuple[int, ...], axis: int, picked: tuple[int, ...]) -> Callable[[Any], Any]:
-    """A function from an index of shape `picked` along `axis` to places in a contiguous array of `sizes`."""
-    strides = [1] * len(sizes)
-    for d in range(len(sizes) - 2, -1, -1):
-        strides[d] = strides[d + 1] * sizes[d + 1]
-    rest: Any = None
-    for d, n in enumerate(picked):
-        if d != axis:
-            steps = (np.arange(n) * strides[d]).reshape((n,) + (1,) * (len(picked) - d - 1))
-            rest = steps if rest is None else rest + steps
-    stride = strides[axis]
-
-    def places(index: Any) -> Any:
-        scaled = index if stride == 1 else index * np.int64(stride)
-        return scaled if rest is None else scaled + rest
-
-    return places
-
-
-def gather(call: StructuredCall) -> PlannedKernel:
-    """Elements along one dimension, each by its own index."""
-    axis: int = call.extra["dim"]
-    sizes = call.args["self"].sizes or (1,)
-    picked = call.args["index"].sizes or (1,)
-    shape = call.outputs[0].sizes
-    if 0 in picked:
-        return PlannedKernel(lambda out, data, index: None)
-    places = _places_function(sizes, axis, picked)
-
-    def fresh(data: Any, index: Any) -> Any:
-        index = index.reshape(picked)
-        check_bounds(index, sizes[axis], axis, False, RuntimeError)
-        return data.reshape(-1).take(places(index), mode="clip").reshape(shape)
-
-    def into(out: Any, data: Any, index: Any) -> None:
-        np.copyto(out, fresh(data, index))
-
-    return PlannedKernel(into, fresh)
-
-
-def combine_at(function: Any, target: Any, places: Any, values: Any, start: Any) -> None:
-    """Combine values, in order, into places of a contiguous 1-D array, which begin at `start` if it is not None."""
-    token = set_state(IGNORE)
-    try:
-        if start is not None:
-            target[places] = start
-        function.at(target, places, values)
-    finally:
-        reset_state(token)
-
-
-def scatter_reduce(call: StructuredCall) -> PlannedKernel:
-    """Elements of the source combined along one dimension by index: in their order, narrow floats in float32."""
-    axis: int = call.extra["dim"]
-    reduce: str = call.extra["reduce"]
-    includes: bool = call.args["include_self"]
-    spec = call.args["self"]
-    sizes = spec.sizes or (1,)
-    picked = call.args["index"].sizes or (1,)
-    places = None if 0 in picked else _places_function(sizes, axis, picked)
-    part = tuple([slice(0, n) for n in picked])
-    wide = FLOAT32 if spec.dtype in NARROW else spec.np_dtype
-    function = COMBINED_BY.get(reduce, np.add)
-    start = identity_of(reduce, wide)
-
-    def into(out: Any, data: Any, index: Any, src: Any) -> None:
-        if out is not data:
-            np.copyto(out, data)
-        if places is None:
-            return
-        index = index.reshape(picked)
-        check_bounds(index, sizes[axis], axis, False, RuntimeError)
-        where = places(index).reshape(-1)
-        values = (src if src.ndim else src.reshape(1))[part].reshape(-1).astype(wide)
-        flat = np.ascontiguousarray(out).reshape(-1).astype(wide)
-        combine_at(function, flat, where, values, None if includes else start)
-        if reduce == "mean":
-            divide_by_counts(flat, where, includes)
-        np.copyto(out, flat.reshape(out.shape), casting="unsafe")
-
-    return PlannedKernel(into)
-
-
-def scatter(call: StructuredCall) -> PlannedKernel:
-    """Elements of the source, or a number, put, added or multiplied along one dimension by index."""
-    axis: int = call.extra["dim"]
-    reduce: str | None = call.extra["reduce"]
-    spec = call.args["self"]
-    sizes = spec.sizes or (1,)
-    picked = call.args["index"].sizes or (1,)
-    narrow = spec.dtype in NARROW
-    from_tensor = "src" in call.args
-    constant = constant_cache(spec.np_dtype)
-    empty = 0 in picked
-    places = None if empty else _places_function(sizes, axis, picked)
-    part = tuple([slice(0, n) for n in picked])
-
-    def into(out: Any, data: Any, index: Any, src: Any) -> None:
-        if out is not data:
-            np.copyto(out, data)
-        if places is None:
-            return
-        index = index.reshape(picked)
-        check_bounds(index, sizes[axis], axis, False, RuntimeError)
-        where = places(index).reshape(-1)
-        if from_tensor:
-            values = (src if src.ndim else src.reshape(1))[part].reshape(-1)
-        else:
-            values = np.broadcast_to(constant(src), where.shape)
-        work = out if out.flags.c_contiguous else np.ascontiguousarray(out)
-        flat = work.reshape(-1)
-        if reduce is None:
-            flat[where] = values
-        elif reduce == "add":
-            add_at(flat, where, values, narrow)
-        else:
-            multiply_at(flat, where, values, narrow)
-        if work is not out:
-            np.copyto(out, work)
-
-    return PlannedKernel(into)
-
-
-def multiply_at(target: Any, places: Any, values: Any, narrow: bool) -> None:
-    """Multiply places of a contiguous 1-D array by values, in order."""
-    token = set_state(IGNORE)
-    try:
-        if narrow:
-            wide = target.astype(FLOAT32)
-            np.multiply.at(wide, places, values.astype(FLOAT32))
-            np.copyto(target, wide, casting="unsafe")
-        else:
-            np.multiply.at(target, places, values)
-    finally:
-        reset_state(token)
-
-
-def masked_fill(call: StructuredCall) -> PlannedKernel:
-    """A number where the mask holds."""
-    constant = constant_cache(call.outputs[0].np_dtype)
-    dtype = call.outputs[0].dtype
-    fitting: dict[Any, Any] = {}
-    from_tensor = "value" in call.runtime and not isinstance(call.args["value"], type)
-    np_dtype = call.outputs[0].np_dtype
-    same = call.args["self"].sizes == call.outputs[0].sizes == call.args["mask"].sizes
-
-    def number(value: Any) -> Any:
-        if not from_tensor:
-            if value and value not in fitting:
-                element_of(value, dtype)
-                if len(fitting) < MAX_CONSTANTS:
-                    fitting[value] = None
-            return constant(value)
-        token = set_state(IGNORE)
-        try:
-            return value.astype(np_dtype)
-        finally:
-            reset_state(token)
-
-    fixed = None if "value" in call.runtime else call.args["value"]
-
-    def into(out: Any, data: Any, mask: Any, value: Any = fixed) -> None:
-        if out is not data:
-            np.copyto(out, data)
-        np.copyto(out, number(value), where=mask)
-
-    def fresh(data: Any, mask: Any, value: Any = fixed) -> Any:
-        out = data.copy()
-        np.copyto(out, number(value), where=mask)
-        return out
-
-    if call.outputs[0].numel > BLOCK_OF_CHOICES and not from_tensor:
-        blocks = Blocks(call.outputs[0], [call.args["self"], call.args["mask"], None])
-
-        def step(out: Any, data: Any, mask: Any, filled: Any) -> None:
-            np.copyto(out, selected(mask, filled, data))
-
-        return PlannedKernel(
-            lambda out, data, mask, value=fixed: blocks.run(step, out, data, mask, number(value))
-        )
-    return PlannedKernel(into, fresh if same and call.args["self"].is_contiguous else None)
-
-
-def nonzero(call: StructuredCall) -> PlannedKernel:
-    """Places of elements that are not zero; gives the places, as (n, rank) over a (rank, n) block, and n."""
-    spec = call.args["self"]
-    sizes, rank = spec.sizes, spec.ndim
-
-    def fresh(data: Any) -> Any:
-        if data.dtype.kind == "V":
-            data = data.astype(FLOAT32)
-        places = np.flatnonzero(data.reshape(-1))
-        if rank == 1:
-            return places.reshape(-1, 1), len(places)
-        block = np.empty((rank, len(places)), np.int64)
-        if rank:
-            for d, found in enumerate(np.unravel_index(places, sizes)):
-                block[d] = found
-        return block.T, len(places)
-
-    return PlannedKernel(lambda *data: None, fresh)
-
-
-def nonzero_static(call: StructuredCall) -> PlannedKernel:
-    """As many places as are wanted, and a number where there are fewer."""
-    sizes = call.args["self"].sizes
-    fill: int = call.args["fill_value"]
-
-    def into(out: Any, data: Any) -> None:
-        if data.dtype.kind == "V":
-            data = data.astype(FLOAT32)
-        places = np.flatnonzero(data.reshape(-1))[: len(out)]
-        out.fill(fill)
-        if sizes:
-            for d, found in enumerate(np.unravel_index(places, sizes)):
-                out[: len(places), d] = found
-
-    return PlannedKernel(into)
-
-
-def take(call: StructuredCall) -> PlannedKernel:
-    """Elements of the flattened array; negative places count from the end."""
-    numel = call.args["self"].numel
-
-    def into(out: Any, data: Any, index: Any) -> None:
-        if not index.size:
-            return
-        low, high = int(index.min()), int(index.max())
-        if high >= numel or low < -numel:
-            wrong = high if high >= numel else low
-            raise IndexError(f"out of range: tried to access index {wrong} on a tensor of {numel} elements.")
-        np.copyto(out, data.reshape(-1).take(index, mode="wrap"))
 
     return PlannedKernel(into)
 
@@ -658,13 +322,6 @@ for _stub, _factory in {
     "index_add_stub": index_add,
     "index_reduce_stub": index_reduce,
     "index_copy_stub": index_copy,
-    "gather_stub": gather,
-    "scatter_stub": scatter,
-    "scatter_reduce_stub": scatter_reduce,
-    "masked_fill_stub": masked_fill,
-    "nonzero_stub": nonzero,
-    "nonzero_static_stub": nonzero_static,
-    "take_stub": take,
     "flip_stub": flip,
     "tril_stub": triangle(True),
     "triu_stub": triangle(False),

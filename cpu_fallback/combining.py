@@ -1,0 +1,105 @@
+"""Sums, products and extremes at places: how equal indices meet, in the order of the index.
+
+Narrow floats are combined in float32 and rounded once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .error_state import IGNORE, reset_state, set_state
+from .widen import FLOAT32
+
+BLOCK = 1 << 18
+"""Elements of row sums handled at a time, which bounds the memory for their positions."""
+IDENTITIES: dict[str, Any] = {"sum": 0, "mean": 0, "prod": 1}
+COMBINED_BY: dict[str, Any] = {"prod": np.multiply, "amax": np.maximum, "amin": np.minimum}
+
+
+def identity_of(reduce: str, dtype: Any) -> Any:
+    """What combines with anything to that, as a number of a NumPy dtype."""
+    if reduce in IDENTITIES:
+        return dtype.type(IDENTITIES[reduce])
+    if dtype.kind == "f":
+        return dtype.type(-np.inf if reduce == "amax" else np.inf)
+    if dtype.kind == "b":
+        return dtype.type(reduce == "amin")
+    return getattr(np.iinfo(dtype), "min" if reduce == "amax" else "max")
+
+
+def add_at(target: Any, places: Any, values: Any, narrow: bool) -> None:
+    """Add values to places of a contiguous 1-D array, in order."""
+    token = set_state(IGNORE)
+    try:
+        if narrow:
+            wide = target.astype(FLOAT32)
+            np.add.at(wide, places, values.astype(FLOAT32))
+            np.copyto(target, wide, casting="unsafe")
+        else:
+            np.add.at(target, places, values)
+    finally:
+        reset_state(token)
+
+
+def add_rows(target: Any, rows: Any, values: Any, narrow: bool) -> None:
+    """Add rows of `values` (n, width) to those of a contiguous `target` (m, width) that `rows` (n) names."""
+    width = target.shape[1]
+    if not width or not len(rows):
+        return
+    if narrow:
+        wide = target.astype(FLOAT32)
+        add_rows(wide, rows, values.astype(FLOAT32), False)
+        token = set_state(IGNORE)
+        try:
+            np.copyto(target, wide, casting="unsafe")
+        finally:
+            reset_state(token)
+        return
+    flat = target.reshape(-1)
+    columns = np.arange(width)
+    step = max(BLOCK // width, 1)
+    for start in range(0, len(rows), step):
+        places = (rows[start : start + step, None] * width + columns).reshape(-1)
+        add_at(flat, places, values[start : start + step].reshape(-1), False)
+
+
+def multiply_at(target: Any, places: Any, values: Any, narrow: bool) -> None:
+    """Multiply places of a contiguous 1-D array by values, in order."""
+    token = set_state(IGNORE)
+    try:
+        if narrow:
+            wide = target.astype(FLOAT32)
+            np.multiply.at(wide, places, values.astype(FLOAT32))
+            np.copyto(target, wide, casting="unsafe")
+        else:
+            np.multiply.at(target, places, values)
+    finally:
+        reset_state(token)
+
+
+def combine_at(function: Any, target: Any, places: Any, values: Any, start: Any) -> None:
+    """Combine values, in order, into places of a contiguous 1-D array, which begin at `start` if it is not None."""
+    token = set_state(IGNORE)
+    try:
+        if start is not None:
+            target[places] = start
+        function.at(target, places, values)
+    finally:
+        reset_state(token)
+
+
+def divide_by_counts(sums: Any, rows: Any, includes: bool) -> None:
+    """Divide each row by how often it is named, and once more where it `includes` itself; integers round down."""
+    counts = np.bincount(rows, minlength=len(sums))
+    changed = np.flatnonzero(counts)
+    counts = (counts[changed] + includes).reshape((-1,) + (1,) * (sums.ndim - 1))
+    token = set_state(IGNORE)
+    try:
+        if sums.dtype.kind in "fc":
+            sums[changed] /= counts.astype(sums.dtype)
+        else:
+            sums[changed] = sums[changed] // counts
+    finally:
+        reset_state(token)
