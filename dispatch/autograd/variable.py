@@ -63,8 +63,7 @@ class AutogradMethods(_Base):
         """Whether no recorded operator made this tensor."""
         if not self._spec.requires_grad:
             return True
-        meta = self._autograd
-        return meta.edge is None or meta.edge[0].__class__ is AccumulateGrad
+        return edge_of(self)[0].__class__ is AccumulateGrad
 
     @property
     def grad_fn(self) -> Node | None:

@@ -200,7 +200,8 @@ def plans_of_kind(
         elif sizes is first.sizes and first.dtype is dtype and 1 not in sizes and 0 not in sizes:
             result = first.detached
         else:
-            if sizes is not first.sizes and first.strides != contiguous_strides(first.sizes):
+            # Dimensions of one element have whatever strides; those of the result are the iterator's to say.
+            if first.strides != contiguous_strides(first.sizes):
                 return None
             result = TensorSpec.contiguous(sizes, dtype, first.device)
         if result.numel > largest:

@@ -155,6 +155,7 @@ def copy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
     def plan(self: Any, src: Any) -> Any:
         if src is self:
+            self.bump_version()
             return self
         cell = self._version_cell
         if cell is not None and src._version_cell is cell:

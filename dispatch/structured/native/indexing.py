@@ -14,6 +14,7 @@ from ....runtime.scalar_type import bool_, dtype_of_number, int32, int64, uint8
 from ....runtime.tensor_spec import TensorSpec
 from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
+from ...iterator.overlap import shares_memory
 from ...iterator.type_promotion import promote_types
 from ...tensor import Tensor
 from ..allocation import allocator_of
@@ -175,6 +176,7 @@ def index_put_meta(
             f"shape {list(sizes)}"
         )
     meta.extra["sizes"] = sizes
+    meta.extra["apart_from"] = ("indices", "values")
     meta.set_output_raw_strided(0, self.sizes, preserved(self), dtype=self.dtype, device=self.device)
 
 
@@ -282,9 +284,14 @@ def index_put(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         allocate = allocator_of(result)
         return lambda self, indices, values: Tensor.from_data(allocate(), result)
 
+    # One value where masks hold is a fill: it may be an element of what is filled.
+    fills = not accumulate and values.numel == 1 and all(spec is None or is_mask(spec) for spec in indices)
+
     def plan(self: Any, indices: Any, values: Any) -> Any:
         if move:
             values = values.to(device)
+        elif fills and shares_memory(self, values):
+            values = values.clone()
         return op.call_with_keys(key_set, (self, tuple(_numbered(indices, device)), values, accumulate))
 
     return plan
@@ -339,7 +346,7 @@ def index_select(meta: MetaBase, self: TensorSpec, dim: int, index: TensorSpec) 
     meta.extra["apart_from"] = ("self", "index")
     if self.ndim == 0:
         if index.numel != 1:
-            raise IndexError(
+            raise RuntimeError(
                 f"index_select(): Index to scalar can have only 1 value, got {index.numel} value(s)"
             )
         meta.set_output_raw_strided(0, (), dtype=self.dtype)
@@ -349,7 +356,8 @@ def index_select(meta: MetaBase, self: TensorSpec, dim: int, index: TensorSpec) 
 
 
 def _slices(name: str, self: TensorSpec, dim: int, index: TensorSpec, source: TensorSpec) -> int:
-    """The checks that `index_add` and `index_copy` share; the wrapped dimension."""
+    """The checks that `index_add` and `index_reduce` share; the wrapped dimension."""
+    d = wrap_dim(dim, self.ndim)
     _check_index_vector(name, self, index)
     if self.dtype is not source.dtype:
         raise RuntimeError(
@@ -358,17 +366,21 @@ def _slices(name: str, self: TensorSpec, dim: int, index: TensorSpec, source: Te
             "scalar type"
         )
     check_same_device(name, self, source)
-    d = wrap_dim(dim, self.ndim)
-    count = source.sizes[d] if d < source.ndim else 1
-    if count != index.numel:
-        error = IndexError if name == "index_copy_" else RuntimeError
-        raise error(
-            f"{name}(): Number of indices ({index.numel}) should be equal to source.size(dim): ({count}), "
+    if d and d >= source.ndim:
+        raise RuntimeError(
+            f"{name}(): Indexing dim {d} is out of bounds of the source tensor with dim {source.ndim}"
+        )
+    if index.numel != (source.sizes[d] if source.ndim else 1):
+        if not source.ndim:
+            raise IndexError(f"{name}(): a source of no dimensions takes one index, got {index.numel}")
+        raise RuntimeError(
+            f"{name}(): Number of indices ({index.numel}) should be equal to source.size(dim): ({source.sizes[d]}), "
             f"for dim: {d}"
         )
-    mine = self.sizes[:d] + self.sizes[d + 1 :]
-    theirs = source.sizes[:d] + source.sizes[d + 1 :]
-    if mine != theirs and source.ndim + self.ndim > 1:
+    mine, theirs = self.sizes, source.sizes
+    if self.ndim and source.ndim:
+        mine, theirs = mine[:d] + mine[d + 1 :], theirs[:d] + theirs[d + 1 :]
+    if mine != theirs:
         raise RuntimeError(
             f"{name}(): source tensor shape must match self tensor shape, excluding the specified "
             "dimension. Got "
@@ -413,7 +425,33 @@ def index_reduce(
 
 def index_copy(meta: MetaBase, self: TensorSpec, dim: int, index: TensorSpec, source: TensorSpec) -> None:
     """`self` with slices of `source` where a vector of numbers says."""
-    meta.extra["dim"] = _slices("index_copy_", self, dim, index, source)
+    d = meta.extra["dim"] = wrap_dim(dim, self.ndim)
+    _check_index_vector("index_copy_", self, index)
+    if not source.ndim and index.numel != 1:
+        raise IndexError(
+            f"index_copy_(): When source is scalar, index should have one element (got {index.numel})"
+        )
+    if self.ndim and source.ndim and self.ndim != source.ndim:
+        raise IndexError(
+            "index_copy_(): When source and destination are not scalars, their dimensionality must match. Source "
+            f"dimensionality ({source.ndim}), destination dimensionality ({self.ndim})"
+        )
+    if self.dtype is not source.dtype:
+        raise RuntimeError(
+            f"index_copy_(): self and source expected to have the same dtype, but got (self) {self.dtype.scalar_name} "
+            f"and (source) {source.dtype.scalar_name}"
+        )
+    check_same_device("index_copy_", self, source)
+    mine, theirs = (sizes[:d] + sizes[d + 1 :] for sizes in (self.sizes, source.sizes))
+    if mine != theirs:
+        raise RuntimeError(
+            "index_copy_(): Source/destination tensor must have same slice shapes. Destination slice shape: "
+            f"{list(mine)} at dimension {d} and source slice shape: {list(theirs)} at dimension 0."
+        )
+    if source.ndim and index.numel != source.sizes[d]:
+        raise IndexError(
+            f"index_copy_(): Number of indices ({index.numel}) should be equal to source.size(dim) ({source.sizes[d]})"
+        )
     meta.extra["apart_from"] = ("index", "source")
     meta.set_output_raw_strided(0, self.sizes, contiguous_strides(self.sizes), dtype=self.dtype)
 
