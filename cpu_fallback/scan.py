@@ -56,6 +56,8 @@ def logcumsumexp(call: StructuredCall) -> PlannedKernel:
     kind = WIDE["c" if spec.dtype.is_complex else "f"]
 
     def into(out: Any, array: Any) -> None:
+        if not out.size:
+            return
         wide = at_least_1d(array).astype(kind)
         if kind.kind == "c":
             lines = np.moveaxis(wide, axis, 0)

@@ -22,6 +22,7 @@ from .core.kernel_function import Plan
 from .core.operator_entry import MAX_PLANS
 from .core.tensor_function import handle, overloaded, plain_classes
 from .generated.functions_views import _basic_index_packet, _select_first_packet, _select_first_plans
+from .iterator.overlap import shares_memory
 
 if TYPE_CHECKING:
     _Base = TensorImpl
@@ -165,7 +166,9 @@ def _write_at(picked: Any, advanced: Sequence[Any], value: Any, is_tensor: bool)
         if sizes != picked._spec.sizes:
             _check_mask(picked, mask, len(advanced) - 1)
             mask = mask.reshape(sizes + (1,) * (picked._spec.ndim - len(advanced) + 1 - len(sizes)))
-        picked.masked_fill_(mask, value.reshape(()) if is_tensor else value)
+        if is_tensor:
+            value = (value.clone() if shares_memory(picked, value) else value).reshape(())
+        picked.masked_fill_(mask, value)
         return
     if not is_tensor:
         from .generated.functions import scalar_tensor

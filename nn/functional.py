@@ -40,6 +40,7 @@ from ..dispatch.generated.functions import (
     softplus,
     tanh,
 )
+from ..dispatch.generated.functions import broadcast_tensors as _broadcast_tensors
 from ..dispatch.generated.functions import dropout as _dropout
 from ..dispatch.generated.functions import dropout_ as _dropout_
 from ..dispatch.generated.functions import embedding as _embedding
@@ -260,7 +261,8 @@ def cross_entropy(
     return cross_entropy_loss(input, target, weight, chosen, ignore_index, float(label_smoothing))
 
 
-def _warn_broadcast(input: Any, target: Any, stacklevel: int = WRAPPED) -> None:
+def _of_one_shape(input: Any, target: Any, stacklevel: int = WRAPPED) -> tuple[Any, Any]:
+    """Both broadcast, so that neither counts as a number in promotion; with a warning where they differed."""
     if target.shape != input.shape:
         warnings.warn(
             f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). "
@@ -268,6 +270,8 @@ def _warn_broadcast(input: Any, target: Any, stacklevel: int = WRAPPED) -> None:
             "same size.",
             stacklevel=stacklevel,
         )
+        input, target = _broadcast_tensors([input, target])
+    return input, target
 
 
 def _weighted(loss: Any, weight: Any, reduction: int) -> Any:
@@ -308,7 +312,7 @@ def mse_loss(
             reduction=reduction,
             weight=weight,
         )
-    _warn_broadcast(input, target, 3)
+    input, target = _of_one_shape(input, target, 3)
     chosen = reduction_of(reduction, size_average, reduce, 3)
     if weight is not None:
         return _weighted(_mse_loss(input, target, 0), weight, chosen)
@@ -331,7 +335,7 @@ def l1_loss(
         >>> tt.nn.functional.l1_loss(tt.tensor([1.0, 3.0]), tt.tensor([1.0, 1.0]))
         tensor(1.)
     """
-    _warn_broadcast(input, target)
+    input, target = _of_one_shape(input, target)
     chosen = reduction_of(reduction, size_average, reduce)
     if weight is not None:
         return _weighted(_l1_loss(input, target, 0), weight, chosen)
@@ -354,7 +358,7 @@ def smooth_l1_loss(
         >>> tt.nn.functional.smooth_l1_loss(tt.tensor([3.0]), tt.tensor([1.0]))
         tensor(1.5000)
     """
-    _warn_broadcast(input, target)
+    input, target = _of_one_shape(input, target)
     return _smooth_l1_loss(input, target, reduction_of(reduction, size_average, reduce), float(beta))
 
 
@@ -369,7 +373,7 @@ def huber_loss(
         >>> tt.nn.functional.huber_loss(tt.tensor([3.0]), tt.tensor([1.0]))
         tensor(1.5000)
     """
-    _warn_broadcast(input, target)
+    _of_one_shape(input, target)
     chosen = reduction_of(reduction)
     if weight is not None:
         return _weighted(_huber_loss(input, target, 0, float(delta)), weight, chosen)

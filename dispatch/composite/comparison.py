@@ -45,11 +45,6 @@ def equal(self: Any, other: Any) -> bool:
             "Expected all tensors to be on the same device, but found at least two devices, "
             f"{self._spec.device} and {other._spec.device}!"
         )
-    if self.dtype is not other.dtype:
-        raise RuntimeError(
-            f"Expected object of data type {self.dtype.scalar_name} but got data type {other.dtype.scalar_name} "
-            "for argument 'other' in call to equal"
-        )
     if tuple(self.shape) != tuple(other.shape):
         return False
     return bool(ops.all(ops.eq(self, other)).item())

@@ -454,6 +454,8 @@ def _line(self: Any, dim: int | None) -> tuple[Any, int]:
     """The tensor and a dimension of it; without one, the flattened tensor and its only one."""
     if dim is None:
         return self.reshape((-1,)), 0
+    if not self._spec.ndim:
+        raise IndexError(f"Dimension out of range (expected to be in range of [-1, 0], but got {dim})")
     return self, wrap_dim(dim, self._spec.ndim)
 
 

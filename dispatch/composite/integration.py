@@ -50,6 +50,11 @@ def _part(x: Any, axis: int, start: int, end: int) -> Any:
     return ops.narrow(x, axis, min(start, end), max(end - start, 0))
 
 
+def _refuse_bool(name: str, y: Any) -> None:
+    if y.dtype is bool_:
+        raise RuntimeError(f"{name}: received a bool input for `y`, but bool is not supported")
+
+
 def trapezoid_x(y: Any, x: Any, dim: int) -> Any:
     """`torch.trapezoid` over the points `x`."""
     axis = wrap_dim(dim, y._spec.ndim)
@@ -63,7 +68,8 @@ def trapezoid_dx(y: Any, dx: Any, dim: int) -> Any:
     axis = wrap_dim(dim, y._spec.ndim)
     n = y._spec.sizes[axis]
     if n == 0:
-        return ops.mul(ops.sum(y, axis), dx)
+        return ops.sum(y, axis, dtype=y.dtype)
+    _refuse_bool("trapezoid", y)
     ends = ops.add(ops.select(y, axis, 0), ops.select(y, axis, n - 1))
     return ops.mul(ops.sub(ops.sum(y, axis), ops.div(ends, 2.0)), dx)
 
@@ -80,6 +86,7 @@ def cumulative_trapezoid_dx(y: Any, dx: Any, dim: int) -> Any:
         raise RuntimeError(
             f"cumulative_trapezoid: Currently, we only support dx as a real number, got {dx!r}"
         )
+    _refuse_bool("cumulative_trapezoid", y)
     axis = wrap_dim(dim, y._spec.ndim)
     n = y._spec.sizes[axis]
     pairs = ops.add(_part(y, axis, 1, n), _part(y, axis, 0, n - 1))

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...runtime.scalar_type import bfloat16, float16, float32
 from ..generated import functions as ops
-from ..iterator.type_promotion import result_type_of
+from ..iterator.type_promotion import promote_types, result_type_of
 from ..structured.native.dims import reduced_dims, wrap_dim
 
 
@@ -138,7 +138,7 @@ def pairwise_distance(x1: Any, x2: Any, p: float, eps: float, keepdim: bool) -> 
 
 def cosine_similarity(x1: Any, x2: Any, dim: int, eps: float) -> Any:
     """`torch.cosine_similarity`: the product of both over their lengths, which are at least `eps`."""
-    common = ops.add(x1, x2).dtype if x1.dtype is not x2.dtype else x1.dtype
+    common = promote_types(x1.dtype, x2.dtype)
     if not common.is_floating_point:
         raise RuntimeError(
             f"expected common dtype to be floating point, yet common dtype is {common.scalar_name}"

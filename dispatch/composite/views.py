@@ -191,7 +191,9 @@ def unflatten(self: Any, dim: int, sizes: Sequence[int]) -> Any:
     d = wrap_dim(dim, spec.ndim)
     if not sizes:
         raise RuntimeError("unflatten: sizes must be non-empty")
-    have = spec.sizes[d] if spec.ndim else 1
+    if not spec.ndim:
+        raise RuntimeError("unflatten: expected a tensor with dimensions, got one of none")
+    have = spec.sizes[d]
     known = math.prod(n for n in sizes if n != -1)
     inferred = sum(n == -1 for n in sizes)
     if inferred > 1:

@@ -66,8 +66,9 @@ def cat(meta: MetaBase, tensors: Sequence[TensorSpec], dim: int) -> None:
     total = 0
     common = tensors[0].dtype
     for spec in tensors:
-        if spec is not first:
+        if spec.dtype is not common:
             common = promote_types(common, spec.dtype)
+        if spec is not first:
             check_same_device("cat", first, spec)
     for position in kept:
         spec = tensors[position]

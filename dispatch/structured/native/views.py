@@ -148,9 +148,9 @@ def expand(self: TensorSpec, size: Sequence[int], implicit: bool) -> Geometry:
             stride = 0
         sizes.append(wanted)
         strides.append(stride)
-    for i in range(lead - 1, -1, -1):
+    for i in range(lead - 1 if self.ndim else -1, -1, -1):
         if sizes[i] == 1:
-            strides[i] = sizes[i + 1] * strides[i + 1] if i + 1 < len(sizes) else 1
+            strides[i] = sizes[i + 1] * strides[i + 1]
     return Geometry(tuple(sizes), tuple(strides))
 
 
