@@ -1,0 +1,109 @@
+"""What this machine takes for a kind of work of any size: measured on probes once in a process, and kept."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...dispatch.generated.functions import empty_strided
+from ...dispatch.iterator.parallel import get_num_threads
+from ...dispatch.tensor import Tensor
+from ...runtime.device import CPU, META
+from ..costs.watching import tensors_of, work_of
+from .kinds import BYTES, Kind
+from .recording import Operand, materialised
+from .timing import seconds_of_call, undisturbed
+
+
+class Unmeasurable(Exception):
+    """No probe of a kind runs: its operator refuses what stands for its operands."""
+
+
+@dataclass
+class Curve:
+    """Seconds by work, straight between the points that were measured, and on from the last as between the last two."""
+
+    points: list[tuple[float, float]] = field(default_factory=list)
+
+    @property
+    def overhead(self) -> float:
+        """What the least work takes: a call, hardly more."""
+        return self.points[0][1]
+
+    def add(self, work: float, seconds: float) -> None:
+        """Add a point of more work; it takes no less time."""
+        self.points.append((work, max(seconds, self.points[-1][1]) if self.points else seconds))
+
+    def seconds(self, work: float) -> float:
+        """What so much work takes.
+
+        Example:
+            >>> from triten.perf.planning.rates import Curve
+            >>> curve = Curve([(0, 1.0), (10, 2.0), (20, 4.0)])
+            >>> [curve.seconds(work) for work in (0, 5, 15, 30)]
+            [1.0, 1.5, 3.0, 6.0]
+        """
+        if work <= self.points[0][0] or len(self.points) == 1:
+            return self.overhead * (max(1.0, work / self.points[0][0]) if self.points[0][0] else 1.0)
+        pairs = list(itertools.pairwise(self.points))
+        (low, start), (high, end) = next((pair for pair in pairs if work <= pair[1][0]), pairs[-1])
+        return start + (end - start) * (work - low) / (high - low) if high > low else end
+
+
+_curves: dict[tuple[str, int], tuple[Curve, list[int]]] = {}
+_measuring = threading.RLock()
+
+
+def forget() -> None:
+    """Measure anew when next asked: the machine may have changed."""
+    with _measuring:
+        _curves.clear()
+
+
+def curve_of(kind: Kind, work: float) -> Curve:
+    """The rates of a kind, measured at least up to the first probe of so much work, where there is one.
+
+    Raises Unmeasurable where no probe runs.
+    """
+    with _measuring:
+        key = (kind.name, get_num_threads())
+        curve, pending = _curves.setdefault(key, (Curve(), list(kind.sizes)))
+        while pending and (len(curve.points) < 2 or curve.points[-1][0] < work):
+            curve.add(*_measured(kind, pending.pop(0)))
+        return curve
+
+
+def _measured(kind: Kind, size: int) -> tuple[float, float]:
+    arguments = kind.probe(size)
+    with undisturbed():
+        try:
+            work = _work(kind, arguments)
+            filled = {name: _filled(value) for name, value in arguments.items()}
+            return work, seconds_of_call(kind.func, filled)
+        except (RuntimeError, IndexError, ValueError, TypeError) as error:
+            raise Unmeasurable(f"{kind.name}: {error}") from error
+
+
+def _work(kind: Kind, arguments: Mapping[str, Any]) -> float:
+    on_meta = {name: materialised(value, META) for name, value in arguments.items()}
+    results: Sequence[Tensor] = list(tensors_of(kind.func(**on_meta)))
+    found = work_of(kind.func, on_meta, results)
+    return (found.bytes if kind.unit == BYTES else found.flops) / kind.items
+
+
+def _filled(value: Any) -> Any:
+    """Operands with harmless elements: one half, zero of integers, and on a square's diagonal one more."""
+    if isinstance(value, tuple):
+        return tuple(map(_filled, value))
+    if not isinstance(value, Operand):
+        return value
+    made = empty_strided(value.shape, value.strides, dtype=value.dtype, device=CPU)
+    if not (value.dtype.is_floating_point or value.dtype.is_complex):
+        return made.zero_()
+    made.fill_(0.5)
+    if len(value.shape) > 1 and value.shape[-1] == value.shape[-2] and value.dtype.itemsize > 1:
+        made.diagonal(0, -2, -1).add_(1.0)
+    return made
