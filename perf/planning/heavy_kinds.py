@@ -142,6 +142,7 @@ def attention(call: RecordedCall) -> Kind:
     per_head = max(1, call.work.flops // math.prod(query.shape[:2]))
     heads = max(1, min(math.prod(query.shape[:2]), MOST_FLOPS // per_head))
     mask = given.get("attn_bias", given.get("attn_mask"))
+    mask = mask if mask is not None and mask.numel else None
 
     def probe(size: int) -> Arguments:
         count, queries, keys = (heads, query.shape[2], key.shape[2]) if size else (1, 2, 2)
@@ -194,10 +195,12 @@ def _lists_in(call: RecordedCall) -> list[tuple[Operand, ...]]:
 def leading(call: RecordedCall) -> Kind | None:
     """The first few of what the leading dimension counts (images, rows, picked elements), by bytes.
 
-    None where the operands stay large all the same, or nothing can be cut.
+    Of operands without dimensions the call as it is. None where the operands stay large all the same.
     """
     index = next((o for o in call.operands if o.shape and not o.dtype.is_floating_point), None)
     ranked = [operand for operand in call.operands if operand.shape]
+    if not ranked and max([result.numel for result in call.results], default=0) <= MOST_BYTES // 8:
+        return Kind(f"{call.func.name()} {call.arguments!r}", call.func, BYTES, (1,), lambda _: call.arguments)
     if not ranked:
         return None
     picks = index is not None and call.base in PICKING

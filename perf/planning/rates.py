@@ -81,7 +81,7 @@ def _measured(kind: Kind, size: int) -> tuple[float, float]:
     with undisturbed():
         try:
             work = _work(kind, arguments)
-            filled = {name: _filled(value) for name, value in arguments.items()}
+            filled = {name: CPU if value is META else _filled(value) for name, value in arguments.items()}
             return work, seconds_of_call(kind.func, filled)
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
             raise Unmeasurable(f"{kind.name}: {error}") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import statistics
-import timeit
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -18,9 +18,12 @@ from ...dispatch.random import fork_rng
 from ...dispatch.tensor import Tensor
 from ...runtime.device import device as Device
 
-BATCHES = 5
-BATCH_SECONDS = 1e-4
-"""A batch repeats a call for about so long; the median of the batches is the time."""
+SAMPLES, FEWEST = 15, 3
+"""Calls that are timed, the median of which is the time; and of long ones the fewest."""
+LONGEST = 0.01
+"""Seconds after which the fewest are enough."""
+OTHER_BYTES = 1 << 18
+"""What the work between two timed calls reads, and writes."""
 
 
 @contextmanager
@@ -31,26 +34,52 @@ def undisturbed() -> Iterator[None]:
 
 
 def seconds_of(run: Callable[[], object]) -> float:
-    """Seconds of one call of `run`, without those of calling it, once it has run before."""
-    timer = timeit.Timer("run()", globals={"run": run})
-    once = min(timer.timeit(1), timer.timeit(1))
-    count = max(1, round(BATCH_SECONDS / max(once, 1e-7)))
-    return statistics.median(timer.timeit(count) for _ in range(BATCHES)) / count
+    """Seconds of one call of `run` as a program makes it: after other work, which leaves the caches to others.
+
+    Repeated by itself it would find its code, its operands and its result's memory where it left them.
+    """
+    other = _other_work()
+    clock = time.perf_counter
+    samples = []
+    run()
+    until = clock() + LONGEST
+    while len(samples) < SAMPLES and (len(samples) < FEWEST or clock() < until):
+        other()
+        start = clock()
+        run()
+        samples.append(clock() - start)
+    return max(0.0, statistics.median(samples) - _clock_seconds())
 
 
 def seconds_of_call(func: OpOverload, arguments: Mapping[str, Any]) -> float:
     """Seconds of an operator, called as programs call it: by its function, in place by its method."""
-    args, kwargs = split_arguments(func._entry, [*arguments.values()])
+    values = [arguments[argument.name] for argument in func._schema.arguments]
+    args, kwargs = split_arguments(func._entry, values)
     name = func._opname
     public = getattr(functions, name, None) or getattr(Tensor, name, None) or func
-    timer = timeit.Timer("call(*args, **kwargs)", globals={"call": public, "args": args, "kwargs": kwargs})
     try:
-        once = min(timer.timeit(1), timer.timeit(1))
+        public(*args, **kwargs)
     except TypeError:  # the public form takes other arguments than this overload
-        timer = timeit.Timer("call(*args, **kwargs)", globals={"call": func, "args": args, "kwargs": kwargs})
-        once = min(timer.timeit(1), timer.timeit(1))
-    count = max(1, round(BATCH_SECONDS / max(once, 1e-7)))
-    return statistics.median(timer.timeit(count) for _ in range(BATCHES)) / count
+        public = func
+    return seconds_of(functools.partial(public, *args, **kwargs))
+
+
+@functools.cache
+def _other_work() -> Callable[[], None]:
+    source, target = (ones((OTHER_BYTES // 4,)) for _ in range(2))
+    square = ones((8, 8))
+
+    def other() -> None:
+        target.copy_(source)
+        functions.sum(functions.mul(functions.mm(square, square), square))
+
+    return other
+
+
+@functools.cache
+def _clock_seconds() -> float:
+    clock = time.perf_counter
+    return statistics.median(-(clock() - clock()) for _ in range(101))
 
 
 CHAIN = 16
