@@ -12,14 +12,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...dispatch.core.op_overload import OpOverload
+from ...dispatch.core.operator_entry import trials
 from ...dispatch.functional.python_key import TensorDispatchMode
 from ...dispatch.functional.pytree import tree_leaves, tree_map
 from ...dispatch.generated.functions import empty_strided
 from ...dispatch.tensor import Tensor
 from ...nn import Module, Parameter
 from ...optim import Optimizer
+from ...runtime.data_ptr import DataPtr
 from ...runtime.device import META
 from ...runtime.grad_mode import is_grad_enabled
+from ...runtime.storage import root_of
 from .formulas import FREE, OVERWRITING, PICKED, UNTOUCHED, Call, operations, reads_shapes_alone
 
 
@@ -68,6 +71,8 @@ class Watching(TensorDispatchMode):
             kwargs["device"] = META
         args, kwargs = tree_map(lambda value: self._taken_over(func, value), (tuple(args), kwargs))
         result = func(*args, **kwargs)
+        if trials.depth:
+            return result
         values = func.bind(args, kwargs)
         arguments = {argument.name: value for argument, value in zip(schema.arguments, values, strict=True)}
         results = list(tensors_of(result))
@@ -90,12 +95,13 @@ class Watching(TensorDispatchMode):
 class MetaCopies:
     """Stand-ins for a program's arguments, also in lists, tuples and dicts: what is given stays as it is.
 
-    A tensor that is given twice, or is a module's parameter and an optimiser's, has one stand-in. Gradients that
-    parameters have already are left out.
+    A tensor that is given twice, or is a module's parameter and an optimiser's, has one stand-in; stand-ins of tensors
+    that share memory share their storage. Gradients that parameters have already are left out.
     """
 
     def __init__(self) -> None:
         self._memo: dict[int, Any] = {}
+        self._storages: dict[int, DataPtr] = {}
         self._originals: list[Any] = []  # as long as these live, their identities are nobody else's
 
     def of(self, value: Any) -> Any:
@@ -128,6 +134,7 @@ class MetaCopies:
         found: Tensor | None = self._memo.get(id(tensor))
         if found is None:
             made = without_bytes(tensor)
+            self._share(tensor, made)
             if isinstance(tensor, Parameter):
                 made = Parameter(made, tensor.requires_grad)
             elif tensor.requires_grad:
@@ -135,6 +142,12 @@ class MetaCopies:
             found = self._memo[id(tensor)] = made
             self._originals.append(tensor)
         return found
+
+    def _share(self, tensor: Tensor, made: Tensor) -> None:
+        root = root_of(tensor._data)
+        storage = self._storages.setdefault(id(root), DataPtr(0, root.nbytes, META))
+        offset = tensor.storage_offset() * tensor.itemsize
+        made._data = storage.offset_by(offset) if offset else storage
 
 
 def without_bytes(tensor: Tensor) -> Tensor:

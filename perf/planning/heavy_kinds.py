@@ -200,7 +200,9 @@ def leading(call: RecordedCall) -> Kind | None:
     index = next((o for o in call.operands if o.shape and not o.dtype.is_floating_point), None)
     ranked = [operand for operand in call.operands if operand.shape]
     if not ranked and max([result.numel for result in call.results], default=0) <= MOST_BYTES // 8:
-        return Kind(f"{call.func.name()} {call.arguments!r}", call.func, BYTES, (1,), lambda _: call.arguments)
+        return Kind(
+            f"{call.func.name()} {call.arguments!r}", call.func, BYTES, (1,), lambda _: call.arguments
+        )
     if not ranked:
         return None
     picks = index is not None and call.base in PICKING
