@@ -30,6 +30,7 @@ MOST_BYTES = 8 << 20
 SQUARES = (4, 32, 128, 256, 512)
 BATCH = 8
 BATCHED_SQUARES = (4, 16, 64, 128)
+MATRICES = (4, 32, 128)
 ATTENTION = {
     "_scaled_dot_product_efficient_attention": "forward",
     "_scaled_dot_product_flash_attention_for_cpu": "forward",
@@ -49,6 +50,8 @@ def kind_of(call: RecordedCall) -> Kind | None:
         return batched_products(call)
     if call.base.startswith("convolution") and not call.arguments.get("transposed", False):
         return convolutions(call)
+    if call.base.startswith(("linalg_", "_linalg_")) and call.operands and len(call.operands[0].shape) > 1:
+        return matrices(call)
     if not call.results and _lists_in(call):
         return lists(call)
     if is_elementwise(call):
@@ -170,6 +173,27 @@ def attention(call: RecordedCall) -> Kind:
     return Kind(name, func, FLOPS, (0, 1), probe)
 
 
+def matrices(call: RecordedCall) -> Kind:
+    """Factorisations and what else takes whole matrices: smaller ones, by the work of one of a batch."""
+    order = call.operands[0].shape[-1]
+    batch = call.operands[0].shape[:-2]
+
+    def smaller(operand: Operand, side: int) -> Operand:
+        shape = operand.shape[len(batch) :] if operand.shape[: len(batch)] == batch else operand.shape
+        return contiguous(
+            *(side if size == order else min(size, side) for size in shape), dtype=operand.dtype
+        )
+
+    def probe(side: int) -> Arguments:
+        return map_operands(call.arguments, lambda operand: smaller(operand, side))
+
+    shapes = [[size == order for size in operand.shape] for operand in call.operands]
+    return Kind(
+        described(call, shapes), call.func, FLOPS if call.work.flops else BYTES, MATRICES, probe,
+        items_of=lambda call: max(1, math.prod(batch)),
+    )  # fmt: skip
+
+
 def lists(call: RecordedCall) -> Kind:
     """As many tensors in each list, all of one size: what a step of an optimiser takes, by bytes."""
     length = max(map(len, _lists_in(call)))
@@ -217,6 +241,8 @@ def leading(call: RecordedCall) -> Kind | None:
             return resized(operand, operand.shape)
 
         arguments = map_operands(call.arguments, shortened)
+        if arguments.get("N") == full:  # of group_norm
+            arguments["N"] = count
         for name, value in arguments.items():
             if isinstance(value, tuple) and len(value) > 1 and type(value[0]) is int and value[0] == full:
                 arguments[name] = (count, *value[1:])

@@ -8,6 +8,7 @@ measure it takes milliseconds. `products`, `convolutions`, `lists` and `leading`
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,9 @@ BYTES, FLOPS = "bytes", "flops"
 SIDES = (4, 64, 256, 1024)
 """Rows and columns of elementwise probes: 16 elements, what small memory holds, caches, and past the second level."""
 ELEMENTS = tuple(side * side for side in SIDES)
+
+KEPT = 8
+"""Lines that a reduction of both ways keeps apart."""
 
 # Elementwise although no tag says so: copies, conversions, fills and random numbers, losses before their reduction.
 ELEMENTWISE = frozenset({
@@ -158,31 +162,32 @@ def is_by_lines(call: RecordedCall) -> bool:
 
 
 def lines(call: RecordedCall) -> Kind:
-    """Lines of the call's own length, rounded to a power of four; reduced within (``last``), across, or all at once."""
+    """Lines of the call's own length, rounded to a power of four.
+
+    Reduced within (``last``), across, both within and across others (an image's channels), or all at once.
+    """
     source = call.operands[0]
     rank = len(source.shape)
     along = _reduced(call, rank)
-    if len(along) == rank:
-        way, length = "all", 1
-    else:
-        way = "last" if rank - 1 in along else "across"
-        length = 1
-        for dim in range(rank - 1, -1, -1):
-            if (dim in along) != (way == "last"):
-                break
-            length *= source.shape[dim]
+    within = _last_run(along, rank, rank - 1 in along)
+    way = (
+        "all" if len(along) == rank
+        else "across" if rank - 1 not in along
+        else "last" if len(within) == len(along)
+        else "both"
+    )  # fmt: skip
+    length = 1 if way == "all" else math.prod(source.shape[dim] for dim in within)
     rounded = 4 ** min(6, max(1, round(math.log(max(1, length), 4))))
     others = source.numel // max(1, length)
+    ways = {"all": (0,), "across": (0,), "last": (1,), "both": (0, 2)}
 
     def placed(operand: Operand, rows: int) -> Operand:
-        if way == "all":
-            full = operand.numel == source.numel
-            return contiguous(*((rows * rounded,) if full else ()), dtype=operand.dtype)
         if operand.numel == source.numel:
-            return contiguous(rows, rounded, dtype=operand.dtype)
-        if operand.numel == others:
+            shape = {"all": (rows * rounded,), "both": (max(1, rows // KEPT), KEPT, rounded)}
+            return contiguous(*shape.get(way, (rows, rounded)), dtype=operand.dtype)
+        if way in ("last", "across") and operand.numel == others:
             return contiguous(rows, 1, dtype=operand.dtype)
-        if operand.numel == length:
+        if way in ("last", "across") and operand.numel == length:
             return contiguous(rounded, dtype=operand.dtype)
         return contiguous(dtype=operand.dtype)
 
@@ -190,18 +195,22 @@ def lines(call: RecordedCall) -> Kind:
         rows = max(1, elements // rounded)
         arguments = map_operands(call.arguments, lambda operand: placed(operand, rows))
         dim = arguments.get("dim")
-        chosen = 1 if way == "last" else 0
         if isinstance(dim, tuple) and dim:
-            arguments["dim"] = (chosen,)
+            arguments["dim"] = ways[way]
         elif isinstance(dim, int) and not isinstance(dim, bool):
-            arguments["dim"] = chosen
+            arguments["dim"] = ways[way][0]
         if "normalized_shape" in arguments:
             arguments["normalized_shape"] = (rounded,)
         if isinstance(arguments.get("k"), int):
-            arguments["k"] = min(arguments["k"], rounded)
+            arguments["k"] = min(arguments["k"], rows if way == "across" else rounded)
         return arguments
 
     return Kind(described(call, way, rounded), call.func, BYTES, ELEMENTS, probe)
+
+
+def _last_run(along: set[int], rank: int, reduced: bool) -> list[int]:
+    """The last dimensions that are all reduced, or all not."""
+    return list(itertools.takewhile(lambda dim: (dim in along) == reduced, range(rank - 1, -1, -1)))
 
 
 def _reduced(call: RecordedCall, rank: int) -> set[int]:

@@ -1,4 +1,4 @@
-"""The model of this machine's CPU: for each call the longer of moving its bytes and of its kind's work, and overhead."""
+"""The model of this machine's CPU: for a call the longer of moving its bytes and of its work, and overhead."""
 
 from __future__ import annotations
 

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
+from ...dispatch.composite.tensor_data import from_numpy
 from ...dispatch.generated.functions import empty_strided
 from ...dispatch.iterator.parallel import get_num_threads
 from ...dispatch.tensor import Tensor
 from ...runtime.device import CPU, META
+from ...runtime.scalar_type import bool_
 from ..costs.watching import tensors_of, work_of
 from .kinds import BYTES, Kind
 from .recording import Operand, materialised
 from .timing import seconds_of_call, undisturbed
+
+OF_POSITIVE = frozenset(
+    {"log", "log2", "log10", "sqrt", "rsqrt", "pow", "lgamma", "digamma", "xlogy", "acosh"}
+)
+"""Operators that have results for positive elements alone."""
 
 
 class Unmeasurable(Exception):
@@ -81,7 +91,7 @@ def _measured(kind: Kind, size: int) -> tuple[float, float]:
     with undisturbed():
         try:
             work = _work(kind, arguments)
-            filled = {name: CPU if value is META else _filled(value) for name, value in arguments.items()}
+            filled = {name: _filled(kind, value) for name, value in arguments.items()}
             return work, seconds_of_call(kind.func, filled)
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
             raise Unmeasurable(f"{kind.name}: {error}") from error
@@ -94,16 +104,29 @@ def _work(kind: Kind, arguments: Mapping[str, Any]) -> float:
     return (found.bytes if kind.unit == BYTES else found.flops) / kind.items
 
 
-def _filled(value: Any) -> Any:
-    """Operands with harmless elements: one half, zero of integers, and on a square's diagonal one more."""
+def _filled(kind: Kind, value: Any) -> Any:
+    """Operands with elements as programs have them: kernels that branch take longer where branches differ.
+
+    Floats between -1 and 1, positive where only such have a result, and large on a square's diagonal, so that it can
+    be solved for; integers are zero, which indexes anything.
+    """
     if isinstance(value, tuple):
-        return tuple(map(_filled, value))
+        return tuple(_filled(kind, element) for element in value)
     if not isinstance(value, Operand):
-        return value
+        return CPU if value is META else value
     made = empty_strided(value.shape, value.strides, dtype=value.dtype, device=CPU)
-    if not (value.dtype.is_floating_point or value.dtype.is_complex):
+    is_float = value.dtype.is_floating_point or value.dtype.is_complex
+    if not is_float and value.dtype is not bool_:
         return made.zero_()
-    made.fill_(0.5)
+    random = from_numpy(np.resize(_random_numbers(), value.shape))
+    if not is_float:
+        return made.copy_(random > 0)
+    made.copy_(random.abs_() if kind.func._opname.removesuffix("_") in OF_POSITIVE else random)
     if len(value.shape) > 1 and value.shape[-1] == value.shape[-2] and value.dtype.itemsize > 1:
-        made.diagonal(0, -2, -1).add_(1.0)
+        made.diagonal(0, -2, -1).add_(float(value.shape[-1]))
     return made
+
+
+@functools.cache
+def _random_numbers() -> np.ndarray[Any, Any]:
+    return np.random.default_rng(0).uniform(-1.0, 1.0, 1 << 20).astype(np.float32)

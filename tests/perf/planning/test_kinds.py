@@ -71,7 +71,8 @@ def step(model: Any, x: tt.Tensor) -> None:
 
 
 PROBED: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
-    "elementwise": (lambda a, b: tt.where(a > b, a.exp(), b.t().tanh()) + tt.rand(64, 64), (meta(64, 64), meta(64, 64))),
+    "elementwise": (lambda a, b: tt.where(a > b, a.exp(), b.t().tanh()) + tt.rand(64, 64), (
+        meta(64, 64), meta(64, 64))),
     "factories": (lambda: tt.zeros(10, 10) + tt.ones(10).view(10, 1), ()),
     "reductions": (lambda a: a.sum() + a.var(1).max() + a.amax((0, 1)) + a.argmax(1).sum(), (meta(64, 48),)),
     "lines": (lambda a: F.log_softmax(a.cumsum(1).sort(1)[0].topk(5, 0)[0], 0), (meta(64, 48),)),
