@@ -137,10 +137,14 @@ def elementwise(call: RecordedCall) -> Kind | None:
             return "row" if operand.strides[-1] and operand.shape[-1] > 1 else "column"
         return "whole" if order_of(operand) == order_of(whole) else "turned"
 
+    # What all operands share matters too: only rows that lie one after the other are one long row.
+    lies = "in order" if order_of(whole) == [*range(len(whole.shape) - 1, -1, -1)] else "not in order"
+
     def placed(operand: Operand, side: int) -> Operand:
+        along, across = (side, 1), (1, side)
         places = {
-            "whole": ((side, side), (side, 1)),
-            "turned": ((side, side), (1, side)),
+            "whole": ((side, side), along if lies == "in order" else across),
+            "turned": ((side, side), across if lies == "in order" else along),
             "row": ((side,), (1,)),
             "column": ((side, 1), (1, 1)),
             "number": ((), ()),
@@ -153,7 +157,7 @@ def elementwise(call: RecordedCall) -> Kind | None:
             arguments["size"] = (side, side)
         return arguments
 
-    return Kind(described(call, [*map(role, call.operands)]), call.func, BYTES, SIDES, probe)
+    return Kind(described(call, lies, [*map(role, call.operands)]), call.func, BYTES, SIDES, probe)
 
 
 def is_by_lines(call: RecordedCall) -> bool:
@@ -179,12 +183,14 @@ def lines(call: RecordedCall) -> Kind:
     length = 1 if way == "all" else math.prod(source.shape[dim] for dim in within)
     rounded = 4 ** min(6, max(1, round(math.log(max(1, length), 4))))
     others = source.numel // max(1, length)
+    lies = "in order" if order_of(source) == [*range(rank - 1, -1, -1)] else "not in order"
     ways = {"all": (0,), "across": (0,), "last": (1,), "both": (0, 2)}
 
     def placed(operand: Operand, rows: int) -> Operand:
         if operand.numel == source.numel:
             shape = {"all": (rows * rounded,), "both": (max(1, rows // KEPT), KEPT, rounded)}
-            return contiguous(*shape.get(way, (rows, rounded)), dtype=operand.dtype)
+            made = contiguous(*shape.get(way, (rows, rounded)), dtype=operand.dtype)
+            return made if lies == "in order" else in_order(made.shape, range(len(made.shape)), operand.dtype)
         if way in ("last", "across") and operand.numel == others:
             return contiguous(rows, 1, dtype=operand.dtype)
         if way in ("last", "across") and operand.numel == length:
@@ -205,7 +211,7 @@ def lines(call: RecordedCall) -> Kind:
             arguments["k"] = min(arguments["k"], rows if way == "across" else rounded)
         return arguments
 
-    return Kind(described(call, way, rounded), call.func, BYTES, ELEMENTS, probe)
+    return Kind(described(call, way, rounded, lies), call.func, BYTES, ELEMENTS, probe)
 
 
 def _last_run(along: set[int], rank: int, reduced: bool) -> list[int]:

@@ -81,8 +81,14 @@ def curve_of(kind: Kind, work: float) -> Curve:
     with _measuring:
         key = (kind.name, get_num_threads())
         curve, pending = _curves.setdefault(key, (Curve(), list(kind.sizes)))
+        refusal = ""
         while pending and (len(curve.points) < 2 or curve.points[-1][0] < work):
-            curve.add(*_measured(kind, pending.pop(0)))
+            try:
+                curve.add(*_measured(kind, pending.pop(0)))
+            except Unmeasurable as error:  # another size may do: what was cut too short
+                refusal = str(error)
+        if not curve.points:
+            raise Unmeasurable(refusal or kind.name)
         return curve
 
 

@@ -20,9 +20,9 @@ from ...runtime.device import device as Device
 
 SAMPLES, FEWEST = 15, 3
 """Calls that are timed, the median of which is the time; and of long ones the fewest."""
-LONGEST = 0.01
+LONGEST = 0.005
 """Seconds after which the fewest are enough."""
-OTHER_BYTES = 1 << 18
+OTHER_BYTES = 1 << 19
 """What the work between two timed calls reads, and writes."""
 
 
