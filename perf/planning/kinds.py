@@ -25,9 +25,6 @@ SIDES = (4, 64, 256, 1024)
 """Rows and columns of elementwise probes: 16 elements, what small memory holds, caches, and past the second level."""
 ELEMENTS = tuple(side * side for side in SIDES)
 
-KEPT = 8
-"""Lines that a reduction of both ways keeps apart."""
-
 # Elementwise although no tag says so: copies, conversions, fills and random numbers, losses before their reduction.
 ELEMENTWISE = frozenset({
     "clone", "copy", "_to_copy", "fill", "zero", "masked_fill", "native_dropout", "mse_loss_backward",
@@ -181,14 +178,23 @@ def lines(call: RecordedCall) -> Kind:
         else "both"
     )  # fmt: skip
     length = 1 if way == "all" else math.prod(source.shape[dim] for dim in within)
-    rounded = 4 ** min(6, max(1, round(math.log(max(1, length), 4))))
+    rounded = _rounded(length)
+    kept = (
+        _rounded(math.prod(source.shape[dim] for dim in range(rank) if dim not in along))
+        if way == "both"
+        else 1
+    )
     others = source.numel // max(1, length)
     lies = "in order" if order_of(source) == [*range(rank - 1, -1, -1)] else "not in order"
-    ways = {"all": (0,), "across": (0,), "last": (1,), "both": (0, 2)}
+    side = math.isqrt(rounded)
+    line = (
+        (side, side) if way == "both" and len(within) > 1 else (rounded,)
+    )  # an image's two dimensions, or one
+    ways = {"all": (0,), "across": (0,), "last": (1,), "both": (0, *range(2, 2 + len(line)))}
 
     def placed(operand: Operand, rows: int) -> Operand:
         if operand.numel == source.numel:
-            shape = {"all": (rows * rounded,), "both": (max(1, rows // KEPT), KEPT, rounded)}
+            shape = {"all": (rows * rounded,), "both": (max(1, rows // kept), kept, *line)}
             made = contiguous(*shape.get(way, (rows, rounded)), dtype=operand.dtype)
             return made if lies == "in order" else in_order(made.shape, range(len(made.shape)), operand.dtype)
         if way in ("last", "across") and operand.numel == others:
@@ -211,7 +217,11 @@ def lines(call: RecordedCall) -> Kind:
             arguments["k"] = min(arguments["k"], rows if way == "across" else rounded)
         return arguments
 
-    return Kind(described(call, way, rounded, lies), call.func, BYTES, ELEMENTS, probe)
+    return Kind(described(call, way, line, kept, lies), call.func, BYTES, ELEMENTS, probe)
+
+
+def _rounded(length: int) -> int:
+    return 4 ** min(6, max(1, round(math.log(max(1, length), 4))))
 
 
 def _last_run(along: set[int], rank: int, reduced: bool) -> list[int]:

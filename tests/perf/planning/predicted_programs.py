@@ -1,4 +1,4 @@
-"""Programs whose time is predicted and measured in turn: `python predicted_programs.py NAME TRIES` prints the seconds."""
+"""Programs whose time is predicted and measured in turn: `python predicted_programs.py NAME TRIES` prints seconds."""
 
 import statistics
 import sys
