@@ -41,7 +41,12 @@ FORWARD = "aten::_scaled_dot_product_flash_attention_for_cpu"
 
 
 def kind_of(call: RecordedCall) -> Kind | None:
-    """The kind of a call's work; None for what no probe is known of."""
+    """The kind of a call's work; None for what no probe is known of, such as a package's own operators.
+
+    Those are not called: nobody knows what else they do.
+    """
+    if call.func.namespace != "aten":
+        return None
     if call.base in ATTENTION:
         return attention(call)
     if call.base in ("mm", "addmm", "_addmm_activation"):

@@ -187,9 +187,8 @@ def lines(call: RecordedCall) -> Kind:
     others = source.numel // max(1, length)
     lies = "in order" if order_of(source) == [*range(rank - 1, -1, -1)] else "not in order"
     side = math.isqrt(rounded)
-    line = (
-        (side, side) if way == "both" and len(within) > 1 else (rounded,)
-    )  # an image's two dimensions, or one
+    # An image's two dimensions stay two: a reduction may not take them for one.
+    line = (side, side) if way == "both" and len(within) > 1 else (rounded,)
     ways = {"all": (0,), "across": (0,), "last": (1,), "both": (0, *range(2, 2 + len(line)))}
 
     def placed(operand: Operand, rows: int) -> Operand:

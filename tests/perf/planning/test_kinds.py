@@ -99,6 +99,24 @@ def test_every_kind_runs_on_its_probes(family: str) -> None:
         assert 0 < curve.overhead < 1.0, kind.name
 
 
+def test_operators_of_other_packages_are_not_called_and_said_to_be_guessed() -> None:
+    called = []
+
+    @tt.library.custom_op("planning_test::twice", mutates_args=())
+    def twice(x: tt.Tensor) -> tt.Tensor:
+        called.append(x.device.type)
+        return x + x
+
+    @twice.register_fake
+    def _(x: tt.Tensor) -> tt.Tensor:
+        return tt.empty_like(x)
+
+    found = tt.perf.plan(lambda x: twice(x), tt.zeros(1000), device="cpu")
+    assert called == []
+    assert found.seconds > 0
+    assert "taken for copies, since no probe is known: planning_test::twice" in str(found)
+
+
 @pytest.mark.parametrize("channels", [(4, 8), (256, 512)])
 def test_probes_are_small_whatever_the_call(channels: tuple[int, int]) -> None:
     source, out = channels
