@@ -102,14 +102,18 @@ PROGRAMS = {program.__name__: program for program in (digits, transformer, resid
 
 
 def pair(fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[float, float]:
-    """Seconds predicted, from measurements made now, and measured."""
+    """Seconds predicted, from measurements made now, and measured.
+
+    Of the thread's processor: a program is long enough for others to get in between, of the single calls that the
+    prediction rests on half are not.
+    """
     forget_measurements()
     predicted = tt.perf.plan(fn, *args, device="cpu").seconds
     times = []
     for _ in range(CALLS):
-        start = time.perf_counter()
+        start = time.thread_time()
         fn(*args)
-        times.append(time.perf_counter() - start)
+        times.append(time.thread_time() - start)
     return predicted, statistics.median(times)
 
 
