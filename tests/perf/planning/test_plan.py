@@ -142,8 +142,13 @@ def test_operators_flops_and_bytes_are_those_of_cost() -> None:
 
 @pytest.mark.parametrize("gpu", GPUS)
 def test_a_copy_takes_its_bytes_over_the_bandwidth(gpu: str) -> None:
-    found = plan_on(gpu, lambda a: a.clone(), meta(1 << 28))
-    assert found.work_seconds == pytest.approx((1 << 31) / (OF_BANDWIDTH * DATA_SHEETS[gpu].bytes_per_second))
+    once, thrice = (
+        plan_on(gpu, lambda a, calls: [a.clone() for _ in range(calls)], meta(1 << 28), calls)
+        for calls in (1, 3)
+    )
+    assert once.work_seconds == pytest.approx((1 << 31) / (OF_BANDWIDTH * DATA_SHEETS[gpu].bytes_per_second))
+    assert thrice.work_seconds == pytest.approx(3 * once.work_seconds)
+    assert thrice.overhead_seconds == pytest.approx(3 * once.overhead_seconds)
 
 
 @pytest.mark.parametrize("gpu", GPUS)
