@@ -291,14 +291,15 @@ def check_options(lr: Any, foreach: bool | None, fused: bool | None, differentia
 
 
 def takes_fused(group: Group, parameters: list[Tensor], gradients: list[Tensor]) -> bool:
-    """Whether one launch serves a group: that is wanted or not refused, and all of it are real floats in memory.
+    """Whether one launch serves a group: that is wanted or not refused, and all of it are real floats (on Meta, too:
+    a program is planned there with the operators that it has elsewhere).
 
     Raises RuntimeError where it is wanted and cannot be.
     """
     if group["fused"] is False or group["foreach"] is False or group["differentiable"]:
         return False
     able = all(
-        parameter.is_floating_point() and parameter.device.type in ("cpu", "cuda") and not parameter.is_meta
+        parameter.is_floating_point() and parameter.device.type in ("cpu", "cuda", "meta")
         for parameter in parameters
     )
     if group["fused"] and not able:

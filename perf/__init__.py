@@ -1,10 +1,13 @@
-"""Measurements of triten beside its peers, and what programs cost: `python -m triten.perf`, `tt.perf.cost`.
+"""Measurements of triten beside its peers, and what programs cost and will take: `python -m triten.perf`,
+`tt.perf.cost`, `tt.perf.plan`.
 
-`costs/` counts bytes and operations on Meta tensors. `suite/` is the benchmark suite with its result file; `gpu/` times
-kernels on a GPU against targets; `ahead_of_time/` compiles kernels without one. The modules beside them are one
-measurement each, or one means of measuring. Imported when `tt.perf` is first used; nothing in the package needs it.
+`costs/` counts bytes and operations on Meta tensors, `planning/` predicts memory and time from them. `suite/` is the
+benchmark suite with its result file; `gpu/` times kernels on a GPU against targets; `ahead_of_time/` compiles kernels
+without one. The modules beside them are one measurement each, or one means of measuring. Imported when `tt.perf` is
+first used; nothing in the package needs it.
 """
 
 from .costs import Cost, OperatorCost, cost
+from .planning import OperatorPlan, Plan, plan
 
-__all__ = ["Cost", "OperatorCost", "cost"]
+__all__ = ["Cost", "OperatorCost", "OperatorPlan", "Plan", "cost", "plan"]

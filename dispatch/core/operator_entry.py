@@ -80,6 +80,18 @@ Whoever appends or removes one has the dispatcher forget all plans.
 """
 
 
+class Trials(threading.local):
+    """Whether this thread makes a composition's plan, which calls its parts to see what they give.
+
+    Whoever counts calls, as `tt.perf.cost` does, leaves those out: the plan makes them again.
+    """
+
+    depth = 0
+
+
+trials = Trials()
+
+
 class OperatorEntry:
     """An operator by its full name (``aten::add.Tensor``): schema, kernels, tags, memoised decisions.
 
@@ -365,7 +377,11 @@ class OperatorEntry:
                 plan = guarded_below_autograd(args, plan, self._hidden_from(kernel, bits))
                 plan = tracked(self, self.served_by(bits)[0], kernel, args, plan)
         else:
-            plan = planner(self, bits, args)
+            trials.depth += 1
+            try:
+                plan = planner(self, bits, args)
+            finally:
+                trials.depth -= 1
         if self.is_mutable:
             plan = guarded_write(self.schema, args, plan)
         for observe in observers:

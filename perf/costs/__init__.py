@@ -1,6 +1,6 @@
 """What a program costs by its shapes alone: bytes moved and floating-point operations, counted on Meta tensors.
 
-`counting` runs the program and adds up; `formulas` says what each operator takes.
+`watching` runs the program, `formulas` says what each operator takes, `counting` adds up.
 """
 
 from .counting import Cost, OperatorCost, cost

@@ -60,7 +60,7 @@ def report_data(paths: Sequence[Path], threshold: float = THRESHOLD) -> Record:
         threshold: by how large a share of the time a row may change without being named in `changes`.
 
     Raises:
-        ResultFileError: if a file cannot be read, is given twice, or holds a number that is out of all range.
+        ResultFileError: if a file cannot be read, or is given twice.
     """
     if len({path.resolve() for path in paths}) < len(paths):
         raise ResultFileError("a result file is given twice")
@@ -144,17 +144,12 @@ def _row_record(
     key: RowKey, found: Sequence[tuple[Path, Result]], by_file: Sequence[dict[RowKey, Row]]
 ) -> Record:
     file = max(index for index, rows in enumerate(by_file) if key in rows)
-    path, result = found[file]
+    result = found[file][1]
     row = by_file[file][key]
-    try:
-        derived = row.derived(result.limits, result.confidence)
-        intensity = row.flops / row.bytes if row.flops and row.bytes else None
-        peer, excess = _excess(row)
-        history = [_point(rows.get(key)) for rows in by_file]
-    except (OverflowError, ZeroDivisionError):
-        raise _out_of_range(path, row) from None
-    if not all(map(_is_in_range, _numbers([derived, intensity, excess, history]))):
-        raise _out_of_range(path, row)
+    derived = row.derived(result.limits, result.confidence)
+    intensity = row.flops / row.bytes if row.flops and row.bytes else None
+    peer, excess = _excess(row)
+    history = [_point(rows.get(key)) for rows in by_file]
     copied = ("threads", "bytes", "flops", "note")
     return {
         **key._asdict(),
@@ -169,25 +164,6 @@ def _row_record(
         "excess": excess,
         "history": history,
     }
-
-
-def _out_of_range(path: Path, row: Row) -> ResultFileError:
-    return ResultFileError(f"{path}: damaged: {row.key}: its times, bytes or operations are out of all range")
-
-
-def _numbers(value: Any) -> Iterable[float]:
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, list):
-        for each in value:
-            yield from _numbers(each)
-    elif isinstance(value, int | float):
-        yield value
-
-
-def _is_in_range(value: float) -> bool:
-    # An interquartile range may be 0; a ratio, which is divided by and has a logarithm, is never below 1e-300.
-    return math.isfinite(value) and (value == 0 or value > 1e-300)
 
 
 def _excess(row: Row) -> tuple[str | None, float | None]:

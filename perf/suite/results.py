@@ -50,7 +50,6 @@ file share it. A file is replaced whole and at once: whoever reads sees the last
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -300,14 +299,21 @@ def _refuse_constant(name: str) -> float:
 
 Check = Callable[[Any], bool]
 
+# No machine counts or measures more, and with these bounds no quotient or sum of a file's numbers overflows.
+MOST_COUNTED = 2**63 - 1
+LEAST_MEASURED, MOST_MEASURED = 1e-30, 1e30
+
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_COUNTED
 
 
 def _is_positive(value: Any) -> bool:
+    # Compared as it is: Python's integers know no largest float, and NaN is in no interval.
     return (
-        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and LEAST_MEASURED <= value <= MOST_MEASURED
     )
 
 
@@ -358,8 +364,8 @@ _ROW_FIELDS: dict[str, tuple[str, Check]] = {
     **dict.fromkeys(("suite", "operator", "name", "size", "dtype", "device"), ("a string", _is_text)),
     "direction": (f"one of {', '.join(DIRECTIONS)}", lambda value: value in DIRECTIONS),
     "threads": ("a positive whole number", lambda value: _is_count(value) and value > 0),
-    "bytes": ("a whole number or null", _or_null(_is_count)),
-    "flops": ("a whole number or null", _or_null(_is_count)),
+    "bytes": ("a whole number below 2**63, or null", _or_null(_is_count)),
+    "flops": ("a whole number below 2**63, or null", _or_null(_is_count)),
     "samples": ("an object", _is_object),
     "bar": ("an object with peer and most, or null", lambda value: value is None or (
         _is_object(value) and set(value) == {"peer", "most"} and _or_null(_is_text)(value["peer"])

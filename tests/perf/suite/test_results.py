@@ -123,7 +123,14 @@ def changed(found: dict[str, Any], place: list[Any], value: Any) -> dict[str, An
         (["rows", 0, "samples", "torch"], [1.0], r"rows\[0\].samples: expected as many of each library, got \[1, 7\]"),
         (["rows", 0, "samples", "torch"], 1.0, "expected a list of seconds, got 1.0"),
         (["rows", 0, "direction"], ["up"], "direction: expected one of forward, backward, both"),
-        (["rows", 0, "bytes"], -1, r"rows\[0\].bytes: expected a whole number or null, got -1"),
+        (["rows", 0, "bytes"], -1, r"rows\[0\].bytes: expected a whole number below 2\*\*63, or null, got -1"),
+        (["rows", 0, "bytes"], 2**63, r"rows\[0\].bytes: expected a whole number below 2\*\*63, or null, got 92233"),
+        (["rows", 0, "flops"], 10**400, r"rows\[0\].flops: expected a whole number below 2\*\*63, or null, got 1000"),
+        (["rows", 0, "samples", "torch", 2], 10**400, "expected positive seconds, got 1000"),
+        (["rows", 0, "samples", "torch", 2], 1e300, r"expected positive seconds, got 1e\+300"),
+        (["rows", 0, "samples", "torch", 2], 5e-324, "expected positive seconds, got 5e-324"),
+        (["rows", 0, "bar"], {"peer": "torch", "most": 10**400}, "bar: expected an object with peer and most"),
+        (["limits", "empty_call_seconds"], 10**400, "limits.empty_call_seconds: expected a positive number"),
         (["rows", 0, "bar"], {"peer": "torch"}, "bar: expected an object with peer and most"),
         (["rows", 0, "threads"], 0, "threads: expected a positive whole number, got 0"),
         (["limits", "copy_bytes_per_second"], "fast", "limits.copy_bytes_per_second: expected a positive number"),
@@ -142,6 +149,14 @@ def test_what_is_damaged_is_refused_with_its_place(
     with pytest.raises(ResultFileError, match=message) as refusal:
         read_results(path)
     assert str(refusal.value).startswith(str(path))
+
+
+def test_the_largest_numbers_that_are_read_can_be_derived_from(tmp_path: Path) -> None:
+    path, found = written(tmp_path, ROW)
+    for samples in ([1e30] * 7, [1e-30] * 7):
+        found["rows"][0] |= {"bytes": 2**63 - 1, "flops": 2**63 - 1, "samples": {"triten": samples}}
+        path.write_text(json.dumps(found))
+        read_results(path).write(path)  # refuses what is no JSON: infinities
 
 
 def test_two_rows_of_one_name_are_damage(tmp_path: Path) -> None:

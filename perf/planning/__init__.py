@@ -1,0 +1,11 @@
+"""What a program will take on a device that need not be there: `tt.perf.plan`.
+
+`recording` runs the program on Meta tensors and notes its calls and its living bytes (over `costs.watching`, as
+`tt.perf.cost` does); `prediction` adds up what a device's model says of each call. `data_sheets` is the model of GPUs,
+`host_time` what a call costs the host there; `processor` is the model of this machine's CPU, from rates that `rates`
+measures for the kinds of work in `kinds`.
+"""
+
+from .prediction import OperatorPlan, Plan, plan
+
+__all__ = ["OperatorPlan", "Plan", "plan"]

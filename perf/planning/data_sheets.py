@@ -1,0 +1,97 @@
+"""GPUs by their data sheets: memory bandwidth and peak rates, and the roofline that they make.
+
+Nothing here was measured. The figures are the vendor's, dense (without structured sparsity), of one GPU of the SXM
+form: "NVIDIA A100 Tensor Core GPU Architecture" (2020) with the 80 GB data sheet (2021); "NVIDIA H100 Tensor Core GPU
+Architecture" (2022); "NVIDIA H200 Tensor Core GPU" data sheet (2024), whose processor is the H100's; "NVIDIA Blackwell
+Architecture Technical Brief" (2024), HGX B200.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...runtime.float32_precision import convolution_allows_tf32, matmul_allows_tf32
+from .recording import RecordedCall
+
+OF_BANDWIDTH = 0.9
+"""The share of the bandwidth that a program is taken to sustain: an assumption, no measurement."""
+OF_PEAK = 0.7
+"""The share of a peak rate that a program is taken to sustain: an assumption, no measurement."""
+
+GIGA, TERA = 1e9, 1e12
+PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm", "addbmm", "_addmm_activation", "_scaled_mm"})
+CONVOLUTIONS = frozenset({
+    "convolution", "_convolution", "convolution_backward", "convolution_backward_input", "convolution_backward_weight",
+})  # fmt: skip
+ATTENTIONS = "_scaled_dot_product_"
+
+
+@dataclass(frozen=True)
+class DataSheet:
+    """One GPU: bytes of memory, bytes a second, and operations a second by number format.
+
+    ``tf32``, ``float16``, ``bfloat16`` and ``float8`` are those of the tensor cores, ``float32`` and ``float64`` those
+    outside of them.
+    """
+
+    name: str
+    memory_bytes: float
+    bytes_per_second: float
+    peaks: Mapping[str, float]
+
+    def peak(self, call: RecordedCall) -> float:
+        """The peak rate of a call: of the tensor cores for matrix products, convolutions and attention.
+
+        Raises ValueError for products of a format that the GPU does not have.
+        """
+        number = number_format(call)
+        if number not in self.peaks:
+            raise ValueError(f"plan(): {call.func.name()} multiplies {number}, which {self.name} cannot")
+        return self.peaks[number]
+
+    def roofline_seconds(self, call: RecordedCall) -> float:
+        """The longer of moving the bytes and of the operations, at the sustained shares of bandwidth and peak."""
+        moving = call.work.bytes / (OF_BANDWIDTH * self.bytes_per_second)
+        return max(moving, call.work.flops / (OF_PEAK * self.peak(call)) if call.work.flops else 0.0)
+
+
+def number_format(call: RecordedCall) -> str:
+    """In which numbers a call computes: 16-bit floats outside of products are computed in float32."""
+    names = {operand.dtype.name for operand in (*call.operands, *call.results)}
+    wide = "float64" if names & {"float64", "complex128"} else "float32"
+    if call.base in CONVOLUTIONS:
+        allows_tf32 = convolution_allows_tf32()
+    elif call.base in PRODUCTS:
+        allows_tf32 = matmul_allows_tf32()
+    elif call.base.startswith(ATTENTIONS):
+        allows_tf32 = False  # its kernels multiply float32 exactly
+    else:
+        return wide
+    narrow = {operand.dtype.name for operand in call.operands if operand.dtype.is_floating_point}
+    if any(name.startswith("float8") for name in narrow):
+        return "float8"
+    if wide == "float64" or "float32" in narrow or not narrow:
+        return "tf32" if wide == "float32" and allows_tf32 else wide
+    return "float16" if "float16" in narrow else "bfloat16"
+
+
+def _rates(**teraflops: float) -> dict[str, float]:
+    return {name: rate * TERA for name, rate in teraflops.items()}
+
+
+_HOPPER = _rates(
+    float64=33.5, float32=66.9, tf32=494.7, float16=989.4, bfloat16=989.4, float8=1978.9
+)  # SXM5 at its boost clock
+DATA_SHEETS = {
+    "a100": DataSheet(
+        "A100 SXM 80 GB", 80 * GIGA, 2039 * GIGA,
+        _rates(float64=9.7, float32=19.5, tf32=156, float16=312, bfloat16=312),
+    ),
+    "h100": DataSheet("H100 SXM5 80 GB", 80 * GIGA, 3350 * GIGA, _HOPPER),
+    "h200": DataSheet("H200 SXM 141 GB", 141 * GIGA, 4800 * GIGA, _HOPPER),
+    "b200": DataSheet(
+        "B200 of HGX B200", 180 * GIGA, 8000 * GIGA,
+        _rates(float64=40, float32=80, tf32=1100, float16=2250, bfloat16=2250, float8=4500),
+    ),
+}  # fmt: skip

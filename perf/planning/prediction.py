@@ -1,0 +1,224 @@
+"""`plan`: what a program will take on a device, from its run on Meta tensors and a model of the device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from . import host_time, rates, timing
+from .data_sheets import DATA_SHEETS, OF_BANDWIDTH, OF_PEAK, DataSheet
+from .processor import Processor
+from .recording import RecordedCall, record
+
+CPU_NAME = "cpu"
+
+
+@dataclass
+class OperatorPlan:
+    """What all calls of one operator will take: bytes moved, floating-point operations, seconds.
+
+    `work_seconds` are those of the roofline, `overhead_seconds` those that a call takes however little it does.
+    """
+
+    name: str
+    calls: int = 0
+    flops: int = 0
+    bytes: int = 0
+    work_seconds: float = 0.0
+    overhead_seconds: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Both, one after the other."""
+        return self.work_seconds + self.overhead_seconds
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A row for each operator in the order of the first calls, autograd's own time, memory, and what it rests on.
+
+    `peak_bytes` is the most that is alive at once, of which `given_bytes` are the arguments' (inputs, parameters,
+    buffers, states of optimisers) and stay.
+    """
+
+    device: str
+    operators: tuple[OperatorPlan, ...]
+    backward_nodes: int
+    autograd_seconds: float
+    peak_bytes: int
+    given_bytes: int
+    basis: tuple[str, ...]
+
+    @property
+    def calls(self) -> int:
+        """Calls of all operators."""
+        return sum(row.calls for row in self.operators)
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of all operators."""
+        return sum(row.flops for row in self.operators)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes moved by all operators."""
+        return sum(row.bytes for row in self.operators)
+
+    @property
+    def work_seconds(self) -> float:
+        """The rooflines of all calls."""
+        return sum(row.work_seconds for row in self.operators)
+
+    @property
+    def overhead_seconds(self) -> float:
+        """The overheads of all calls, and autograd's time."""
+        return sum(row.overhead_seconds for row in self.operators) + self.autograd_seconds
+
+    @property
+    def seconds(self) -> float:
+        """The predicted time: work and overhead one after the other."""
+        return self.work_seconds + self.overhead_seconds
+
+    def __str__(self) -> str:
+        rows = [(row.name, row.calls, row.flops, row.bytes, row.seconds) for row in self.operators]
+        if self.backward_nodes:
+            rows.append(("(autograd's nodes)", self.backward_nodes, 0, 0, self.autograd_seconds))
+        rows.append(("all", self.calls, self.flops, self.bytes, self.seconds))
+        width = max(len("operator"), *(len(row[0]) for row in rows))
+        lines = [f"{'operator':<{width}}{'calls':>8}{'flops':>18}{'bytes':>16}{'us':>14}"]
+        lines += [
+            f"{name:<{width}}{calls:>8,}{flops:>18,}{nbytes:>16,}{1e6 * seconds:>14,.1f}"
+            for name, calls, flops, nbytes, seconds in rows
+        ]
+        lines.append(f"peak memory {self.peak_bytes:,} bytes, {self.given_bytes:,} of them given")
+        lines.append(
+            f"predicted time on {self.device}: {_shown(self.seconds)} "
+            f"({_shown(self.work_seconds)} of work, {_shown(self.overhead_seconds)} of overhead)"
+        )
+        return "\n".join([*lines, *self.basis])
+
+
+def _shown(seconds: float) -> str:
+    return f"{seconds:.3f} s" if seconds >= 1 else f"{1e3 * seconds:.3f} ms"
+
+
+class Model(Protocol):
+    """A device, asked what calls will take on it."""
+
+    def roofline_and_overhead(self, key: str, call: RecordedCall) -> tuple[float, float]:
+        """Seconds of one call: of its work, and of being called."""
+
+    def backward_node_seconds(self) -> float:
+        """Seconds of autograd for a node."""
+
+    def basis(self, peak_bytes: int) -> list[str]:
+        """What the prediction rests on, for whoever reads it."""
+
+
+class Gpu:
+    """A GPU by its data sheet, and what each call costs its host, by this machine."""
+
+    def __init__(self, sheet: DataSheet) -> None:
+        self.sheet = sheet
+
+    def roofline_and_overhead(self, key: str, call: RecordedCall) -> tuple[float, float]:
+        """Seconds of one call: its roofline, and the host's time, with a launch where there is work."""
+        launch = 0.0 if call.is_free else host_time.launch_seconds() or 0.0
+        work = 0.0 if call.is_free else self.sheet.roofline_seconds(call)
+        return work, host_time.call_seconds(key, call) + launch
+
+    def backward_node_seconds(self) -> float:
+        """Seconds of the host for a node of autograd."""
+        return host_time.backward_node_seconds()
+
+    def basis(self, peak_bytes: int) -> list[str]:
+        """Which figures are of the data sheet, and which were measured."""
+        sheet, launch = self.sheet, host_time.launch_seconds()
+        lines = [
+            f"work: data sheet of {sheet.name}, {sheet.bytes_per_second / 1e9:,.0f} GB/s, taken to sustain "
+            f"{OF_BANDWIDTH:.0%} of the bandwidth and {OF_PEAK:.0%} of the peak rates; no GPU was measured",
+            "overhead: host time of each call, measured on this machine on Meta tensors, "
+            + (
+                "launches not measured (no CUDA driver answers here) and left out"
+                if launch is None
+                else f"and {1e6 * launch:.2f} us for a launch, measured with this machine's driver"
+            ),
+        ]
+        if peak_bytes > sheet.memory_bytes:
+            lines.append(f"does not fit: {sheet.name} has {sheet.memory_bytes:,.0f} bytes of memory")
+        return lines
+
+
+def plan(fn: Callable[..., object], /, *meta_args: Any, device: str = CPU_NAME, **kwargs: Any) -> Plan:
+    """Say what `fn(*meta_args, **kwargs)` will take on a device, without computing it and without the device.
+
+    The function runs on Meta tensors as under `tt.perf.cost`: backward passes and steps of optimisers inside it count.
+    For each operator there are calls, floating-point operations, bytes, and predicted seconds; for the whole the most
+    bytes alive at once, storage by storage: arguments, parameters and optimisers' states from the beginning, results
+    until Python drops them or the graph that saved them is freed. What a kernel needs for itself is not seen, nor is
+    the time of Python between the calls.
+
+    The time of a call is the longer of moving its bytes and of its operations, and its overhead:
+
+    - ``"a100"``, ``"h100"``, ``"h200"``, ``"b200"``: bandwidth and peak rate (by dtype; TF32 for float32 where
+      `set_float32_matmul_precision` or the convolutions' flag allows it) are of the data sheet, and the shares of them
+      that are sustained are assumed (``triten.perf.planning.data_sheets``); nothing of a GPU was measured. The
+      overhead is measured: host time of the same call on Meta tensors on this machine, and of a launch where a
+      CUDA driver answers; where none does, launches are left out. Host and GPU overlap in truth: the time lies
+      between the larger of `work_seconds` and `overhead_seconds` and their sum, which `seconds` is.
+    - ``"cpu"``: all is measured on this machine, with the present number of threads: a copy's bandwidth, and rates
+      and overhead of each kind of work in the program (operator, dtypes, how operands lie), on small operands, some
+      milliseconds for each kind, once in a process.
+
+    Args:
+        fn: a function of tensors, or a module.
+        meta_args, kwargs: its arguments: tensors of any device, of which nothing is read or changed; modules and
+            optimisers, which are copied.
+        device: which device.
+
+    Raises:
+        ValueError: for another device; for a tensor that requires grad and is no argument, as `tt.perf.cost`; for
+            products of a dtype that the GPU does not multiply.
+        NotImplementedError, RuntimeError: as Meta tensors raise them, for what depends on values, such as `item`.
+
+    Example:
+        >>> import triten as tt
+        >>> model = tt.nn.Sequential(tt.nn.Linear(16, 32), tt.nn.ReLU(), tt.nn.Linear(32, 10))
+        >>> found = tt.perf.plan(model, tt.empty(8, 16, device="meta"), device="h100")
+        >>> found.flops, found.given_bytes, found.peak_bytes
+        (13904, 4008, 6056)
+        >>> found.seconds > found.overhead_seconds > 0
+        True
+    """
+    model: Model
+    if device == CPU_NAME:
+        model = Processor()
+    elif device in DATA_SHEETS:
+        model = Gpu(DATA_SHEETS[device])
+    else:
+        choices = ", ".join(map(repr, (CPU_NAME, *DATA_SHEETS)))
+        raise ValueError(f"plan(): device must be one of {choices}, got {device!r}")
+    recording = record(fn, meta_args, kwargs)
+    rows: dict[str, OperatorPlan] = {}
+    for key, call in recording.calls.items():
+        row = rows.setdefault(call.func.name(), OperatorPlan(call.func.name()))
+        work, overhead = model.roofline_and_overhead(key, call)
+        row.calls += call.count
+        row.flops += call.count * call.work.flops
+        row.bytes += call.count * call.work.bytes
+        row.work_seconds += call.count * work
+        row.overhead_seconds += call.count * overhead
+    nodes = recording.backward_nodes
+    autograd_seconds = nodes * model.backward_node_seconds() if nodes else 0.0
+    return Plan(
+        device, tuple(rows.values()), nodes, autograd_seconds, recording.peak_bytes, recording.given_bytes,
+        tuple(model.basis(recording.peak_bytes)),
+    )  # fmt: skip
+
+
+def forget_measurements() -> None:
+    """Measure this machine anew at the next plan: its load or its number of processors may have changed."""
+    rates.forget()
+    host_time.forget()
+    timing.node_seconds.cache_clear()

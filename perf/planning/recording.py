@@ -1,0 +1,167 @@
+"""A program's calls and living bytes, noted while it runs on Meta tensors."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...dispatch.autograd.node import Node
+from ...dispatch.autograd.node_observation import Backward, ObservedNodes
+from ...dispatch.core.op_overload import OpOverload
+from ...dispatch.generated.functions import empty_strided
+from ...dispatch.random import fork_rng
+from ...dispatch.tensor import Tensor
+from ...runtime.device import META
+from ...runtime.device import device as Device
+from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.storage import root_of
+from ..costs.watching import MetaCopies, Seen, Watching, Work
+
+
+@dataclass(frozen=True)
+class Operand:
+    """What a call is told by of a tensor: everything but the bytes."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: ScalarType
+
+    @property
+    def numel(self) -> int:
+        """Elements."""
+        total = 1
+        for size in self.shape:
+            total *= size
+        return total
+
+    def materialised(self, device: Device = META) -> Tensor:
+        """A tensor like it."""
+        return empty_strided(self.shape, self.strides, dtype=self.dtype, device=device)
+
+
+@dataclass
+class RecordedCall:
+    """Calls that look alike: operator, arguments by name (tensors as `Operand`), results, work of one, how many."""
+
+    func: OpOverload
+    arguments: Mapping[str, Any]
+    results: Sequence[Operand]
+    work: Work
+    is_free: bool
+    count: int = 0
+
+    @property
+    def operands(self) -> list[Operand]:
+        """The tensors among the arguments, those of lists among them."""
+        return [*operands_in(self.arguments.values())]
+
+    @property
+    def base(self) -> str:
+        """The operator's name without namespace, overload and a trailing ``_``."""
+        return self.func._opname.removesuffix("_")
+
+
+@dataclass
+class Recording:
+    """All that a model of a device needs to know of a program."""
+
+    calls: dict[str, RecordedCall]
+    backward_nodes: int
+    peak_bytes: int
+    given_bytes: int
+
+
+class LivingBytes:
+    """Bytes of the storages that anyone holds, and the most that there were at once.
+
+    A storage counts from when a call shows it until nobody holds a tensor of it any more, graphs among the holders.
+    """
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.peak = 0
+        self._roots: dict[int, weakref.ref[Any]] = {}
+
+    def see(self, tensors: Iterable[Tensor]) -> None:
+        """Count the storages that are new."""
+        for tensor in tensors:
+            root = root_of(tensor._data)
+            number = id(root)
+            if number in self._roots:
+                continue
+            nbytes = root.nbytes
+            self._roots[number] = weakref.ref(root, self._forget(number, nbytes))
+            self.now += nbytes
+        self.peak = max(self.peak, self.now)
+
+    def _forget(self, number: int, nbytes: int) -> Callable[[object], None]:
+        def forget(_: object) -> None:
+            del self._roots[number]
+            self.now -= nbytes
+
+        return forget
+
+
+def record(fn: Callable[..., object], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Recording:
+    """Run a program on Meta tensors. Raises as `tt.perf.cost` does."""
+    calls: dict[str, RecordedCall] = {}
+    living = LivingBytes()
+    copies = MetaCopies()
+    fn, args, kwargs = copies.of((fn, tuple(args), dict(kwargs)))
+    living.see(copies.tensors)
+    given = living.now
+    thread = threading.get_ident()
+    visited = 0
+
+    def visit(node: Node, backward: Backward, grads: tuple[Any, ...]) -> Any:
+        nonlocal visited
+        visited += threading.get_ident() == thread
+        return backward(node, *grads)
+
+    def watch(seen: Seen) -> None:
+        nodes.cover()
+        living.see(seen.results)
+        arguments = {name: _frozen(value) for name, value in seen.arguments.items()}
+        key = f"{seen.func.name()}{[*arguments.values()]!r}"
+        call = calls.get(key)
+        if call is None:
+            results = [_frozen(result) for result in seen.results]
+            call = calls[key] = RecordedCall(seen.func, arguments, results, seen.work, seen.is_free)
+        call.count += 1
+
+    nodes = ObservedNodes(visit)
+    try:
+        with fork_rng(()), Watching("plan", watch):
+            fn(*args, **kwargs)
+    finally:
+        nodes.close()
+    return Recording(calls, visited, living.peak, given)
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return Operand(tuple(value.shape), tuple(value.stride()), value.dtype)
+    if isinstance(value, tuple | list):
+        return tuple(map(_frozen, value))
+    return value
+
+
+def operands_in(values: Iterable[Any]) -> Iterable[Operand]:
+    """The operands in these values and in tuples among them."""
+    for value in values:
+        if isinstance(value, Operand):
+            yield value
+        elif isinstance(value, tuple):
+            yield from operands_in(value)
+
+
+def materialised(value: Any, device: Device = META) -> Any:
+    """The value with a tensor for each operand in it."""
+    if isinstance(value, Operand):
+        return value.materialised(device)
+    if isinstance(value, tuple):
+        return tuple(materialised(element, device) for element in value)
+    return value

@@ -1,0 +1,106 @@
+"""Times of single calls on this machine, by the functions and methods that programs call."""
+
+from __future__ import annotations
+
+import functools
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from ...autograd import enable_grad, no_grad
+from ...dispatch.core.op_overload import OpOverload, find_overload
+from ...dispatch.functional.python_key import split_arguments, without_modes
+from ...dispatch.generated import functions
+from ...dispatch.generated.functions import ones
+from ...dispatch.random import fork_rng
+from ...dispatch.tensor import Tensor
+from ...runtime.device import device as Device
+
+SAMPLES, FEWEST = 15, 3
+"""Calls that are timed, the median of which is the time; and of long ones the fewest."""
+LONGEST = 0.005
+"""Seconds after which the fewest are enough."""
+OTHER_BYTES = 1 << 19
+"""What the work between two timed calls reads, and writes."""
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """In no mode, without gradients, and the generators as they were afterwards."""
+    with fork_rng(()), without_modes(), no_grad():
+        yield
+
+
+def seconds_of(run: Callable[[], object]) -> float:
+    """Seconds of one call of `run` as a program makes it: after other work, which leaves the caches to others.
+
+    Repeated by itself it would find its code, its operands and its result's memory where it left them.
+    """
+    other = _other_work()
+    clock = time.perf_counter
+    samples = []
+    run()
+    until = clock() + LONGEST
+    while len(samples) < SAMPLES and (len(samples) < FEWEST or clock() < until):
+        other()
+        start = clock()
+        run()
+        samples.append(clock() - start)
+    return max(0.0, statistics.median(samples) - _clock_seconds())
+
+
+def seconds_of_call(func: OpOverload, arguments: Mapping[str, Any]) -> float:
+    """Seconds of an operator, called as programs call it: by its function, in place by its method."""
+    values = [arguments[argument.name] for argument in func._schema.arguments]
+    args, kwargs = split_arguments(func._entry, values)
+    name = func._opname
+    public = getattr(functions, name, None) or getattr(Tensor, name, None) or func
+    try:
+        public(*args, **kwargs)
+    except TypeError:  # the public form takes other arguments than this overload
+        public = func
+    return seconds_of(functools.partial(public, *args, **kwargs))
+
+
+@functools.cache
+def _other_work() -> Callable[[], None]:
+    source, target = (ones((OTHER_BYTES // 4,)) for _ in range(2))
+    square = ones((8, 8))
+
+    def other() -> None:
+        target.copy_(source)
+        functions.sum(functions.mul(functions.mm(square, square), square))
+
+    return other
+
+
+@functools.cache
+def _clock_seconds() -> float:
+    clock = time.perf_counter
+    return statistics.median(-(clock() - clock()) for _ in range(101))
+
+
+CHAIN = 16
+_NEG = find_overload("aten::neg")
+
+
+@functools.cache
+def node_seconds(device: Device) -> float:
+    """What autograd takes for one node, from recording it to visiting it, without the operators of its formula."""
+    leaf = ones((4, 4), device=device)
+    with undisturbed():
+        plain = seconds_of_call(_NEG, {"self": leaf})
+    seed, leaf = leaf, leaf.detach().requires_grad_()
+
+    def run() -> None:
+        value = leaf
+        for _ in range(CHAIN):
+            value = functions.neg(value)
+        value.backward(seed)
+        leaf.grad = None
+
+    with without_modes(), enable_grad():
+        run()
+        return max(0.0, seconds_of(run) / CHAIN - 2 * plain)
