@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..result_file import source_version
+from .blas import set_blas_threads
 from .results import OURS
 from .workload import Array, Operand
 
@@ -92,10 +93,11 @@ class Library:
         else:
             self.module.cuda.synchronize()
 
-    def set_threads(self, threads: int) -> None:
-        """Hold the library to this number of threads; NumPy's BLAS is held by triten's call."""
+    def set_threads(self, threads: int) -> bool:
+        """Hold the library to this number of threads; False if NumPy's BLAS, triten's too, could not be held."""
         if not self.is_arrays:
             self.module.set_num_threads(threads)
+        return set_blas_threads(threads) if self.name in (OURS, "numpy") else True
 
     def allow_tf32(self, allowed: bool) -> None:
         """Whether products of float32 may be rounded to TF32."""

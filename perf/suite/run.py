@@ -13,17 +13,16 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 from ..machine import describe_machine
 from ..result_file import installed_versions, kernel_driver_version, source_commit
-from .cores import Cores
+from .cores import Cores, available_cores
 from .device_work import DeviceWork
 from .display import format_head, format_result, progress
 from .libraries import ALL_PEERS, Library, SetupError, installed_peers, load_libraries, tt
 from .limits import measure_limits
 from .measurement import Effort, Measurement
-from .results import CONFIDENCE, Result, ResultWriter
+from .results import CONFIDENCE, Result, ResultFileError, ResultWriter
 from .workload import Scale, Workload
 from .workloads import SUITES, all_workloads
 
@@ -77,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure, keep, print."""
     try:
         return _run(arguments)
-    except SetupError as error:
+    except (SetupError, ResultFileError) as error:
         print(f"run: {error}", file=sys.stderr)
         return 2
 
@@ -95,25 +94,23 @@ def _run(arguments: argparse.Namespace) -> int:
         )
     peers = installed_peers(arguments.device) if arguments.peers is None else arguments.peers
     libraries = load_libraries(peers, arguments.device, interpreted)
-    machine = describe_machine()
-    threads = _pin_threads(arguments.threads, libraries)
+    threads = _threads(arguments.threads)
+    held = [library.set_threads(threads) for library in libraries]
     device = DeviceWork(interpreted, arguments.graph) if arguments.device == "cuda" else None
-    result = _begun(arguments, effort, libraries, threads, machine)
+    result = _begun(arguments, effort, libraries, threads)
     try:
-        writer = ResultWriter(result, arguments.output)
-    except OSError as error:
-        raise SetupError(f"cannot write {arguments.output}: {error.strerror}") from None
-    cores = Cores(sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else ())
-    measurement = Measurement(libraries, effort, threads, device, cores)
-    try:
-        result.limits = measure_limits(_scale(arguments), libraries[0], device)
-        print(format_head(result), file=sys.stderr)
-        with cores, progress(len(workloads)) as shown:
-            for workload in workloads:
-                shown.begin(workload.title)
-                writer.add(measurement.row(workload))
-                shown.done()
-        writer.finish()
+        with Cores(available_cores()[:threads]) as cores:
+            result.settings = {**result.settings, "cores": cores.held or None, "blas_held": all(held)}
+            writer = ResultWriter(result, arguments.output)
+            measurement = Measurement(libraries, effort, threads, device, cores)
+            result.limits = measure_limits(_scale(arguments), libraries[0], device, cores)
+            print(format_head(result), file=sys.stderr)
+            with progress(len(workloads)) as shown:
+                for workload in workloads:
+                    shown.begin(workload.title)
+                    writer.add(measurement.row(workload))
+                    shown.done()
+            writer.finish()
     except KeyboardInterrupt:
         print(format_result(result))
         kept = f"; {arguments.output} has what was done" if arguments.output else ""
@@ -122,7 +119,11 @@ def _run(arguments: argparse.Namespace) -> int:
     print(format_result(result))
     if arguments.output:
         print(f"written to {arguments.output}")
-    return 1 if any(row.note.startswith(("WRONG", "FAILED in triten")) for row in result.rows) else 0
+    return (
+        1
+        if any(row.note.startswith(("WRONG", "FAILED in triten", "FAILED while")) for row in result.rows)
+        else 0
+    )
 
 
 def _scale(arguments: argparse.Namespace) -> Scale:
@@ -164,16 +165,12 @@ def _effort(arguments: argparse.Namespace) -> Effort:
     )
 
 
-def _pin_threads(wanted: int | None, libraries: list[Library]) -> int:
-    """Hold every library to a number of threads, and the process to as many cores."""
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    threads = wanted or len(cores) or os.cpu_count() or 1
-    if cores and threads > len(cores):
-        raise SetupError(f"--threads {threads}: this process may use {len(cores)} cores")
-    if cores and threads < len(cores):
-        os.sched_setaffinity(0, cores[:threads])
-    for library in libraries:
-        library.set_threads(threads)
+def _threads(wanted: int | None) -> int:
+    """Of every library: as many as there are cores, or fewer."""
+    cores = len(available_cores()) or os.cpu_count() or 1
+    threads = wanted or cores
+    if threads > cores:
+        raise SetupError(f"--threads {threads}: this process may use {cores} cores")
     return threads
 
 
@@ -182,11 +179,11 @@ def _begun(
     effort: Effort,
     libraries: list[Library],
     threads: int,
-    machine: dict[str, Any],
 ) -> Result:
     on_gpu = arguments.device == "cuda"
     gpu = tt.cuda.get_device_properties().name if on_gpu else None
-    machine |= {"gpu": gpu, "kernel_driver": (kernel_driver_version() or None) if on_gpu else None}
+    driver = (kernel_driver_version() or None) if on_gpu else None
+    machine = describe_machine() | {"gpu": gpu, "kernel_driver": driver}
     versions = installed_versions() | {library.name: library.version for library in libraries}
     settings = {
         "device": arguments.device, "threads": threads, "confidence": effort.confidence, "precision": effort.precision,
