@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from importlib import import_module
 
@@ -21,8 +22,26 @@ MEASUREMENTS = {
 }
 
 
+INTERRUPTED = 130
+PIPE_CLOSED = 141
+
+
 def main() -> int:
-    """Run the measurement that the command line names."""
+    """Run the measurement that the command line names; after Ctrl-C or a closed pipe no traceback follows."""
+    try:
+        status = _run()
+        sys.stdout.flush()
+        return status
+    except KeyboardInterrupt:
+        print(f"{' '.join(sys.argv[1:2])}: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read has gone; what is left in the buffer must not fail again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+
+
+def _run() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m triten.perf", description="Measure triten beside its peers."
     )
