@@ -6,6 +6,9 @@ import argparse
 import os
 import sys
 from importlib import import_module
+from typing import NoReturn
+
+from .refusal import RefusalError
 
 # A measurement is imported when it is asked for: some need Triton, and none needs the others.
 MEASUREMENTS = {
@@ -22,16 +25,28 @@ MEASUREMENTS = {
 }
 
 
+REFUSED = 2
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 
 
+class Parser(argparse.ArgumentParser):
+    """One that says in one line what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with status 2."""
+        self.exit(REFUSED, f"{self.prog.rpartition(' ')[2]}: {message} (--help lists what there is)\n")
+
+
 def main() -> int:
-    """Run the measurement that the command line names; after Ctrl-C or a closed pipe no traceback follows."""
+    """Run the measurement that the command line names; bad input, Ctrl-C and a closed pipe leave no traceback."""
     try:
         status = _run()
         sys.stdout.flush()
         return status
+    except RefusalError as error:
+        print(f"{sys.argv[1]}: {error}", file=sys.stderr)
+        return REFUSED
     except KeyboardInterrupt:
         print(f"{' '.join(sys.argv[1:2])}: interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -42,9 +57,7 @@ def main() -> int:
 
 
 def _run() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m triten.perf", description="Measure triten beside its peers."
-    )
+    parser = Parser(prog="python -m triten.perf", description="Measure triten beside its peers.")
     commands = parser.add_subparsers(dest="measurement", required=True)
     asked = sys.argv[1:2]
     for name, (path, summary) in MEASUREMENTS.items():

@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any
 
 from ..machine import describe_machine
+from ..refusal import expression, require_positive, require_writable
 from ..result_file import (
     installed_versions,
     kernel_driver_version,
@@ -68,6 +69,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Measure, keep, print."""
     started = time.monotonic()
+    require_positive(arguments, "rounds", "row_seconds", "seconds")
+    expression(arguments.rows)
+    require_writable(arguments.output)
     if not tt.cuda.is_available():
         print("gpu: no CUDA GPU is available here: nothing was measured", file=sys.stderr)
         return NO_DEVICE

@@ -13,8 +13,13 @@ import sys
 import traceback
 from pathlib import Path
 
+from ..refusal import RefusalError, require_writable
+from ..result_file import write_whole
 from .layers import LAYERS, OUTSIDE, ROOT
 from .sampling import HostProfile, is_available, sampled
+
+# Milliseconds: below, the samples themselves would be most of what runs.
+LEAST_INTERVAL, MOST_INTERVAL = 0.1, 10_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,8 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the script and print its profile; exit status 2 for what cannot be run, 1 where the script failed."""
     fault = _fault(arguments)
     if fault:
-        print(f"profile: {fault}", file=sys.stderr)
-        return 2
+        raise RefusalError(fault)
+    require_writable(arguments.output)
     status, argv, path = 0, sys.argv, sys.path[:]
     sys.argv = [str(arguments.script), *arguments.arguments]
     sys.path.insert(0, str(arguments.script.resolve().parent))
@@ -45,18 +50,17 @@ def run(arguments: argparse.Namespace) -> int:
     print(format_profile(profile, arguments.top))
     if arguments.output:
         try:
-            arguments.output.write_text(json.dumps(profile.as_json(), indent=1) + "\n")
+            write_whole(arguments.output, json.dumps(profile.as_json(), indent=1) + "\n")
         except OSError as error:
-            print(f"profile: cannot write {arguments.output}: {error.strerror}", file=sys.stderr)
-            return 2
+            raise RefusalError(f"cannot write {arguments.output}: {error.strerror}") from None
     return status
 
 
 def _fault(arguments: argparse.Namespace) -> str | None:
     if not arguments.script.is_file():
         return f"no such script: {arguments.script}"
-    if not arguments.interval > 0:
-        return f"--interval must be positive, got {arguments.interval:g}"
+    if not LEAST_INTERVAL <= arguments.interval <= MOST_INTERVAL:
+        return f"--interval must be from {LEAST_INTERVAL} to {MOST_INTERVAL} ms, got {arguments.interval:g}"
     if arguments.top < 1:
         return f"--top must be at least 1, got {arguments.top}"
     if not is_available():

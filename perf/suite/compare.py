@@ -15,15 +15,17 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..refusal import require_positive, require_writable_folder
 from .confidence import Interval, bootstrap_ratio_interval, paired_ratio_interval
 from .display import number
 from .git_runs import GitError, measure_commits
 from .results import CONFIDENCE, OURS, Result, ResultFileError, Row, RowKey, read_results
+from .run import chosen
+from .workload import Scale
 
 THRESHOLD = 0.05
 SAME, SLOWER, FASTER, UNKNOWN = "not distinguishable", "slower", "faster", "too few samples"
@@ -164,25 +166,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compare, print, and say by the exit status whether something is slower."""
-    try:
-        base, new = _both(arguments)
-        found = compare_results(
-            base,
-            new,
-            threshold=arguments.threshold,
-            confidence=new.confidence,
-            relative_to=arguments.relative_to,
-        )
-        if not found:
-            measured = f" that was timed beside {arguments.relative_to}" if arguments.relative_to else ""
-            raise ResultFileError(f"the two results have no row in common{measured}")
-    except (ResultFileError, GitError) as error:
-        print(f"compare: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("compare: interrupted", file=sys.stderr)
-        return 130
+    """Compare, print, and say by the exit status whether something is slower. Raises RefusalError."""
+    base, new = _both(arguments)
+    found = compare_results(
+        base,
+        new,
+        threshold=arguments.threshold,
+        confidence=new.confidence,
+        relative_to=arguments.relative_to,
+    )
+    if not found:
+        measured = f" that was timed beside {arguments.relative_to}" if arguments.relative_to else ""
+        raise ResultFileError(f"the two results have no row in common{measured}")
     print(format_comparisons(found, base, new))
     return 1 if any(each.is_regression for each in found) else 0
 
@@ -193,11 +188,12 @@ def _both(arguments: argparse.Namespace) -> tuple[Result, Result]:
     if arguments.git is not None:
         if arguments.files:
             raise ResultFileError("give two files or --git A B, not both")
-        if arguments.turns < 1:
-            raise ResultFileError(f"--turns must be positive, got {arguments.turns}")
-        base, new = measure_commits(
-            *arguments.git, suites=arguments.suite or ["overhead"], rows=arguments.rows, turns=arguments.turns
-        )
+        require_positive(arguments, "turns")
+        suites = arguments.suite or ["overhead"]
+        chosen(suites, arguments.rows, Scale(quick=True))
+        if arguments.output is not None:
+            require_writable_folder(arguments.output)
+        base, new = measure_commits(*arguments.git, suites=suites, rows=arguments.rows, turns=arguments.turns)
         if arguments.output is not None:
             try:
                 base.write(arguments.output / "base.json")

@@ -20,11 +20,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..interleaved import rotated
+from ..refusal import RefusalError
 from ..result_file import ROOT
 from .results import OURS, Result, Row, RowKey, read_results
 
 
-class GitError(Exception):
+class GitError(RefusalError):
     """A commit could not be checked out or measured; the message says which and why."""
 
 
@@ -88,7 +89,7 @@ def _measured(folder: Path, path: Path, suites: Sequence[str], rows: str) -> Res
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=path.parent)
     # Status 1: a call failed, of which its row says so; the others are there.
     if done.returncode not in (0, 1) or not path.exists():
-        raise GitError(f"the run of {folder.name} failed: {done.stderr.strip().splitlines()[-1:]}")
+        raise GitError(f"the run of {folder.name} failed: {' '.join(done.stderr.strip().splitlines()[-1:])}")
     return read_results(path)
 
 

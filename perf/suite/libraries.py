@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..refusal import RefusalError
 from ..result_file import source_version
 from .blas import set_blas_threads
 from .results import OURS
@@ -22,7 +23,7 @@ PEERS = {"cpu": ("numpy", "torch"), "cuda": ("torch", "cupy")}
 ALL_PEERS = ("numpy", "torch", "cupy")
 
 
-class SetupError(Exception):
+class SetupError(RefusalError):
     """What was asked for cannot be had on this machine; the message says what to do."""
 
 

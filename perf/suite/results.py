@@ -60,6 +60,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..refusal import RefusalError
 from ..result_file import utc_now, write_whole
 from .confidence import Interval, Summary, median_interval, paired_ratio_interval, summarise
 
@@ -68,9 +69,11 @@ VERSION = 1
 OURS = "triten"
 DIRECTIONS = ("forward", "backward", "both")
 CONFIDENCE = 0.95
+# Of a file that is read. A run of everything writes half of one.
+MOST_BYTES = 1 << 26
 
 
-class ResultFileError(Exception):
+class ResultFileError(RefusalError):
     """A file that is no result, is damaged, is of another version, or cannot be written; the message names it."""
 
 
@@ -307,11 +310,20 @@ def read_results(path: Path) -> Result:
             version of this format.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
     except FileNotFoundError:
         raise ResultFileError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ResultFileError(f"{path}: cannot be read: {error}") from None
+    except OSError as error:
+        raise ResultFileError(f"{path}: cannot be read: {error.strerror}") from None
+    if len(content) > MOST_BYTES:
+        raise ResultFileError(f"{path}: no result file: it is larger than {MOST_BYTES >> 20} MiB")
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ResultFileError(
+            f"{path}: damaged, or no result file: not UTF-8 at byte {error.start}"
+        ) from None
     try:
         found = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:

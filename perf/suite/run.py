@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
+import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..machine import describe_machine
+from ..refusal import expression, require_positive
 from ..result_file import installed_versions, kernel_driver_version, source_commit
 from .cores import Cores, available_cores
 from .device_work import DeviceWork
@@ -22,7 +24,7 @@ from .display import format_head, format_result, progress
 from .libraries import ALL_PEERS, Library, SetupError, installed_peers, load_libraries, tt
 from .limits import measure_limits
 from .measurement import Effort, Measurement
-from .results import CONFIDENCE, Result, ResultFileError, ResultWriter
+from .results import CONFIDENCE, Result, ResultWriter
 from .workload import Scale, Workload
 from .workloads import SUITES, all_workloads
 
@@ -73,16 +75,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure, keep, print."""
-    try:
-        return _run(arguments)
-    except (SetupError, ResultFileError) as error:
-        print(f"run: {error}", file=sys.stderr)
-        return 2
-
-
-def _run(arguments: argparse.Namespace) -> int:
-    workloads = _chosen(arguments)
+    """Measure, keep, print. Raises RefusalError, of which `SetupError` and `ResultFileError` are kinds."""
+    workloads = chosen(arguments.suite or list(SUITES), arguments.rows, _scale(arguments))
     if arguments.list:
         print("\n".join(workload.title.replace("  ", " ").rstrip() for workload in workloads))
         return 0
@@ -130,31 +124,26 @@ def _scale(arguments: argparse.Namespace) -> Scale:
     return Scale(arguments.device, arguments.quick, arguments.rehearse, arguments.python)
 
 
-def _chosen(arguments: argparse.Namespace) -> list[Workload]:
-    suites = arguments.suite or list(SUITES)
+def chosen(suites: Sequence[str], rows: str, scale: Scale) -> list[Workload]:
+    """The workloads of suites whose titles match. Raises SetupError for a suite that is not known, or if none does."""
     unknown = [name for name in suites if name not in SUITES]
     if unknown:
         raise SetupError(f"no suite is called {unknown[0]!r}; there are {', '.join(SUITES)}")
-    try:
-        wanted = re.compile(arguments.rows)
-    except re.error as error:
-        raise SetupError(f"--rows {arguments.rows!r} is no regular expression: {error}") from None
-    found = [
-        workload
-        for workload in all_workloads(list(dict.fromkeys(suites)), _scale(arguments))
-        if wanted.search(workload.title)
-    ]
+    wanted = expression(rows)
+    workloads = all_workloads(list(dict.fromkeys(suites)), scale)
+    found = [workload for workload in workloads if wanted.search(workload.title)]
     if not found:
-        raise SetupError(f"no row of {', '.join(suites)} matches {arguments.rows!r}")
+        raise SetupError(f"no row of {', '.join(suites)} matches {rows!r}")
     return found
 
 
 def _effort(arguments: argparse.Namespace) -> Effort:
     base = REHEARSED if arguments.rehearse else QUICK if arguments.quick else FULL
-    for name in ("rounds", "row_seconds", "precision", "threads"):
-        value = getattr(arguments, name)
-        if value is not None and not value > 0:
-            raise SetupError(f"--{name.replace('_', '-')} must be positive, got {value}")
+    require_positive(arguments, "rounds", "row_seconds", "precision", "threads")
+    if arguments.graph and arguments.device != "cuda":
+        raise SetupError("--graph replays CUDA graphs: it needs --device cuda")
+    if shutil.which(arguments.python) is None:
+        raise SetupError(f"--python {arguments.python}: there is no such program, or it cannot be run")
     return Effort(
         base.rounds if arguments.rounds is None else arguments.rounds,
         base.slice_seconds,
