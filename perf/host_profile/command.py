@@ -84,7 +84,7 @@ def _run_script(script: Path) -> int:
         inside = error.__traceback__
         while inside is not None and inside.tb_frame.f_code.co_filename != str(script):
             inside = inside.tb_next
-        traceback.print_exception(error.with_traceback(inside or error.__traceback__))
+        traceback.print_exception(error.with_traceback(inside))  # of a syntax error no frame is the script's
         return 1
     return 0
 
@@ -95,12 +95,14 @@ def format_profile(profile: HostProfile, top: int) -> str:
         return f"no sample: the program took less than {profile.interval * 1e3:g} ms"
     whole = profile.seconds
     lines = [
-        f"{whole:.2f} s in {profile.samples:,} samples, {profile.interval * 1e3:g} ms apart",
+        f"{whole:.2f} s in {profile.samples:,} samples, {profile.interval * 1e3:g} ms apart; taking them took "
+        f"{profile.overhead:.3f} s ({profile.overhead / whole:.1%}) more",
         "",
         f"{'layer':<12}{'seconds':>9}{'share':>8}",
     ]
     for layer, seconds in profile.layers.items():
         lines.append(f"{layer:<12}{seconds:>9.3f}{seconds / whole:>8.1%}  {LAYERS[layer]}")
+    lines.append(f"{'total':<12}{sum(profile.layers.values()):>9.3f}{1:>8.1%}")
     inner = [layer for layer in LAYERS if layer != OUTSIDE]
     lines += ["", f"{'operator':<28}{'seconds':>9}{'share':>8}" + "".join(f"{n:>11}" for n in inner)]
     rows = sorted(profile.operators.items(), key=lambda item: -sum(item[1].values()))
