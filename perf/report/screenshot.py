@@ -19,7 +19,7 @@ from .page import format_page
 
 PICTURE = Path(__file__).with_name("screenshot.png")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-WIDTH, HEIGHT = 1280, 1180
+WIDTH, HEIGHT = 1280, 1800
 
 
 def take(result: Path, picture: Path) -> None:

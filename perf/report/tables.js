@@ -74,8 +74,8 @@ function showHeadline(rows, peers) {
   const failed = rows.filter((row) => /^(WRONG|FAILED)/.test(row.note)).length;
   const timed = rows.filter((row) => row.summary[OURS]).length;
   const unsure = barred.filter((row) => row.sure === false).length;
-  const entries = [["rows timed", `${timed} of ${rows.length}`], ["bars met", `${met} of ${barred.length}`]];
-  if (unsure) entries.push(["bars within the interval: unsure", String(unsure)]);
+  const bars = unsure ? `bars met (${unsure} unsure)` : "bars met";
+  const entries = [["rows timed", `${timed} of ${rows.length}`], [bars, `${met} of ${barred.length}`]];
   for (const peer of peers) {
     const ratios = meanRatios(rows, peer);
     if (!ratios.length) continue;
