@@ -47,6 +47,8 @@ has no meaning.
             sure            whether the confidence interval of what the bar bounds lies on one side of it; null
                             without a bar, or where nothing was measured
 
+Other fields of the object are somebody else's: `python -m triten.perf gpu` has its own beside these.
+
 `suite`, `operator`, `name`, `size`, `dtype`, `device` and `direction` together name a row: `Row.key`. No two rows of a
 file share it. A file is replaced whole and at once: whoever reads sees the last complete state.
 """

@@ -101,6 +101,7 @@ REFUSED = [
     ("gpu --seconds -1", "--seconds must be positive, got -1.0"),
     ("gpu --row-seconds nan", "--row-seconds must be positive, got nan"),
     ("gpu --output folder", "cannot write folder: it is a folder"),
+    ("gpu --output cut.json", "--output cut.json is there and no result file"),
     ("tune", "arguments are required: -o/--output"),
     ("tune -o table.json", "no CUDA GPU is available here"),
     ("tune -o table.json --rows (", "--rows '(' is no regular expression"),
