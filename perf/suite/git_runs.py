@@ -25,12 +25,15 @@ from ..result_file import ROOT
 from .results import OURS, Result, Row, RowKey, read_results
 
 
+TURNS = 9
+
+
 class GitError(RefusalError):
     """A commit could not be checked out or measured; the message says which and why."""
 
 
 def measure_commits(
-    base: str, new: str, *, suites: Sequence[str], rows: str = "", turns: int = 7
+    base: str, new: str, *, suites: Sequence[str], rows: str = "", turns: int = TURNS
 ) -> tuple[Result, Result]:
     """The results of two commits, their samples in turn.
 
