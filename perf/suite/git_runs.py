@@ -24,7 +24,6 @@ from ..refusal import RefusalError
 from ..result_file import ROOT
 from .results import OURS, Result, Row, RowKey, read_results
 
-
 TURNS = 9
 
 
