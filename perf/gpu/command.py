@@ -98,10 +98,10 @@ def run(arguments: argparse.Namespace) -> int:
         for row in bench.rows():
             bench.note(row)
             if deadline is not None and time.monotonic() >= deadline:
-                bench.complete = False
                 break
+        else:
+            bench.complete = True
     except KeyboardInterrupt:
-        bench.complete = False
         print("interrupted", file=sys.stderr)
     finally:
         bench.save()
@@ -122,7 +122,7 @@ class Bench:
         self.interpreted = interpreted
         self.wanted = re.compile(arguments.rows)
         self.found: list[Row] = []
-        self.complete = True
+        self.complete = False
         self.copy_bandwidth: float | None = None
         self.clock = DeviceClock(interpreted)
         properties = tt.cuda.get_device_properties()

@@ -166,7 +166,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     git.add_argument("--rows", default="", metavar="REGEX", help="as of `run`")
     git.add_argument(
         "--turns", type=int, default=TURNS,
-        help="processes of each commit (default %(default)s); an interval takes six, with nine it leaves an outlier out",
+        help="runs of each commit (default %(default)s); an interval takes six, of nine it leaves an outlier out",
     )  # fmt: skip
     git.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="keep base.json and new.json there")
 
