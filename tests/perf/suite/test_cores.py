@@ -221,7 +221,7 @@ def pool(size: int) -> Iterator[list[int]]:
 @two_cores
 def test_a_pool_that_a_library_makes_anew_is_held_before_it_is_timed(freed: None) -> None:
     first, second = available_cores()[:2]
-    seen: list[object] = []
+    seen: list[list[frozenset[int]]] = []
 
     def prepare(library: Library) -> Callable[[int], float]:
         calls = 0
@@ -229,9 +229,10 @@ def test_a_pool_that_a_library_makes_anew_is_held_before_it_is_timed(freed: None
         def work(count: int) -> float:
             nonlocal calls
             calls += 1
-            if calls == 8:  # as a library does whose number of threads is set to another one
+            if calls == 4:  # as a library does whose number of threads is set to another one
                 pools.enter_context(pool(1))
-            seen.append({frozenset(os.sched_getaffinity(thread)) for thread in cores._threads()})
+                return 99.0  # its threads are not held yet
+            seen.append([frozenset(os.sched_getaffinity(thread)) for thread in cores._threads()])
             return 1e-6
 
         return work
@@ -243,8 +244,9 @@ def test_a_pool_that_a_library_makes_anew_is_held_before_it_is_timed(freed: None
             [Library(OURS, "cpu"), Library("numpy", "cpu")], Effort(rounds=6), 2, cores=held
         ).row(workload)
         assert len(measured.samples[OURS]) == 6
-        apart = {frozenset([first]), frozenset([second])}
-        assert seen[-1] == apart
+        assert 99.0 not in [*measured.samples[OURS], *measured.samples["numpy"]]
+        assert set(seen[-1]) == {frozenset([first]), frozenset([second])}
+        assert [held_to.count(frozenset([first])) for held_to in seen] == [1] * len(seen)
 
 
 @pinning
