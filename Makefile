@@ -7,6 +7,7 @@
 #   make coverage     write dispatch/coverage.md anew: which operators there are and what each has
 #   make wheel-check  build the wheel, install it elsewhere and run a program with it
 #   make bench        the benchmark suite, beside NumPy and (where installed) PyTorch; BENCH_ARGS="--quick -o r.json"
+#   make screenshot   the README's picture of the dashboard, from a result file: RESULT=full.json; needs a Chromium
 #   make bench-launch host time of a kernel's launch: on the GPU, or where there is none over a stand-in for its driver
 #   make aot          every kernel compiled for sm_80, sm_90 and sm_100 and held to its budget; needs no GPU
 #   make conformance  every operator of PyTorch's database against PyTorch; CONFORMANCE_ARGS="errors --ops add" picks some
@@ -51,8 +52,8 @@ DEMO_READY := $(call stamp,perf)
 TEST_READY := $(VENV)/.installed-test$(if $(TEST_CUDA),-$(TEST_CUDA))
 DEV_READY := $(call stamp,dev)
 
-.PHONY: demo test lint type generate generate-check coverage wheel-check bench bench-launch aot gpu-check gpu-bench conformance \
-	triton-matrix clean
+.PHONY: demo test lint type generate generate-check coverage wheel-check bench screenshot bench-launch aot gpu-check gpu-bench \
+	conformance triton-matrix clean
 
 demo: $(DEMO_READY)
 	$(RUN) examples/train_digits.py $(DEMO_ARGS)
@@ -91,6 +92,9 @@ wheel-check: $(BIN)/python
 bench: $(DEMO_READY)
 	$(RUN) -m triten.perf run $(BENCH_ARGS)
 	$(RUN) -m triten.perf memory
+
+screenshot: $(TEST_READY)
+	$(RUN) -m triten.perf.report.screenshot $(RESULT)
 
 bench-launch: $(TEST_READY)
 	$(if $(strip $(CUDA)),$(RUN) -m triten.perf launch,\

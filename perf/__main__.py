@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from importlib import import_module
+from typing import NoReturn
+
+from .refusal import RefusalError
 
 # A measurement is imported when it is asked for: some need Triton, and none needs the others.
 MEASUREMENTS = {
@@ -21,11 +25,39 @@ MEASUREMENTS = {
 }
 
 
+REFUSED = 2
+INTERRUPTED = 130
+PIPE_CLOSED = 141
+
+
+class Parser(argparse.ArgumentParser):
+    """One that says in one line what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with status 2."""
+        self.exit(REFUSED, f"{self.prog.rpartition(' ')[2]}: {message} (--help lists what there is)\n")
+
+
 def main() -> int:
-    """Run the measurement that the command line names."""
-    parser = argparse.ArgumentParser(
-        prog="python -m triten.perf", description="Measure triten beside its peers."
-    )
+    """Run the measurement that the command line names; bad input, Ctrl-C and a closed pipe leave no traceback."""
+    try:
+        status = _run()
+        sys.stdout.flush()
+        return status
+    except RefusalError as error:
+        print(f"{sys.argv[1]}: {error}", file=sys.stderr)
+        return REFUSED
+    except KeyboardInterrupt:
+        print(f"{' '.join(sys.argv[1:2])}: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read has gone; what is left in the buffer must not fail again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+
+
+def _run() -> int:
+    parser = Parser(prog="python -m triten.perf", description="Measure triten beside its peers.")
     commands = parser.add_subparsers(dest="measurement", required=True)
     asked = sys.argv[1:2]
     for name, (path, summary) in MEASUREMENTS.items():

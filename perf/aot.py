@@ -25,10 +25,15 @@ from ..runtime.cuda.occupancy import TARGETS
 from .ahead_of_time.checks import Expectation, faults_of
 from .ahead_of_time.compilation import SECONDS, Cache, compile_all, compiling_environment, default_cache
 from .ahead_of_time.report import Row, print_table, rows_of, write_results
-from .ahead_of_time.request import Request
+from .ahead_of_time.request import Request, load_module
+from .refusal import RefusalError, require_positive, require_writable_folder
 
 SAMPLES = "triten.perf.ahead_of_time.samples"
 RESULTS = Path(__file__).parent / "results"
+
+
+class RecordingError(RuntimeError):
+    """The operators of the samples could not be run."""
 
 
 @dataclass
@@ -47,7 +52,7 @@ def record(target: int, samples: str, quick: bool) -> dict[str, Any]:
     """The launches for a target, from a process of its own.
 
     Raises:
-        RuntimeError: if the process fails; its last words are in the message.
+        RecordingError: if the process fails; its last words are in the message.
     """
     command = [sys.executable, "-P", "-m", f"{__package__}.ahead_of_time.recording", str(target), samples]
     done = subprocess.run(
@@ -57,7 +62,7 @@ def record(target: int, samples: str, quick: bool) -> dict[str, Any]:
         text=True,
     )
     if done.returncode:
-        raise RuntimeError(f"recording the launches for sm_{target} failed: {done.stderr.strip()[-3000:]}")
+        raise RecordingError(f"recording the launches for sm_{target} failed: {done.stderr.strip()[-3000:]}")
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
@@ -109,6 +114,10 @@ def hold(
             for launch in report["launches"]
             if not kernels or launch["request"]["kernel"].rpartition(":")[2] in kernels
         ]
+    known = {launch["request"]["kernel"].rpartition(":")[2] for launch in launches}
+    unknown = [name for name in kernels if name not in known]
+    if unknown:
+        raise RefusalError(f"--kernel {unknown[0]}: no sample launches a kernel of that name")
     requests = in_turn([Request(**launch["request"]) for launch in launches if "fault" not in launch])
     store = Cache(default_cache() if cache is None else cache)
     outcome.cached = sum(store.get(request.key) is not None for request in requests)
@@ -138,6 +147,17 @@ def hold(
     return outcome
 
 
+def _require_samples(source: str) -> None:
+    """Refuse what is no module or file of samples."""
+    try:
+        module = load_module(source)
+    except (ImportError, OSError, SyntaxError, ValueError) as error:
+        raise RefusalError(f"--samples {source} cannot be loaded: {error}") from None
+    lacking = [name for name in ("samples", "kernel_files", "functions") if not hasattr(module, name)]
+    if lacking:
+        raise RefusalError(f"--samples {source} has no {lacking[0]}()")
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `python -m triten.perf aot`."""
     parser.add_argument(
@@ -160,16 +180,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the table and the faults; a run of everything also writes them."""
-    outcome = hold(
-        arguments.target,
-        arguments.samples,
-        quick=arguments.quick,
-        kernels=arguments.kernel,
-        workers=arguments.workers,
-        cache=arguments.cache,
-        progress=sys.stderr.isatty(),
-    )
+    """Print the table and the faults; a run of everything also writes them. Raises RefusalError."""
+    require_positive(arguments, "workers")
+    require_writable_folder(arguments.cache or default_cache())
+    is_whole = not arguments.quick and not arguments.kernel and set(arguments.target) == set(TARGETS)
+    is_whole = is_whole and arguments.samples == SAMPLES
+    if is_whole:
+        require_writable_folder(arguments.results)
+    if arguments.samples != SAMPLES:
+        _require_samples(arguments.samples)
+    try:
+        outcome = hold(
+            arguments.target,
+            arguments.samples,
+            quick=arguments.quick,
+            kernels=arguments.kernel,
+            workers=arguments.workers,
+            cache=arguments.cache,
+            progress=sys.stderr.isatty(),
+        )
+    except RecordingError as error:
+        print(f"aot: {error}", file=sys.stderr)
+        return 1
     print_table(outcome.rows)
     for fault in outcome.faults:
         print(fault)
@@ -177,8 +209,7 @@ def run(arguments: argparse.Namespace) -> int:
         f"{outcome.compiled} compiled and {outcome.cached} from the cache in {outcome.seconds:.0f} s, "
         f"{len(outcome.faults)} faults, Triton {outcome.triton}"
     )
-    is_whole = not arguments.quick and not arguments.kernel and set(arguments.target) == set(TARGETS)
-    if is_whole and arguments.samples == SAMPLES:
+    if is_whole:
         for path in write_results(arguments.results, outcome.rows, outcome.faults, outcome.triton):
             print(f"written to {path}")
     return 1 if outcome.faults else 0

@@ -20,6 +20,7 @@ from typing import Any
 
 from .interleaved import paired_ratio, rotated
 from .machine import write_report
+from .refusal import RefusalError, require_positive, require_writable
 
 BAR = 3.0
 """How many times faster than an eager step a replay is to be."""
@@ -30,8 +31,8 @@ WARM_UP = 11
 def load_example(path: Path) -> ModuleType:
     """The example's module, which is no part of the package."""
     spec = importlib.util.spec_from_file_location("train_digits", path)
-    if spec is None or spec.loader is None or not path.exists():
-        raise FileNotFoundError(f"{path}: the measurement runs in a checkout, which has the example")
+    if spec is None or spec.loader is None:
+        raise RefusalError(f"--example {path}: no Python file")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -109,12 +110,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure, print with the bar, and write where `--json` says."""
+    """Measure, print with the bar, and write where `--json` says. Raises RefusalError."""
+    require_positive(arguments, "batch_size", "rounds", "repetitions")
+    require_writable(arguments.json)
+    if not arguments.example.is_file():
+        raise RefusalError(f"--example {arguments.example}: no such file; the measurement runs in a checkout")
     tt = importlib.import_module("..", __package__)
     drivers = importlib.import_module("..runtime.cuda.driver", __package__)
     if drivers.wants_interpreter() or not tt.cuda.is_available():
-        print("graph: needs a GPU; Triton's interpreter has no times to compare", file=sys.stderr)
-        return 2
+        raise RefusalError("needs a GPU; Triton's interpreter has no times to compare")
     step = training_step(tt, load_example(arguments.example), arguments.batch_size)
     replay, loss = captured(tt, step)
     replay()

@@ -14,7 +14,6 @@ import importlib
 import importlib.metadata
 import importlib.util
 import statistics
-import sys
 import time
 import timeit
 from collections.abc import Callable, Mapping
@@ -24,6 +23,7 @@ from types import ModuleType
 
 from .interleaved import Slice, measure, paired_ratio
 from .machine import write_report
+from .refusal import RefusalError, require_positive, require_writable
 
 ARGUMENTS = (1, 3, 9, 20)
 BAR = 3.0
@@ -186,16 +186,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure, print, and write where `--json` says; 2 where there is neither a GPU nor a stand-in."""
+    """Measure, print, and write where `--json` says. Raises RefusalError without a GPU or a stand-in."""
+    require_positive(arguments, "rounds", "slice_ms")
+    require_writable(arguments.json)
     if importlib.util.find_spec("cupy") is None:
-        print("launches of a GPU need CuPy: pip install 'triten[cuda13]'", file=sys.stderr)
-        return 2
+        raise RefusalError("launches of a GPU need CuPy: pip install 'triten[cuda13]'")
     if arguments.standin is not None:
-        use_standin(arguments.standin)
+        try:
+            use_standin(arguments.standin)
+        except (OSError, AttributeError) as error:
+            raise RefusalError(
+                f"--standin {arguments.standin}: no stand-in for libcuda.so.1: {error}"
+            ) from None
     tt = importlib.import_module("..", __package__)
     if not tt.cuda.is_available():
-        print("no GPU, and no stand-in for its driver (--standin PATH)", file=sys.stderr)
-        return 2
+        raise RefusalError("no GPU, and no stand-in for its driver (--standin PATH)")
     where = f"{tt.cuda.get_device_name()}{', stand-in' if arguments.standin else ''}"
     options = {"rounds": arguments.rounds, "slice_seconds": arguments.slice_ms / 1e3}
     launches = measure({count: launch_slices(count) for count in ARGUMENTS}, **options)

@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+from .refusal import RefusalError
+from .result_file import write_whole
+
 
 def processor_name() -> str:
     """The processor's model, or its architecture where the system does not tell."""
@@ -39,7 +42,10 @@ def describe_machine() -> dict[str, object]:
 
 
 def write_report(path: Path, measurement: str, results: object, versions: Mapping[str, str]) -> None:
-    """Write results as JSON, with the machine, the libraries' versions and the time (UTC)."""
+    """Write results as JSON, with the machine, the libraries' versions and the time (UTC).
+
+    Raises RefusalError if the file cannot be written.
+    """
     report = {
         "measurement": measurement,
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -47,6 +53,8 @@ def write_report(path: Path, measurement: str, results: object, versions: Mappin
         "versions": dict(versions),
         "results": results,
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(report, indent=2) + "\n")
+    try:
+        write_whole(path, json.dumps(report, indent=2) + "\n")
+    except OSError as error:
+        raise RefusalError(f"cannot write {path}: {error.strerror}") from None
     print(f"written to {path}")

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from .machine import write_report
+from .refusal import require_writable
 
 BAR = 400
 COUNT = 10_000
@@ -60,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure, print with the bar, and write where `--json` says."""
+    require_writable(arguments.json)
     sizes = {"numpy.zeros(4)": bytes_each(lambda: np.zeros(4, np.float32))}
     sizes |= {name: bytes_each(make) for name, make in small_tensors().items()}
     for name, size in sizes.items():

@@ -1,5 +1,8 @@
 """Result files of measurements on a GPU: ``perf/results/<device>-<date>.json``, a section for each command.
 
+What `python -m triten.perf gpu` timed stands in the same file as a result of the suite (`suite/results.py`), which
+`report` and `compare` read; its section has what that format has no place for.
+
 A file is replaced whole and at once, so that a program that is cut off leaves the last complete state.
 """
 
@@ -49,7 +52,12 @@ def read_result(path: Path) -> dict[str, Any]:
 
 def write_section(path: Path, section: str, payload: Mapping[str, Any]) -> None:
     """Put one section into a file, leaving the others; the file is never seen half written."""
-    report = read_result(path) | {section: payload}
+    write_sections(path, {section: payload})
+
+
+def write_sections(path: Path, sections: Mapping[str, Any]) -> None:
+    """Put sections into a file at once, leaving the others."""
+    report = read_result(path) | sections
     write_whole(path, json.dumps(report, indent=1) + "\n")
 
 

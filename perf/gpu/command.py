@@ -14,20 +14,25 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from ..machine import describe_machine
+from ..refusal import RefusalError, expression, require_positive, require_writable
 from ..result_file import (
     installed_versions,
     kernel_driver_version,
+    read_result,
     result_path,
+    source_commit,
     source_version,
-    write_section,
+    utc_now,
+    write_sections,
 )
+from ..suite.results import CONFIDENCE, Limits, Result
+from .as_result import as_result_rows
 from .host_time import small_calls
 from .peer import AGREEMENT, TF32_AGREEMENT, Pair, Peer
 from .rows import NOT_BUILT, OURS, PEER, Row, counted, format_rows, group_means
@@ -68,6 +73,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Measure, keep, print."""
     started = time.monotonic()
+    require_positive(arguments, "rounds", "row_seconds", "seconds")
+    expression(arguments.rows)
+    require_writable(arguments.output)
+    if arguments.output is not None:
+        try:
+            read_result(arguments.output)
+        except (OSError, ValueError) as error:
+            raise RefusalError(f"--output {arguments.output} is there and no result file: {error}") from None
     if not tt.cuda.is_available():
         print("gpu: no CUDA GPU is available here: nothing was measured", file=sys.stderr)
         return NO_DEVICE
@@ -85,10 +98,10 @@ def run(arguments: argparse.Namespace) -> int:
         for row in bench.rows():
             bench.note(row)
             if deadline is not None and time.monotonic() >= deadline:
-                bench.complete = False
                 break
+        else:
+            bench.complete = True
     except KeyboardInterrupt:
-        bench.complete = False
         print("interrupted", file=sys.stderr)
     finally:
         bench.save()
@@ -109,12 +122,13 @@ class Bench:
         self.interpreted = interpreted
         self.wanted = re.compile(arguments.rows)
         self.found: list[Row] = []
-        self.complete = True
+        self.complete = False
         self.copy_bandwidth: float | None = None
         self.clock = DeviceClock(interpreted)
         properties = tt.cuda.get_device_properties()
         self.path: Path = arguments.output or result_path(properties.name)
-        self.started = datetime.now(UTC).isoformat(timespec="seconds")
+        self.started = utc_now()
+        self.commit, self.kernel_driver = source_commit(), kernel_driver_version()
         self.versions = installed_versions() | {"triten": source_version()}
         if peer.library is not None:
             self.versions[PEER] = str(peer.library.__version__)
@@ -230,15 +244,27 @@ class Bench:
         self._saved = time.monotonic()
         if self.arguments.rehearse and self.arguments.output is None:
             return
+        rows = [row.as_json() for row in self.found]
         payload = {
-            "started": self.started, "complete": self.complete, "rehearsal": self.arguments.rehearse,
-            "interpreted": self.interpreted, "device": self.device, "kernel driver": kernel_driver_version(),
-            "machine": describe_machine(), "versions": self.versions, "peer": self.peer.note or PEER,
-            "copy_bytes_per_second": self.copy_bandwidth, "counts": dict(counted(self.found)),
-            "rows": [row.as_json() for row in self.found],
+            "complete": self.complete, "rehearsal": self.arguments.rehearse, "interpreted": self.interpreted,
+            "device": self.device, "peer": self.peer.note or PEER, "counts": dict(counted(self.found)),
+            "rows": [{name: row[name] for name in row if name != "times"} for row in rows],
             "groups": [mean._asdict() for mean in group_means(self.found)],
         }  # fmt: skip
-        write_section(self.path, SECTION, payload)
+        write_sections(self.path, self.result().as_json() | {SECTION: payload})
+
+    def result(self) -> Result:
+        """The rows as the suite has them."""
+        settings = {
+            "device": "cuda", "threads": 1, "confidence": CONFIDENCE, "rounds": self.arguments.rounds,
+            "row_seconds": self.arguments.row_seconds, "quick": False, "collector": False, "graph": False,
+        }  # fmt: skip
+        machine = describe_machine() | {"gpu": self.device, "kernel_driver": self.kernel_driver or None}
+        return Result(
+            machine, self.versions, settings, self.commit, list(getattr(self.arguments, "command_line", [])),
+            Limits(self.copy_bandwidth), as_result_rows(self.found), self.complete, self.arguments.rehearse,
+            started=self.started, updated=utc_now(),
+        )  # fmt: skip
 
     def table(self) -> str:
         """The rows and what to know about them."""

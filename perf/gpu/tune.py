@@ -24,6 +24,7 @@ from typing import Any
 
 from ...triton_kernels.tuning.entry import Entry, source_of
 from ...triton_kernels.tuning.table import read_table, table_text
+from ..refusal import RefusalError, expression, require_writable
 from ..result_file import installed_versions
 from .workloads import Operand, Workload, attention, convolutions, products, rows_of_networks
 
@@ -46,11 +47,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Tune, write, print."""
+    wanted = expression(arguments.rows)
+    require_writable(arguments.output)
+    try:
+        read_table(arguments.output)
+    except (ValueError, KeyError, TypeError) as error:
+        raise RefusalError(f"--output {arguments.output} is there and no table: {error}") from None
     missing = what_is_missing()
     if missing:
         print(f"tune: {missing}: nothing was measured, no table was written", file=sys.stderr)
         return NO_DEVICE
-    wanted = re.compile(arguments.rows)
     found: dict[tuple[str, str, str], Entry] = {}
     for label, call, given in calls(wanted):
         try:

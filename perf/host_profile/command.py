@@ -13,8 +13,13 @@ import sys
 import traceback
 from pathlib import Path
 
+from ..refusal import RefusalError, require_writable
+from ..result_file import write_whole
 from .layers import LAYERS, OUTSIDE, ROOT
 from .sampling import HostProfile, is_available, sampled
+
+# Milliseconds: below, the samples themselves would be most of what runs.
+LEAST_INTERVAL, MOST_INTERVAL = 0.1, 10_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,8 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the script and print its profile; exit status 2 for what cannot be run, 1 where the script failed."""
     fault = _fault(arguments)
     if fault:
-        print(f"profile: {fault}", file=sys.stderr)
-        return 2
+        raise RefusalError(fault)
+    require_writable(arguments.output)
     status, argv, path = 0, sys.argv, sys.path[:]
     sys.argv = [str(arguments.script), *arguments.arguments]
     sys.path.insert(0, str(arguments.script.resolve().parent))
@@ -45,18 +50,17 @@ def run(arguments: argparse.Namespace) -> int:
     print(format_profile(profile, arguments.top))
     if arguments.output:
         try:
-            arguments.output.write_text(json.dumps(profile.as_json(), indent=1) + "\n")
+            write_whole(arguments.output, json.dumps(profile.as_json(), indent=1) + "\n")
         except OSError as error:
-            print(f"profile: cannot write {arguments.output}: {error.strerror}", file=sys.stderr)
-            return 2
+            raise RefusalError(f"cannot write {arguments.output}: {error.strerror}") from None
     return status
 
 
 def _fault(arguments: argparse.Namespace) -> str | None:
     if not arguments.script.is_file():
         return f"no such script: {arguments.script}"
-    if not arguments.interval > 0:
-        return f"--interval must be positive, got {arguments.interval:g}"
+    if not LEAST_INTERVAL <= arguments.interval <= MOST_INTERVAL:
+        return f"--interval must be from {LEAST_INTERVAL} to {MOST_INTERVAL} ms, got {arguments.interval:g}"
     if arguments.top < 1:
         return f"--top must be at least 1, got {arguments.top}"
     if not is_available():
@@ -80,7 +84,7 @@ def _run_script(script: Path) -> int:
         inside = error.__traceback__
         while inside is not None and inside.tb_frame.f_code.co_filename != str(script):
             inside = inside.tb_next
-        traceback.print_exception(error.with_traceback(inside or error.__traceback__))
+        traceback.print_exception(error.with_traceback(inside))  # of a syntax error no frame is the script's
         return 1
     return 0
 
@@ -91,12 +95,14 @@ def format_profile(profile: HostProfile, top: int) -> str:
         return f"no sample: the program took less than {profile.interval * 1e3:g} ms"
     whole = profile.seconds
     lines = [
-        f"{whole:.2f} s in {profile.samples:,} samples, {profile.interval * 1e3:g} ms apart",
+        f"{whole:.2f} s in {profile.samples:,} samples, {profile.interval * 1e3:g} ms apart; taking them took "
+        f"{profile.overhead:.3f} s ({profile.overhead / whole:.1%}) more",
         "",
         f"{'layer':<12}{'seconds':>9}{'share':>8}",
     ]
     for layer, seconds in profile.layers.items():
         lines.append(f"{layer:<12}{seconds:>9.3f}{seconds / whole:>8.1%}  {LAYERS[layer]}")
+    lines.append(f"{'total':<12}{sum(profile.layers.values()):>9.3f}{1:>8.1%}")
     inner = [layer for layer in LAYERS if layer != OUTSIDE]
     lines += ["", f"{'operator':<28}{'seconds':>9}{'share':>8}" + "".join(f"{n:>11}" for n in inner)]
     rows = sorted(profile.operators.items(), key=lambda item: -sum(item[1].values()))

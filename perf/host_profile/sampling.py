@@ -30,11 +30,13 @@ class HostProfile:
     `operators[name][layer]` has the public operator whose call was running, the outermost one. In a backward pass they
     are called ``backward: mm``, what the engine does of itself `BACKWARD`; `NO_OPERATOR` is everything outside.
     `lines[(file, line, function)]` has the innermost line of the package, or of the program where none of it runs.
+    `overhead` is what taking the samples took, which is not part of `seconds`.
     """
 
     interval: float
     seconds: float = 0.0
     samples: int = 0
+    overhead: float = 0.0
     operators: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     lines: Counter[tuple[str, int, str]] = field(default_factory=Counter)
 
@@ -75,6 +77,7 @@ class HostProfile:
             "interval": self.interval,
             "seconds": self.seconds,
             "samples": self.samples,
+            "overhead": self.overhead,
             "layers": self.layers,
             "operators": {name: dict(row) for name, row in self.operators.items()},
             "lines": [
@@ -122,6 +125,7 @@ def sampled(interval: float = 0.001) -> Iterator[HostProfile]:
         now = time.perf_counter()
         profile.add(frame, now - last)
         last = time.perf_counter()
+        profile.overhead += last - now
 
     before = signal.signal(signal.SIGALRM, tick)
     signal.setitimer(signal.ITIMER_REAL, interval, interval)

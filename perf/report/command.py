@@ -11,6 +11,7 @@ import json
 import sys
 from pathlib import Path
 
+from ..refusal import RefusalError
 from ..result_file import write_whole
 from ..suite.compare import THRESHOLD
 from ..suite.results import ResultFileError
@@ -52,12 +53,12 @@ def run(arguments: argparse.Namespace) -> int:
             sys.stdout.write(_encodable(text, encoding))
         else:
             write_whole(output, _encodable(text, "utf-8"))
-    except (ResultFileError, PageError) as error:
-        print(_encodable(f"report: {error}", "utf-8"), file=sys.stderr)
-        return 2
+    except RefusalError as error:
+        raise RefusalError(_encodable(str(error), "utf-8")) from None
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        print(f"report: cannot write {output or 'the report'}: {error.strerror}", file=sys.stderr)
-        return 2
+        raise RefusalError(f"cannot write {output or 'the report'}: {error.strerror}") from None
     return 0
 
 

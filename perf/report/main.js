@@ -7,7 +7,7 @@ function showAbout() {
     last.machine.gpu,
     last.machine.processor,
     `threads ${last.settings.threads}`,
-    `measured ${last.started}`,
+    `measured ${last.started.replace("T", " ").replace("+00:00", " UTC")}`,
     last.settings.quick ? "quick" : null,
   ];
   byId("about").textContent = said.filter((part) => part).join(" · ");

@@ -24,11 +24,13 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
+from ..refusal import RefusalError
+
 SCRIPTS = ("filters.js", "tables.js", "plots.js", "main.js")
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
 
 
-class PageError(Exception):
+class PageError(RefusalError):
     """The page cannot be made; the message says what is needed."""
 
 

@@ -20,6 +20,12 @@ const narrow = matchMedia("(max-width: 45rem)");
 const plain = (value) => String(value).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 const shortened = (value, most) => (value.length > most ? `${value.slice(0, most - 1)}…` : value);
 
+/** A name and a size, both to be told from others: what is left out is the middle. */
+function shortenedInside(value, most) {
+  const end = Math.floor((most - 1) / 2);
+  return value.length > most ? `${value.slice(0, most - 1 - end)}…${value.slice(-end)}` : value;
+}
+
 function axis(title, more = {}) {
   const line = cssColour("line");
   return { title: { text: title }, gridcolor: line, linecolor: line, zeroline: false, automargin: true, ...more };
@@ -28,8 +34,15 @@ function axis(title, more = {}) {
 // Fewer numbers fit beside the names on a phone.
 const logarithmic = (title, more = {}) => axis(title, { type: "log", dtick: narrow.matches ? 1 : "D2", exponentformat: "none", ...more });
 
-/** Draw into a place. On a touch screen a finger scrolls the page, not the plot. */
+/** Draw into a place, or say that there is nothing to draw. On a touch screen a finger scrolls the page, not the plot. */
 function draw(place, traces, height, xaxis, yaxis, more = {}) {
+  const target = byId(place);
+  if (!traces.some((trace) => trace.x.length)) {
+    Plotly.purge(target);
+    target.replaceChildren(make("p", { class: "empty" }, "Nothing to plot: no row that is shown has what this plot needs."));
+    return;
+  }
+  target.querySelector(".empty")?.remove();
   const touch = matchMedia("(pointer: coarse)").matches;
   const layout = {
     height,
@@ -45,7 +58,18 @@ function draw(place, traces, height, xaxis, yaxis, more = {}) {
     hovermode: "closest",
     ...more,
   };
-  Plotly.react(byId(place), traces, layout, { responsive: true, displaylogo: false, displayModeBar: false });
+  Plotly.react(target, traces, layout, { responsive: true, displaylogo: false, displayModeBar: false });
+}
+
+/** Height, margin and legend of a plot whose legend stands beneath, clear of the axis and its title. */
+function legendBelow(area, entries, entriesInLine) {
+  const lines = Math.ceil(entries / (narrow.matches ? 1 : entriesInLine));
+  const below = 75 + 20 * lines;
+  return {
+    height: 20 + area + below,
+    margin: { l: 10, r: 16, t: 20, b: below },
+    legend: { orientation: narrow.matches ? "v" : "h", x: 0, y: -65 / area, yanchor: "top" },
+  };
 }
 
 /** Points with a name, a text that hovers, and marks that tell without colour. */
@@ -76,7 +100,7 @@ function namedLines(names, title = "") {
   return axis(title, {
     tickmode: "array",
     tickvals: names.map((_, index) => index),
-    ticktext: names.map((name) => plain(shortened(narrow.matches ? name.replace(/^\w+: /, "") : name, most))),
+    ticktext: names.map((name) => plain(shortenedInside(narrow.matches ? name.replace(/^\w+: /, "") : name, most))),
     range: [names.length - 0.4, -0.6],
   });
 }
@@ -115,7 +139,7 @@ function drawSpeed(rows, peers) {
   traces.push(stroke(most, barred.map((row) => places.get(lineName(row))), texts, "bar"));
   const height = Math.max(200, 110 + ROW_PIXELS * names.length);
   const above = 76 / height;
-  draw("speed-plot", traces, height, logarithmic("ratio: triten's time over the peer's", { side: "top" }), namedLines(names), {
+  draw("speed-plot", traces, height, logarithmic(narrow.matches ? "triten's over peer's" : "ratio: triten's time over the peer's", { side: "top" }), namedLines(names), {
     shapes: lineAtOne(),
     margin: { l: 10, r: 16, t: 90, b: 20 },
     legend: { orientation: "h", x: 0, y: 1 + above, yanchor: "bottom" },
@@ -156,13 +180,14 @@ function drawRoofline(rows) {
       ? "Lines are what the machine reached in the same run: a copy's bytes, a large product's operations. A point above " +
         "the sloped line stayed in a cache."
       : "No limits were measured in these files.");
+  const { height, ...places } = legendBelow(320, traces.length, 8);
   draw(
     "roofline-plot",
     traces,
-    460,
+    height,
     logarithmic("operations for each byte"),
     logarithmic(narrow.matches ? "FLOP/s" : "operations a second (FLOP/s)", { dtick: 1, exponentformat: "SI" }),
-    { margin: { l: 10, r: 16, t: 20, b: 120 }, legend: { orientation: "h", x: 0, y: -0.22, yanchor: "top" } },
+    places,
   );
   showTable("limits-table", "Limits, measured in the same run", [
     text("dtype", (each) => each.dtype),
@@ -269,10 +294,8 @@ function drawHistory(rows, peers) {
     ticktext: labels.map((label) => plain(shortened(label, 16))),
     range: [-0.4, labels.length - 0.6],
   });
-  draw("history-plot", traces, 400 + 18 * Math.ceil(lines.length / 3), xaxis, logarithmic(measure), {
-    legend: { orientation: "h", x: 0, y: -0.15, yanchor: "top" },
-    margin: { l: 10, r: 16, t: 20, b: 60 },
-  });
+  const { height, ...places } = legendBelow(320, traces.length, 3);
+  draw("history-plot", traces, height, xaxis, logarithmic(measure), places);
   showTable("history-table", `${measure} in each file`, [
     text("row", ({ row }) => row.label),
     text("device", ({ row }) => row.device),

@@ -6,7 +6,7 @@ const text = (head, value) => ({ head, value, sort: value });
 const numeric = (head, value, shown = number) => ({ head, value: (row) => shown(value(row)), sort: value, number: true });
 const verdict = {
   head: "verdict",
-  value: (row) => row.verdict,
+  value: (row) => (row.sure === false ? `${row.verdict}, unsure` : row.verdict),
   sort: (row) => row.verdict,
   tone: (row) => (row.verdict === "met" ? "good" : /^(MISSED|WRONG|FAILED)/.test(row.verdict) ? "bad" : null),
 };
@@ -59,7 +59,7 @@ function showTable(place, caption, columns, records) {
   const table = make(
     "table",
     {},
-    make("caption", {}, caption),
+    make("caption", {}, make("span", {}, caption)),
     make("thead", {}, make("tr", {}, ...heads)),
     make("tbody", {}, ...body),
   );
@@ -73,7 +73,9 @@ function showHeadline(rows, peers) {
   const met = barred.filter((row) => row.verdict === "met").length;
   const failed = rows.filter((row) => /^(WRONG|FAILED)/.test(row.note)).length;
   const timed = rows.filter((row) => row.summary[OURS]).length;
-  const entries = [["rows timed", `${timed} of ${rows.length}`], ["bars met", `${met} of ${barred.length}`]];
+  const unsure = barred.filter((row) => row.sure === false).length;
+  const bars = unsure ? `bars met (${unsure} unsure)` : "bars met";
+  const entries = [["rows timed", `${timed} of ${rows.length}`], [bars, `${met} of ${barred.length}`]];
   for (const peer of peers) {
     const ratios = meanRatios(rows, peer);
     if (!ratios.length) continue;
@@ -112,7 +114,7 @@ function showSuites(rows, peers) {
       numeric("met", count("met"), String),
       numeric("missed", count("MISSED"), String),
       ...means,
-      text("mean's bar", (each) => (each.bar ? `${each.bar.least}, aim ${each.bar.aim}` : "")),
+      text("mean's bar", (each) => (each.bar ? `${each.bar.least.toFixed(2)}, aim ${each.bar.aim.toFixed(2)}` : "")),
       {
         ...text("verdict", (each) => each.bar?.verdict ?? ""),
         tone: (each) => (each.bar ? (each.bar.verdict === "MISSED" ? "bad" : "good") : null),
@@ -188,6 +190,7 @@ function showFiles() {
       text("state", state),
       text("device", (file) => String(file.settings.device ?? "")),
       text("threads", (file) => String(file.settings.threads ?? "")),
+      text("pinned to cores", (file) => (file.settings.cores ?? []).join(", ")),
       text("quick", (file) => (file.settings.quick ? "yes" : "no")),
       text("host", machine("host")),
       text("processor", machine("processor")),

@@ -6,7 +6,8 @@ order-statistic interval. Otherwise it is the ratio of the medians, with a perce
 spread within each run, not what differs between two runs of the same program, for which `--threshold` allows.
 `--relative-to PEER` compares triten's time over the peer's of the same round instead, so that a machine that was
 slower meanwhile does not pass for a slower triten. A row is slower or faster only if its interval does not contain 1,
-else it is "not distinguishable".
+else it is "not distinguishable". The confidence is each row's: of a hundred rows that do not differ some are told apart
+by chance, which is why a row counts as a regression only past the threshold.
 
 Exit status 1: a row is slower by more than the threshold; 2: a file is no result, or the files have no row in common.
 """
@@ -15,15 +16,17 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..refusal import require_positive, require_writable_folder
 from .confidence import Interval, bootstrap_ratio_interval, paired_ratio_interval
 from .display import number
-from .git_runs import GitError, measure_commits
+from .git_runs import TURNS, GitError, measure_commits
 from .results import CONFIDENCE, OURS, Result, ResultFileError, Row, RowKey, read_results
+from .run import chosen
+from .workload import Scale
 
 THRESHOLD = 0.05
 SAME, SLOWER, FASTER, UNKNOWN = "not distinguishable", "slower", "faster", "too few samples"
@@ -121,6 +124,8 @@ def format_comparisons(found: Sequence[Comparison], base: Result, new: Result) -
     mean = math.exp(math.fsum(math.log(each.ratio.estimate) for each in found) / len(found))
     said = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
     lines += ["", f"{len(found)} rows: {said}; geometric mean of the ratios {mean:.3f}"]
+    chance = len(found) * (1 - new.confidence)
+    lines.append(f"of rows that do not differ, up to {chance:.1f} of {len(found)} are told apart by chance")
     for name, result, other in (("BASE", base, new), ("NEW", new, base)):
         alone = [key for key in result.by_key if key not in other.by_key]
         if alone:
@@ -159,30 +164,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--suite", nargs="+", action="extend", metavar="NAME", help="as of `run`; default: overhead"
     )
     git.add_argument("--rows", default="", metavar="REGEX", help="as of `run`")
-    git.add_argument("--turns", type=int, default=7, help="processes of each commit; an interval takes six")
+    git.add_argument(
+        "--turns", type=int, default=TURNS,
+        help="runs of each commit (default %(default)s); an interval takes six, of nine it leaves an outlier out",
+    )  # fmt: skip
     git.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="keep base.json and new.json there")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compare, print, and say by the exit status whether something is slower."""
-    try:
-        base, new = _both(arguments)
-        found = compare_results(
-            base,
-            new,
-            threshold=arguments.threshold,
-            confidence=new.confidence,
-            relative_to=arguments.relative_to,
-        )
-        if not found:
-            measured = f" that was timed beside {arguments.relative_to}" if arguments.relative_to else ""
-            raise ResultFileError(f"the two results have no row in common{measured}")
-    except (ResultFileError, GitError) as error:
-        print(f"compare: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("compare: interrupted", file=sys.stderr)
-        return 130
+    """Compare, print, and say by the exit status whether something is slower. Raises RefusalError."""
+    base, new = _both(arguments)
+    found = compare_results(
+        base,
+        new,
+        threshold=arguments.threshold,
+        confidence=new.confidence,
+        relative_to=arguments.relative_to,
+    )
+    if not found:
+        measured = f" that was timed beside {arguments.relative_to}" if arguments.relative_to else ""
+        raise ResultFileError(f"the two results have no row in common{measured}")
     print(format_comparisons(found, base, new))
     return 1 if any(each.is_regression for each in found) else 0
 
@@ -193,11 +194,12 @@ def _both(arguments: argparse.Namespace) -> tuple[Result, Result]:
     if arguments.git is not None:
         if arguments.files:
             raise ResultFileError("give two files or --git A B, not both")
-        if arguments.turns < 1:
-            raise ResultFileError(f"--turns must be positive, got {arguments.turns}")
-        base, new = measure_commits(
-            *arguments.git, suites=arguments.suite or ["overhead"], rows=arguments.rows, turns=arguments.turns
-        )
+        require_positive(arguments, "turns")
+        suites = arguments.suite or ["overhead"]
+        chosen(suites, arguments.rows, Scale(quick=True))
+        if arguments.output is not None:
+            require_writable_folder(arguments.output)
+        base, new = measure_commits(*arguments.git, suites=suites, rows=arguments.rows, turns=arguments.turns)
         if arguments.output is not None:
             try:
                 base.write(arguments.output / "base.json")

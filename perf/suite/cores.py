@@ -6,56 +6,116 @@ spinning until their time slices are over (some 8 ms).
 
 from __future__ import annotations
 
-import itertools
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 STEP, MOST = 0.001, 0.1  # seconds
 TASKS = Path("/proc/self/task")
 
 
+def available_cores() -> list[int]:
+    """The cores that the calling thread may use; none where the system does not tell."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
+
 class Cores:
-    """Holds the calling thread to the first core, and the threads of every pool to the others in turn.
+    """Holds the calling thread to the first core, and every other thread of the process to one of the others.
 
     Args:
-        cores: their numbers; where the system has no such calls, nothing is held (`are_held`).
+        numbers: the cores' numbers. With one, all threads are held to it; with none, or where the system has no such
+            calls, nothing is held.
+
+    Attributes:
+        held: the cores in use, the calling thread's first; empty where nothing is held, or may be.
+
+    Example:
+        >>> from triten.perf.suite.cores import Cores, available_cores
+        >>> before = available_cores()
+        >>> with Cores(before[:1]) as cores:
+        ...     available_cores() == cores.held
+        True
+        >>> available_cores() == before
+        True
     """
 
-    def __init__(self, cores: Sequence[int]) -> None:
-        self._cores = list(cores)
-        self.are_held = len(self._cores) > 1 and TASKS.is_dir() and hasattr(os, "sched_setaffinity")
-        self._held: set[str] = set()
+    def __init__(self, numbers: Sequence[int]) -> None:
+        self.held = list(numbers) if TASKS.is_dir() and hasattr(os, "sched_setaffinity") else []
+        self._core_of: dict[int, int] = {}
+        self._before: dict[int, Collection[int]] = {}
+        self._caller = 0
 
     def __enter__(self) -> Cores:
-        if self.are_held:
-            caller = str(threading.get_native_id())
-            self._held = {caller}
-            _hold(caller, self._cores[:1])
+        if not self.held:
+            return self
+        self._caller = threading.get_native_id()
+        self._before = {thread: _cores_of(thread) for thread in _threads()}
+        try:
             self.hold_new_threads()
+        except PermissionError:  # a sandbox's
+            self._caller, self.held = 0, []
+        except BaseException:  # nobody calls __exit__ then: an interrupt must not leave the process held
+            self._restore()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.are_held:
-            for name in os.listdir(TASKS):
-                _hold(name, self._cores)
+        if self.held:
+            self._restore()
+
+    def _restore(self) -> None:
+        whole = self._before[self._caller]
+        for thread in _threads():
+            _hold(thread, self._before.get(thread) or whole)
+        self._core_of = {}
+        self._caller = 0
 
     def hold_new_threads(self) -> None:
-        """Hold the threads that were started since the last call: those of one pool, in the order of their making."""
-        if not self.are_held:
+        """Hold the threads that were started since the last call: those of one pool to different cores."""
+        if not self._caller:
             return
-        found = set(os.listdir(TASKS))
-        others = itertools.cycle(self._cores[1:])
-        for name in sorted(found - self._held, key=int):
-            _hold(name, [next(others)])
-        self._held = found
+        found = _threads()
+        self._core_of = {thread: core for thread, core in self._core_of.items() if thread in found}
+        if self._caller not in self._core_of:
+            self._core_of[self._caller] = self.held[0]
+            _hold(self._caller, self.held[:1])
+        load = Counter(self._core_of.values())
+        free = sorted(self.held[1:] or self.held, key=lambda core: load[core])
+        for index, thread in enumerate(sorted(found - self._core_of.keys())):
+            self._core_of[thread] = free[index % len(free)]
+            _hold(thread, [self._core_of[thread]])
+
+    @contextmanager
+    def released(self) -> Iterator[None]:
+        """The calling thread as it was before: a process that it starts begins with all of its cores."""
+        if not self._caller:
+            yield
+            return
+        _hold(self._caller, self._before[self._caller])
+        try:
+            yield
+        finally:
+            _hold(self._caller, self.held[:1])
 
 
-def _hold(thread: str, cores: Sequence[int]) -> None:
+def _threads() -> set[int]:
+    return {int(name) for name in os.listdir(TASKS)}
+
+
+def _cores_of(thread: int) -> Collection[int]:
     try:
-        os.sched_setaffinity(int(thread), cores)
+        return os.sched_getaffinity(thread)
+    except ProcessLookupError:
+        return ()  # it has ended since it was listed, and is not restored
+
+
+def _hold(thread: int, cores: Collection[int]) -> None:
+    try:
+        os.sched_setaffinity(thread, cores)
     except ProcessLookupError:
         return  # it has ended since it was listed
 

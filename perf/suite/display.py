@@ -6,7 +6,7 @@ import importlib.util
 import itertools
 import math
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -74,7 +74,7 @@ def format_head(result: Result) -> str:
     lines = [
         f"{machine.get('processor')}, {machine.get('cores')} cores, {machine.get('system')}, {machine.get('python')}",
         f"device {settings.get('device')}{', ' + str(machine['gpu']) if machine.get('gpu') else ''}; "
-        f"threads {settings.get('threads')} of each library; garbage collection "
+        f"threads {settings.get('threads')} of each library{_pinning(settings)}; garbage collection "
         f"{'on' if settings.get('collector') else 'off'} while timing",
         versions,
     ]
@@ -90,17 +90,31 @@ def format_head(result: Result) -> str:
     return "\n".join(lines)
 
 
+def _pinning(settings: Mapping[str, Any]) -> str:
+    """Which cores threads are held to; nothing of a file that was written before it was noted."""
+    blas = ", but not of NumPy's BLAS, which has no call for it" if settings.get("blas_held") is False else ""
+    if "cores" not in settings:
+        return blas
+    cores = settings["cores"]
+    if not cores:
+        return f"{blas}, not pinned: this system has no call for it, or refuses it"
+    if len(cores) == 1:
+        return f"{blas}, pinned to core {cores[0]}"
+    return f"{blas}, pinned: the caller's to core {cores[0]}, the others to {', '.join(map(str, cores[1:]))}"
+
+
 def format_rows(result: Result) -> str:
-    """A heading for each suite; times, ratios with their intervals, rates, the share of the limit, the verdict."""
+    """A heading for each suite; times, ratios with their intervals, rates, the share of the limit, the verdict.
+
+    `n` is the number of samples. A verdict is unsure where the confidence interval contains the bar.
+    """
     lines = []
     for suite, members in itertools.groupby(result.rows, key=lambda row: row.suite):
         rows = list(members)
         peers = list(dict.fromkeys(peer for row in rows for peer in row.peers))
-        heads = "".join(f"{'/ ' + peer:>22}" for peer in peers)
-        lines += [
-            "",
-            f"{suite:<62}{'us':>12}{'iqr':>6}{heads}{'GB/s':>8}{'GFLOP/s':>9}{'of limit':>9}{'bar':>7}  verdict",
-        ]
+        heads = "".join(f"{'/ ' + peer:>24}" for peer in peers)
+        rates = f"{'GB/s':>8}{'GFLOP/s':>9}{'of limit':>9}{'bar':>11}"
+        lines += ["", f"{suite:<62}{'us':>12}{'iqr':>6}{'n':>4}{heads}{rates}  verdict"]
         lines += [_format_row(row, peers, result) for row in rows]
     return "\n".join(lines).lstrip("\n")
 
@@ -111,16 +125,17 @@ def _format_row(row: Row, peers: list[str], result: Result) -> str:
         label += ", backward" if row.direction == "backward" else " and backward"
     ours = row.summary()
     if ours is None:
-        return f"{label:<62.62}{'':>12}{'':>6}{'':>{22 * len(peers)}}{'':>33}  {row.verdict}"
+        return f"{label:<62.62}{'':>12}{'':>6}{'':>4}{'':>{24 * len(peers)}}{'':>37}  {row.verdict}"
     derived = row.derived(result.limits, result.confidence)
     cells = [f"{number(ours.median * 1e6):>12}", f"{ours.interquartile_range / ours.median:>6.0%}"]
+    cells.append(f"{len(row.samples[OURS]):>4}")
     for peer in peers:
         ratio = row.ratio(peer, result.confidence)
         if ratio is None:
-            cells.append(f"{'':>22}")
+            cells.append(f"{'':>24}")
             continue
         interval = "" if ratio.low is None else f" [{ratio.low:.2f}, {ratio.high:.2f}]"
-        cells.append(f"{f'{ratio.estimate:.2f}{interval}':>22}")
+        cells.append(f"{f'{ratio.estimate:.2f}{interval}':>24}")
     for name, width in (("bytes_per_second", 8), ("flops_per_second", 9)):
         cells.append(f"{'' if not derived[name] else number(derived[name] / 1e9):>{width}}")
     cells.append(f"{'' if derived['of_limit'] is None else format(derived['of_limit'], '.0%'):>9}")
@@ -131,7 +146,8 @@ def _format_row(row: Row, peers: list[str], result: Result) -> str:
         if row.bar.peer
         else f"{number(row.bar.most * 1e6)} us"
     )
-    return f"{label:<62.62}{''.join(cells)}{most:>7}  {row.verdict}".rstrip()
+    unsure = ", unsure" if derived["sure"] is False else ""
+    return f"{label:<62.62}{''.join(cells)}{most:>11}  {row.verdict}{unsure}".rstrip()
 
 
 def geometric_means(rows: Iterable[Row], peer: str) -> dict[str, tuple[int, float]]:
@@ -161,7 +177,10 @@ def _tail(result: Result) -> list[str]:
     timed = sum(1 for row in result.rows if row.samples.get(OURS))
     verdicts = [row.verdict.partition(" in ")[0].partition(":")[0] for row in result.rows]
     counts = {name: verdicts.count(name) for name in ("met", "MISSED", "missing", "WRONG", "FAILED")}
+    unsure = sum(row.is_sure(result.confidence) is False for row in result.rows)
     said = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    if unsure:
+        said += f" ({unsure} unsure: the bar is within their interval)"
     state = "complete" if result.complete else "INCOMPLETE"
     rehearsal = ["a rehearsal: its times say nothing"] if result.rehearsal else []
     return ["", f"{state}: {timed} of {len(result.rows)} rows timed{': ' + said if said else ''}", *rehearsal]

@@ -20,16 +20,19 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..interleaved import rotated
+from ..refusal import RefusalError
 from ..result_file import ROOT
 from .results import OURS, Result, Row, RowKey, read_results
 
+TURNS = 9
 
-class GitError(Exception):
+
+class GitError(RefusalError):
     """A commit could not be checked out or measured; the message says which and why."""
 
 
 def measure_commits(
-    base: str, new: str, *, suites: Sequence[str], rows: str = "", turns: int = 7
+    base: str, new: str, *, suites: Sequence[str], rows: str = "", turns: int = TURNS
 ) -> tuple[Result, Result]:
     """The results of two commits, their samples in turn.
 
@@ -88,7 +91,7 @@ def _measured(folder: Path, path: Path, suites: Sequence[str], rows: str) -> Res
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=path.parent)
     # Status 1: a call failed, of which its row says so; the others are there.
     if done.returncode not in (0, 1) or not path.exists():
-        raise GitError(f"the run of {folder.name} failed: {done.stderr.strip().splitlines()[-1:]}")
+        raise GitError(f"the run of {folder.name} failed: {' '.join(done.stderr.strip().splitlines()[-1:])}")
     return read_results(path)
 
 

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from ..refusal import RefusalError
 from ..result_file import source_version
+from .blas import set_blas_threads
 from .results import OURS
 from .workload import Array, Operand
 
@@ -21,7 +23,7 @@ PEERS = {"cpu": ("numpy", "torch"), "cuda": ("torch", "cupy")}
 ALL_PEERS = ("numpy", "torch", "cupy")
 
 
-class SetupError(Exception):
+class SetupError(RefusalError):
     """What was asked for cannot be had on this machine; the message says what to do."""
 
 
@@ -92,10 +94,11 @@ class Library:
         else:
             self.module.cuda.synchronize()
 
-    def set_threads(self, threads: int) -> None:
-        """Hold the library to this number of threads; NumPy's BLAS is held by triten's call."""
+    def set_threads(self, threads: int) -> bool:
+        """Hold the library to this number of threads; False if NumPy's BLAS, triten's too, could not be held."""
         if not self.is_arrays:
             self.module.set_num_threads(threads)
+        return set_blas_threads(threads) if self.name in (OURS, "numpy") else True
 
     def allow_tf32(self, allowed: bool) -> None:
         """Whether products of float32 may be rounded to TF32."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any
@@ -107,7 +108,11 @@ class Measurement:
         if workload.prepare is None and workload.counted:
             found = self._cost(workload)
             row = replace(row, bytes=found.bytes, flops=found.flops)
-        return replace(row, samples=self._times(workload, rivals, threads))
+        try:
+            with self._cores.released() if workload.processes else nullcontext():
+                return replace(row, samples=self._times(workload, rivals, threads))
+        except FAILURES as error:
+            return replace(row, note=f"FAILED while timing: {type(error).__name__}: {_first_line(error)}")
 
     def _prepare(self, workload: Workload, library: Library) -> Rival | None:
         if workload.prepare is not None:
@@ -148,6 +153,7 @@ class Measurement:
         repetitions = {
             name: single or calibrate(rival.work, effort.slice_seconds) for name, rival in rivals.items()
         }
+        self._cores.hold_new_threads()
         times: dict[str, list[float]] = {name: [] for name in rivals}
         settling = threads > 1 and len(rivals) > 1
         until = time.perf_counter() + effort.row_seconds

@@ -13,7 +13,9 @@ has no meaning.
     versions    object: version by library, "triten" and the peers that were measured among them
     commit      object: hash, time (of the commit), dirty (whether files differ from it); null outside a checkout
     settings    object: device, threads, confidence, precision, rounds, slice_seconds, row_seconds, quick,
-                collector (whether the garbage collector was on while timing), graph (replays of CUDA graphs)
+                collector (whether the garbage collector was on while timing), graph (replays of CUDA graphs), cores
+                (list of the cores that threads were held to, the caller's first; null where the system cannot),
+                blas_held (whether NumPy's BLAS was held to the number of threads: OpenBLAS can be)
     pairing     null, or a name that two files share whose samples were taken in turn: the i-th of one beside the i-th
                 of the other
     limits      object, measured in the same run:
@@ -42,6 +44,10 @@ has no meaning.
             limit           "copy", "matrix" or "call": which of them takes longest for this row; null without limits
             of_limit        that time over triten's median. Above 1: the operands stayed in a cache.
             verdict         "met" or "MISSED" of the bar, else the note
+            sure            whether the confidence interval of what the bar bounds lies on one side of it; null
+                            without a bar, or where nothing was measured
+
+Other fields of the object are somebody else's: `python -m triten.perf gpu` has its own beside these.
 
 `suite`, `operator`, `name`, `size`, `dtype`, `device` and `direction` together name a row: `Row.key`. No two rows of a
 file share it. A file is replaced whole and at once: whoever reads sees the last complete state.
@@ -55,18 +61,21 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..refusal import RefusalError
 from ..result_file import utc_now, write_whole
-from .confidence import Interval, Summary, paired_ratio_interval, summarise
+from .confidence import Interval, Summary, median_interval, paired_ratio_interval, summarise
 
 FORMAT = "triten.perf.run"
 VERSION = 1
 OURS = "triten"
 DIRECTIONS = ("forward", "backward", "both")
 CONFIDENCE = 0.95
+# Of a file that is read. A run of everything writes half of one.
+MOST_BYTES = 1 << 26
 
 
-class ResultFileError(Exception):
-    """A file that is no result, is damaged, or is of another version; the message names file and place."""
+class ResultFileError(RefusalError):
+    """A file that is no result, is damaged, is of another version, or cannot be written; the message names it."""
 
 
 class RowKey(NamedTuple):
@@ -162,19 +171,32 @@ class Row:
     @property
     def verdict(self) -> str:
         """``met`` or ``MISSED`` where there is a bar and its peer was measured, else the note."""
-        value = self._barred()
-        if self.bar is None or value is None or self.note.startswith("WRONG"):
+        found = self._barred(CONFIDENCE)
+        if self.bar is None or found is None or self.note.startswith("WRONG"):
             return self.note
-        return "met" if value <= self.bar.most else "MISSED"
+        return "met" if found.estimate <= self.bar.most else "MISSED"
 
-    def _barred(self) -> float | None:
+    def is_sure(self, confidence: float = CONFIDENCE) -> bool | None:
+        """Whether the verdict holds for the whole confidence interval; None where there is no bar to hold.
+
+        Example:
+            >>> from triten.perf.suite.results import Bar, Row
+            >>> def of(bar):
+            ...     samples = {"triten": [1.0, 1.1, 0.9, 1.2, 0.8, 1.3]}
+            ...     return Row("s", "o", "n", "1", "float32", "cpu", samples=samples, bar=Bar(None, bar))
+            >>> of(2.0).is_sure(), of(1.25).is_sure()
+            (True, False)
+        """
+        found = self._barred(confidence)
+        return None if self.bar is None or found is None else not found.contains(self.bar.most)
+
+    def _barred(self, confidence: float) -> Interval | None:
         if self.bar is None:
             return None
-        if self.bar.peer is None:
-            summary = self.summary()
-            return summary.median if summary else None
-        ratio = self.ratio(self.bar.peer)
-        return ratio.estimate if ratio else None
+        if self.bar.peer is not None:
+            return self.ratio(self.bar.peer, confidence)
+        ours = self.samples.get(OURS)
+        return median_interval(ours, confidence) if ours else None
 
     def derived(self, limits: Limits, confidence: float) -> dict[str, Any]:
         """What follows from the samples, as the file's `derived` has it."""
@@ -195,6 +217,7 @@ class Row:
             "limit": least[0] if least else None,
             "of_limit": least[1] / ours.median if ours and least else None,
             "verdict": self.verdict,
+            "sure": self.is_sure(confidence),
         }  # fmt: skip
 
 
@@ -249,7 +272,10 @@ class Result:
 
 
 class ResultWriter:
-    """A result that is written after each row, so that whatever cuts the run off leaves a valid file."""
+    """A result that is written after each row, so that whatever cuts the run off leaves a valid file.
+
+    Every method raises ResultFileError if the file cannot be written.
+    """
 
     def __init__(self, result: Result, path: Path | None) -> None:
         self.result = result
@@ -269,8 +295,12 @@ class ResultWriter:
         self._write()
 
     def _write(self) -> None:
-        if self.path is not None:
+        if self.path is None:
+            return
+        try:
             self.result.write(self.path)
+        except OSError as error:
+            raise ResultFileError(f"cannot write {self.path}: {error.strerror}") from None
 
 
 def read_results(path: Path) -> Result:
@@ -281,11 +311,20 @@ def read_results(path: Path) -> Result:
             version of this format.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
     except FileNotFoundError:
         raise ResultFileError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ResultFileError(f"{path}: cannot be read: {error}") from None
+    except OSError as error:
+        raise ResultFileError(f"{path}: cannot be read: {error.strerror}") from None
+    if len(content) > MOST_BYTES:
+        raise ResultFileError(f"{path}: no result file: it is larger than {MOST_BYTES >> 20} MiB")
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ResultFileError(
+            f"{path}: damaged, or no result file: not UTF-8 at byte {error.start}"
+        ) from None
     try:
         found = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:

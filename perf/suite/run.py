@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
+import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ..machine import describe_machine
+from ..refusal import expression, require_positive
 from ..result_file import installed_versions, kernel_driver_version, source_commit
-from .cores import Cores
+from .cores import Cores, available_cores
 from .device_work import DeviceWork
 from .display import format_head, format_result, progress
 from .libraries import ALL_PEERS, Library, SetupError, installed_peers, load_libraries, tt
@@ -74,16 +75,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure, keep, print."""
-    try:
-        return _run(arguments)
-    except SetupError as error:
-        print(f"run: {error}", file=sys.stderr)
-        return 2
-
-
-def _run(arguments: argparse.Namespace) -> int:
-    workloads = _chosen(arguments)
+    """Measure, keep, print. Raises RefusalError, of which `SetupError` and `ResultFileError` are kinds."""
+    workloads = chosen(arguments.suite or list(SUITES), arguments.rows, _scale(arguments))
     if arguments.list:
         print("\n".join(workload.title.replace("  ", " ").rstrip() for workload in workloads))
         return 0
@@ -95,25 +88,23 @@ def _run(arguments: argparse.Namespace) -> int:
         )
     peers = installed_peers(arguments.device) if arguments.peers is None else arguments.peers
     libraries = load_libraries(peers, arguments.device, interpreted)
-    machine = describe_machine()
-    threads = _pin_threads(arguments.threads, libraries)
+    threads = _threads(arguments.threads)
+    held = [library.set_threads(threads) for library in libraries]
     device = DeviceWork(interpreted, arguments.graph) if arguments.device == "cuda" else None
-    result = _begun(arguments, effort, libraries, threads, machine)
+    result = _begun(arguments, effort, libraries, threads)
     try:
-        writer = ResultWriter(result, arguments.output)
-    except OSError as error:
-        raise SetupError(f"cannot write {arguments.output}: {error.strerror}") from None
-    cores = Cores(sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else ())
-    measurement = Measurement(libraries, effort, threads, device, cores)
-    try:
-        result.limits = measure_limits(_scale(arguments), libraries[0], device)
-        print(format_head(result), file=sys.stderr)
-        with cores, progress(len(workloads)) as shown:
-            for workload in workloads:
-                shown.begin(workload.title)
-                writer.add(measurement.row(workload))
-                shown.done()
-        writer.finish()
+        with Cores(available_cores()[:threads]) as cores:
+            result.settings = {**result.settings, "cores": cores.held or None, "blas_held": all(held)}
+            writer = ResultWriter(result, arguments.output)
+            measurement = Measurement(libraries, effort, threads, device, cores)
+            result.limits = measure_limits(_scale(arguments), libraries[0], device, cores)
+            print(format_head(result), file=sys.stderr)
+            with progress(len(workloads)) as shown:
+                for workload in workloads:
+                    shown.begin(workload.title)
+                    writer.add(measurement.row(workload))
+                    shown.done()
+            writer.finish()
     except KeyboardInterrupt:
         print(format_result(result))
         kept = f"; {arguments.output} has what was done" if arguments.output else ""
@@ -122,38 +113,37 @@ def _run(arguments: argparse.Namespace) -> int:
     print(format_result(result))
     if arguments.output:
         print(f"written to {arguments.output}")
-    return 1 if any(row.note.startswith(("WRONG", "FAILED in triten")) for row in result.rows) else 0
+    return (
+        1
+        if any(row.note.startswith(("WRONG", "FAILED in triten", "FAILED while")) for row in result.rows)
+        else 0
+    )
 
 
 def _scale(arguments: argparse.Namespace) -> Scale:
     return Scale(arguments.device, arguments.quick, arguments.rehearse, arguments.python)
 
 
-def _chosen(arguments: argparse.Namespace) -> list[Workload]:
-    suites = arguments.suite or list(SUITES)
+def chosen(suites: Sequence[str], rows: str, scale: Scale) -> list[Workload]:
+    """The workloads of suites whose titles match. Raises SetupError for a suite that is not known, or if none does."""
     unknown = [name for name in suites if name not in SUITES]
     if unknown:
         raise SetupError(f"no suite is called {unknown[0]!r}; there are {', '.join(SUITES)}")
-    try:
-        wanted = re.compile(arguments.rows)
-    except re.error as error:
-        raise SetupError(f"--rows {arguments.rows!r} is no regular expression: {error}") from None
-    found = [
-        workload
-        for workload in all_workloads(list(dict.fromkeys(suites)), _scale(arguments))
-        if wanted.search(workload.title)
-    ]
+    wanted = expression(rows)
+    workloads = all_workloads(list(dict.fromkeys(suites)), scale)
+    found = [workload for workload in workloads if wanted.search(workload.title)]
     if not found:
-        raise SetupError(f"no row of {', '.join(suites)} matches {arguments.rows!r}")
+        raise SetupError(f"no row of {', '.join(suites)} matches {rows!r}")
     return found
 
 
 def _effort(arguments: argparse.Namespace) -> Effort:
     base = REHEARSED if arguments.rehearse else QUICK if arguments.quick else FULL
-    for name in ("rounds", "row_seconds", "precision", "threads"):
-        value = getattr(arguments, name)
-        if value is not None and not value > 0:
-            raise SetupError(f"--{name.replace('_', '-')} must be positive, got {value}")
+    require_positive(arguments, "rounds", "row_seconds", "precision", "threads")
+    if arguments.graph and arguments.device != "cuda":
+        raise SetupError("--graph replays CUDA graphs: it needs --device cuda")
+    if shutil.which(arguments.python) is None:
+        raise SetupError(f"--python {arguments.python}: there is no such program, or it cannot be run")
     return Effort(
         base.rounds if arguments.rounds is None else arguments.rounds,
         base.slice_seconds,
@@ -164,16 +154,12 @@ def _effort(arguments: argparse.Namespace) -> Effort:
     )
 
 
-def _pin_threads(wanted: int | None, libraries: list[Library]) -> int:
-    """Hold every library to a number of threads, and the process to as many cores."""
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    threads = wanted or len(cores) or os.cpu_count() or 1
-    if cores and threads > len(cores):
-        raise SetupError(f"--threads {threads}: this process may use {len(cores)} cores")
-    if cores and threads < len(cores):
-        os.sched_setaffinity(0, cores[:threads])
-    for library in libraries:
-        library.set_threads(threads)
+def _threads(wanted: int | None) -> int:
+    """Of every library: as many as there are cores, or fewer."""
+    cores = len(available_cores()) or os.cpu_count() or 1
+    threads = wanted or cores
+    if threads > cores:
+        raise SetupError(f"--threads {threads}: this process may use {cores} cores")
     return threads
 
 
@@ -182,11 +168,11 @@ def _begun(
     effort: Effort,
     libraries: list[Library],
     threads: int,
-    machine: dict[str, Any],
 ) -> Result:
     on_gpu = arguments.device == "cuda"
     gpu = tt.cuda.get_device_properties().name if on_gpu else None
-    machine |= {"gpu": gpu, "kernel_driver": (kernel_driver_version() or None) if on_gpu else None}
+    driver = (kernel_driver_version() or None) if on_gpu else None
+    machine = describe_machine() | {"gpu": gpu, "kernel_driver": driver}
     versions = installed_versions() | {library.name: library.version for library in libraries}
     settings = {
         "device": arguments.device, "threads": threads, "confidence": effort.confidence, "precision": effort.precision,

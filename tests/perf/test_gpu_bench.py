@@ -11,12 +11,16 @@ import pytest
 pytest.importorskip("triton", reason="triton has no wheel for this platform")
 
 import triten as tt
+from triten.perf.gpu.as_result import as_result_rows
 from triten.perf.gpu.host_time import Intercepted
 from triten.perf.gpu.peer import Peer
 from triten.perf.gpu.rows import CUDNN, EAGER, OURS, PEER, Row, counted, format_rows, group_means
 from triten.perf.gpu.targets import MEANS
 from triten.perf.gpu.timing import DeviceClock
 from triten.perf.gpu.workloads import FEW_ROWS, LANGUAGE_MODEL, RESNET50, Operand, Workload, all_workloads
+from triten.perf.report.data import report_data
+from triten.perf.suite.compare import compare_results
+from triten.perf.suite.results import Bar, Limits, Result, read_results
 
 GROUPS = {
     "matmul, cubes", "matmul, tf32", "matmul, language models", "matmul, at most 64 rows", "elementwise and copies",
@@ -133,6 +137,36 @@ def test_bytes_are_each_operand_read_once_and_the_result_written() -> None:
     assert row.nbytes == 128 + 128 + 16
 
 
+def test_rows_become_rows_of_the_suites_result_file(tmp_path: Path) -> None:
+    rows = [
+        Row("host time", "a + b, 16 elements", times={OURS: [5.0, 6.0], PEER: [4.0, 8.0]}),
+        Row("host time", "malloc + free of a cached size", times={OURS: [0.5, 0.5]}),
+        Row("training step", "digits step, captured", times={OURS: [1.0], EAGER: [4.0]}),
+        Row("matmul, tf32", "mm 64x64x64 tf32", flops=1 << 19, times={OURS: [1.0], PEER: [2.0]}),
+        Row("attention", "causal 8x16x64 bfloat16", times={OURS: [1.0], PEER: [2.0], CUDNN: [3.0]}),
+        Row("norms", "layer_norm 8x8 float32", note="WRONG: far"),
+        Row("norms", "rms_norm 8x8 float32", note="rehearsed", times={OURS: [1.0]}),
+        Row("yardstick", "copy", 2048, times={OURS: [1.0]}),
+    ]
+    path = tmp_path / "r.json"
+    Result({}, {}, {}, limits=Limits(1e12), rows=as_result_rows(rows), complete=True).write(path)
+    small, malloc, step, mm, attention, wrong, rehearsed, copy = read_results(path).rows
+    assert small.samples == {"triten": [pytest.approx(5e-6), pytest.approx(6e-6)], "torch": [4e-6, 8e-6]}
+    assert (small.bar, malloc.bar, step.bar) == (
+        Bar("torch", 1.4),
+        Bar(None, 1e-6),
+        Bar("eager", pytest.approx(1 / 3)),
+    )
+    assert (mm.operator, mm.size, mm.dtype, mm.flops) == ("mm", "64x64x64", "tf32", 1 << 19)
+    assert set(attention.samples) == {"triten", "torch", "cudnn"}
+    assert (wrong.verdict, rehearsed.note, copy.bytes) == ("WRONG: far", "", 2048)
+
+
+def test_every_row_has_a_key_of_its_own_in_the_suites_result_file() -> None:
+    rows = [Row(workload.group, workload.name) for workload in all_workloads()]
+    assert len({row.key for row in as_result_rows(rows)}) == len(rows)
+
+
 def test_launches_are_recorded_or_left_out() -> None:
     x = tt.ones(4, device="cuda")
     with Intercepted(run=True) as seen:
@@ -193,10 +227,20 @@ def test_a_rehearsal_runs_rows_and_says_that_its_times_say_nothing(tmp_path: Pat
     assert run.returncode == 0, run.stderr
     assert "a rehearsal: its times say nothing" in run.stdout
     section = json.loads(path.read_text())["bench"]
+    result = read_results(path)
+    rows = {row.name: row for row in result.rows}
+    assert (result.complete, result.rehearsal, result.settings["device"]) == (True, True, "cuda")
+    assert len(rows["launch of 9 arguments"].samples["triten"]) == 5
+    assert rows["a + b, 16 elements"].samples["triten"][0] < 1, "seconds"
+    layer_norm = next(row for row in result.rows if row.operator == "layer_norm" and row.dtype == "float32")
+    assert (layer_norm.suite, layer_norm.size, layer_norm.bar) == ("norms", "256x64", Bar("torch", 1.0))
+    assert layer_norm.bytes and layer_norm.key.device == "cuda"
+    data = report_data([path])
+    assert len(data["rows"]) == len(section["rows"]) and "a rehearsal" in data["doubts"][0]
+    assert len(compare_results(result, result)) == len(section["rows"])
     assert (section["complete"], section["rehearsal"], section["interpreted"]) == (True, True, True)
     found = {row["name"]: row for row in section["rows"]}
     assert found["a + b, 16 elements"]["breakdown"].keys() == {"plan", "allocation", "launch"}
-    assert len(found["launch of 9 arguments"]["times"]["triten"]) == 5
     assert {row["verdict"] for row in found.values()} == {"rehearsed"}
     assert "layer_norm 256x64 float32" in found
 

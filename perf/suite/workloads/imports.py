@@ -21,7 +21,8 @@ def import_seconds(statement: str, setup: str, python: str) -> float:
     """Seconds that the statement takes in a new interpreter; neither its start nor `setup` counts.
 
     Raises:
-        subprocess.CalledProcessError: if the interpreter cannot import the modules.
+        OSError: if there is no such interpreter.
+        RuntimeError: if it cannot import the modules; with the last line that it said.
 
     Example:
         >>> import sys
@@ -33,7 +34,12 @@ def import_seconds(statement: str, setup: str, python: str) -> float:
         f"import sys, time; sys.path.append({FOLDER!r}); {setup}; start = time.perf_counter(); {statement}; "
         "print(time.perf_counter() - start)"
     )
-    run = subprocess.run([python, "-I", "-c", program], stdout=subprocess.PIPE, text=True, check=True)
+    # A session of its own: Ctrl-C is ours to answer, and ends it.
+    run = subprocess.run(
+        [python, "-I", "-c", program], capture_output=True, text=True, start_new_session=True
+    )
+    if run.returncode:
+        raise RuntimeError(f"{python}: {' '.join(run.stderr.splitlines()[-1:])}")
     return float(run.stdout)
 
 
@@ -46,7 +52,7 @@ def workloads(scale: Scale) -> Iterator[Workload]:
         ("import, NumPy being there", "import numpy", SECONDS_OVER_NUMPY), ("import with NumPy", "pass", None)
     ):  # fmt: skip
         yield Workload(
-            "import", "import", name, "", "", host=True, compared=False, repetitions=1,
+            "import", "import", name, "", "", host=True, processes=True, compared=False, repetitions=1,
             bar=None if seconds is None else Bar(None, seconds), prepare=partial(_prepare, setup, scale),
         )  # fmt: skip
         if scale.quick or scale.rehearsal:

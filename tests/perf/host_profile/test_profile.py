@@ -69,7 +69,7 @@ def test_the_programs_exit_status(tmp_path, code, status):
     ("options", "says"),
     [
         (["missing.py"], "no such script: missing.py"),
-        (["--interval", "0", __file__], "--interval must be positive, got 0"),
+        (["--interval", "0", __file__], "--interval must be from 0.1 to 10000 ms, got 0"),
         (["--top", "0", __file__], "--top must be at least 1, got 0"),
     ],
 )

@@ -62,6 +62,23 @@ def test_a_verdict_needs_an_interval_without_1_and_a_regression_the_threshold(
     assert not lenient.is_regression
 
 
+@pytest.mark.parametrize(("pairing", "count"), [("p", 6), ("p", 7), ("p", 12), (None, 15)])
+def test_of_rows_that_do_not_differ_no_more_are_told_apart_than_the_confidence_allows(
+    pairing: str | None, count: int
+) -> None:
+    generator, rows = random.Random(11), 400 if pairing else 25
+
+    def times() -> list[float]:  # with the rare long ones that a busy machine has
+        return [
+            generator.lognormvariate(0, 0.05) * (3 if generator.random() < 0.05 else 1) for _ in range(count)
+        ]
+
+    base = result(pairing, **{f"r{index}": times() for index in range(rows)})
+    new = result(pairing, **{f"r{index}": times() for index in range(rows)})
+    told_apart = sum(each.verdict != SAME for each in compare_results(base, new))
+    assert told_apart / rows <= 0.05 + 2 * (0.05 * 0.95 / rows) ** 0.5
+
+
 def test_too_few_samples_say_nothing() -> None:
     [found] = compare_results(result(a=[1.0] * 5), result(a=[2.0] * 5))
     assert (found.verdict, found.is_regression) == (UNKNOWN, False)
@@ -94,6 +111,7 @@ def test_rows_of_one_side_are_left_out_and_named(compare: Compare, tmp_path: Pat
     assert done.returncode == 1, done.stderr
     assert "slower, by more than 5%" in done.stdout
     assert "1 rows: 1 slower; geometric mean" in done.stdout
+    assert "of rows that do not differ, up to 0.1 of 1 are told apart by chance" in done.stdout
     assert "only in BASE: 1 rows, such as s: b 1 float32" in done.stdout
     assert compare("base.json", "new.json", "--threshold", "0.5").returncode == 0
 

@@ -173,7 +173,7 @@ def test_two_rows_of_one_name_are_damage(tmp_path: Path) -> None:
         (b"", "not JSON"),
         (b"{", "not JSON"),
         (b"[" * 100_000, "not JSON"),
-        (b"\xff\xfe", "cannot be read"),
+        (b"\xff\xfe", "not UTF-8 at byte 0"),
         (b"[1]", "no result of `python -m triten.perf run`"),
         (b"NaN", "NaN is no JSON"),
     ],

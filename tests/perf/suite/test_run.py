@@ -248,12 +248,34 @@ def test_the_table_has_ratios_rates_limits_and_means() -> None:
     )
     lines = format_result(result).splitlines()
     fast = next(line for line in lines if line.startswith("fast"))
-    assert fast.split() == ["fast", "1", "float32", "1.00", "0%", "1.00", "[1.00,", "1.00]", "2.00", "4.00", "50%",
+    assert fast.split() == ["fast", "1", "float32", "1.00", "0%", "7", "1.00", "[1.00,", "1.00]", "2.00", "4.00", "50%",
                             "2.00", "met"]  # fmt: skip
     assert next(line for line in lines if line.startswith("slow")).endswith("MISSED")
     assert geometric_means(rows, "torch") == {"conv": (2, pytest.approx(2.0))}
     assert "conv: geometric mean of 2 ratios to torch: 2.00 (at most 2.00, aim 1.30: met)" in lines
     assert "complete: 2 of 2 rows timed: 1 met, 1 MISSED" in lines
+
+
+@pytest.mark.parametrize(
+    ("ours", "verdict"),
+    [
+        ([1.0] * 9, "met"),
+        ([3.0] * 9, "MISSED"),
+        ([1.5, 1.6, 1.7, 1.8, 1.9, 2.1, 2.2, 2.3, 2.4], "met, unsure"),
+        ([1.0] * 5, "met, unsure"),  # too few for an interval
+    ],
+)
+def test_a_verdict_whose_interval_contains_the_bar_is_unsure(ours: list[float], verdict: str) -> None:
+    samples = {"triten": ours, "torch": [1.0] * len(ours)}
+    for bar in (Bar("torch", 2.0), Bar(None, 2.0)):
+        row = Row("conv", "c", "n", "1", "float32", "cpu", samples=samples, bar=bar)
+        assert row.is_sure() is ("unsure" not in verdict)
+        assert row.derived(Limits(), 0.95)["sure"] is row.is_sure()
+        text = format_result(Result({}, {}, {"confidence": 0.95}, rows=[row], complete=True))
+        assert text.splitlines()[5].endswith(verdict)
+        assert ("(1 unsure: the bar is within their interval)" in text) is ("unsure" in verdict)
+    assert Row("conv", "c", "n", "1", "float32", "cpu", samples=samples).is_sure() is None
+    assert Row("conv", "c", "n", "1", "float32", "cpu", bar=Bar("torch", 2.0)).is_sure() is None
 
 
 def test_operands_are_the_same_in_every_library() -> None:
