@@ -99,7 +99,9 @@ def lstm_cell_backward(call: StructuredCall) -> PlannedKernel:
     n = call.args["cx"].sizes[1]
     rows = _Rows(call.args["cx"], 4 * n)
 
-    def into(to: Any, to_cx: Any, to_bias: Any, grad_hy: Any, grad_cy: Any, cx: Any, cy: Any, kept: Any) -> None:
+    def into(
+        to: Any, to_cx: Any, to_bias: Any, grad_hy: Any, grad_cy: Any, cx: Any, cy: Any, kept: Any
+    ) -> None:
         wide_to = rows.target(to)
 
         def step(part: slice) -> None:
@@ -165,7 +167,9 @@ def gru_cell_backward(call: StructuredCall) -> PlannedKernel:
     n = call.args["grad_hy"].sizes[1]
     rows = _Rows(call.args["grad_hy"], 5 * n)
 
-    def into(to_x: Any, to_h: Any, to_hx: Any, to_x_bias: Any, to_h_bias: Any, grad_hy: Any, kept: Any) -> None:
+    def into(
+        to_x: Any, to_h: Any, to_hx: Any, to_x_bias: Any, to_h_bias: Any, grad_hy: Any, kept: Any
+    ) -> None:
         wide_x, wide_h = rows.target(to_x), rows.target(to_h)
 
         def step(part: slice) -> None:

@@ -119,9 +119,7 @@ def pad_sequence(sequences: Sequence[Any], batch_first: bool, padding_value: flo
     if not sequences:
         raise RuntimeError("received an empty list of sequences")
     if padding_side not in ("left", "right"):
-        raise RuntimeError(
-            f"Expected padding_side to be one of left or right, but got {padding_side}."
-        )
+        raise RuntimeError(f"Expected padding_side to be one of left or right, but got {padding_side}.")
     first = sequences[0]
     longest = max(one.size(0) for one in sequences)
     trailing = [0, 0] * (first.dim() - 1)

@@ -326,9 +326,7 @@ def _check_cell(input: Any, w_ih: Any, w_hh: Any, *states: Any) -> None:
     hidden = w_hh.size(1)
     for label, hx in enumerate(states):
         rows, of_state = input.size(0), hx.size(0)
-        fits(
-            rows == of_state, f"Input batch size {rows} doesn't match hidden{label} batch size {of_state}"
-        )
+        fits(rows == of_state, f"Input batch size {rows} doesn't match hidden{label} batch size {of_state}")
         width = hx.size(1)
         fits(width == hidden, f"hidden{label} has inconsistent hidden_size: got {width}, expected {hidden}")
 

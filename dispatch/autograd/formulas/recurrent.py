@@ -29,9 +29,7 @@ def lstm_cell_backward(
         return ops._thnn_differentiable_lstm_cell_backward(
             grad_hy, grad_cy, input_gates, hidden_gates, input_bias, hidden_bias, cx, cy
         )
-    return ops._thnn_fused_lstm_cell_backward(
-        grad_hy, grad_cy, cx, cy, workspace, input_bias is not None
-    )
+    return ops._thnn_fused_lstm_cell_backward(grad_hy, grad_cy, cx, cy, workspace, input_bias is not None)
 
 
 def gru_cell_backward(
@@ -95,9 +93,7 @@ def _gru_gates(x: Any, h: Any, x_bias: Any, h_bias: Any) -> tuple[Any, Any, Any,
     return r, (xi + hi).sigmoid(), (xn + r * hn).tanh(), hn
 
 
-def gru_cell_gates_jvp(
-    t: Any, x: Any, h: Any, x_bias: Any, h_bias: Any, hx: Any, of_hidden: bool
-) -> Any:
+def gru_cell_gates_jvp(t: Any, x: Any, h: Any, x_bias: Any, h_bias: Any, hx: Any, of_hidden: bool) -> Any:
     """The tangent of the hidden state where that of the input's gates is t, or of the hidden state's."""
     r, i, n, hn = _gru_gates(x, h, x_bias, h_bias)
     tr, ti, tn = t.chunk(3, -1)

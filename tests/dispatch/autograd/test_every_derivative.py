@@ -86,6 +86,9 @@ CASES: dict[str, list[Any]] = {
     "native_layer_norm": [L(2, 3, 4), [3, 4], L(3, 4), L(3, 4), 0.3],
     "_fused_rms_norm": [L(2, 3, 4), [3, 4], L(3, 4), 0.3],
     "native_group_norm": [L(2, 4, 3), L(4), L(4), 2, 4, 3, 2, 0.3],
+    "_thnn_fused_lstm_cell": [L(3, 8), L(3, 8), L(3, 2), L(8), L(8)],
+    "_thnn_fused_gru_cell": [L(3, 6), L(3, 6), L(3, 2), L(6), L(6)],
+    "_pack_padded_sequence": [L(3, 2, 2), tt.tensor([3, 2]), False],
     "native_batch_norm": [L(3, 2, 2), L(2), L(2), None, None, True, 0.1, 0.3],
     "_native_batch_norm_legit": [
         *(L(3, 2, 2), L(2), L(2), tt.zeros(2, dtype=tt.float64), tt.ones(2, dtype=tt.float64), True, 0.1, 0.3),

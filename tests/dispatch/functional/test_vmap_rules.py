@@ -534,6 +534,23 @@ case(
     N(2, 4, 3),
     N(4),
 )
+case("_thnn_fused_lstm_cell", aten._thnn_fused_lstm_cell.default, N(3, 8), N(3, 8), N(3, 2), N(8), N(8))
+case(
+    "_thnn_fused_lstm_cell_backward_impl",
+    lambda gh, gc, cx, cy, kept: aten._thnn_fused_lstm_cell_backward_impl.default(gh, gc, cx, cy, kept, True),
+    N(3, 2),
+    N(3, 2),
+    N(3, 2),
+    N(3, 2),
+    P(3, 8),
+)
+case("_thnn_fused_gru_cell", aten._thnn_fused_gru_cell.default, N(3, 6), N(3, 6), N(3, 2), N(6), N(6))
+case(
+    "_thnn_fused_gru_cell_backward",
+    lambda g, kept: aten._thnn_fused_gru_cell_backward.default(g, kept, True),
+    N(3, 2),
+    P(3, 10),
+)
 case(
     "native_batch_norm",
     lambda x, w, b: F.batch_norm(x, None, None, w, b, True),
