@@ -18,6 +18,7 @@ def register() -> None:
         "_pack_padded_sequence",
         "_pack_padded_sequence(Tensor input, Tensor lengths, bool batch_first) -> (Tensor, Tensor)",
         "native_functions/packing.yaml:3",
+        ("dynamic_output_shape",),
     )
     composite("_pack_padded_sequence", "CompositeExplicitAutograd", composition._pack_padded_sequence)
     autograd("_pack_padded_sequence", autograd_packing.plan__pack_padded_sequence)
@@ -25,6 +26,7 @@ def register() -> None:
         "_pack_padded_sequence.out",
         "_pack_padded_sequence.out(Tensor input, Tensor lengths, bool batch_first, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))",
         "native_functions/packing.yaml:3",
+        ("dynamic_output_shape",),
     )
     composite(
         "_pack_padded_sequence.out",
@@ -35,7 +37,7 @@ def register() -> None:
     define(
         "_pack_padded_sequence_backward",
         "_pack_padded_sequence_backward(Tensor grad, SymInt[] input_size, Tensor batch_sizes, bool batch_first) -> Tensor",
-        "native_functions/packing.yaml:8",
+        "native_functions/packing.yaml:9",
     )
     composite(
         "_pack_padded_sequence_backward",
@@ -45,12 +47,12 @@ def register() -> None:
     define(
         "_pad_packed_sequence",
         "_pad_packed_sequence(Tensor data, Tensor batch_sizes, bool batch_first, Scalar padding_value, int total_length) -> (Tensor, Tensor)",
-        "native_functions/packing.yaml:12",
+        "native_functions/packing.yaml:13",
     )
     composite("_pad_packed_sequence", "CompositeImplicitAutograd", composition._pad_packed_sequence)
     define(
         "pad_sequence",
         'pad_sequence(Tensor[] sequences, bool batch_first=False, float padding_value=0.0, str padding_side="right") -> Tensor',
-        "native_functions/packing.yaml:16",
+        "native_functions/packing.yaml:17",
     )
     composite("pad_sequence", "CompositeImplicitAutograd", composition.pad_sequence)

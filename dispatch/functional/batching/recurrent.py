@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...generated import functions as ops
-from .layout import Batch, Dims, Rule, front, whole
+from .layout import Batch, Dims, Rule, front, sizes_of, whole
 
 
 def _rows(x: Any, dim: int | None, size: int) -> Any:
@@ -14,13 +14,13 @@ def _rows(x: Any, dim: int | None, size: int) -> Any:
     if x is None:
         return None
     x = whole(x, dim, size)
-    return x.reshape((-1, *x._spec.sizes[2:]))
-
-
-def _apart(x: Any, size: int) -> Any:
-    """(batch, n, ...) of (batch * n, ...)."""
     sizes = x._spec.sizes
-    return x.reshape((size, sizes[0] // size if size else 0, *sizes[1:]))
+    return x.reshape((sizes[0] * sizes[1], *sizes[2:]))
+
+
+def _apart(x: Any, size: int, rows: int) -> Any:
+    """(batch, n, ...) of (batch * n, ...), `rows` being n."""
+    return x.reshape((size, rows, *x._spec.sizes[1:]))
 
 
 def _with_bias(gates: Any, dim: int | None, bias: Any, bias_dim: int | None, size: int) -> Any:
@@ -40,7 +40,8 @@ def _step(cell: Callable[..., tuple[Any, ...]]) -> Rule:
             h = _with_bias(h, dims[1], h_bias, dims[4], size)
             dims, x_bias, h_bias = (0, 0, dims[2]), None, None
         rows = [_rows(t, d, size) for t, d in zip((x, h, state), dims, strict=False)]
-        made = [_apart(t, size) for t in cell(*rows, x_bias, h_bias)]
+        count = sizes_of(x, dims[0])[0]
+        made = [_apart(t, size, count) for t in cell(*rows, x_bias, h_bias)]
         return tuple(made), (0,) * len(made)
 
     return rule
@@ -71,7 +72,8 @@ def lstm_cell_backward(
         return (None,) * 3, (None,) * 3
     rows = [_rows(t, d, batch.size) for t, d in zip(given, dims, strict=False)]
     gates, state, _ = ops._thnn_fused_lstm_cell_backward_impl(*rows, False)
-    gates, state = _apart(gates, batch.size), _apart(state, batch.size)
+    count = sizes_of(cx, dims[2])[0]
+    gates, state = _apart(gates, batch.size, count), _apart(state, batch.size, count)
     return _placed((gates, state, _bias_of(gates, has_bias)))
 
 
@@ -81,7 +83,8 @@ def gru_cell_backward(
     """`_thnn_fused_gru_cell_backward`."""
     rows = [_rows(t, d, batch.size) for t, d in zip((grad_hy, workspace), dims, strict=False)]
     inputs, hidden, state, _, _ = ops._thnn_fused_gru_cell_backward(*rows, False)
-    inputs, hidden, state = (_apart(t, batch.size) for t in (inputs, hidden, state))
+    count = sizes_of(grad_hy, dims[0])[0]
+    inputs, hidden, state = (_apart(t, batch.size, count) for t in (inputs, hidden, state))
     return _placed((inputs, hidden, state, _bias_of(inputs, has_bias), _bias_of(hidden, has_bias)))
 
 

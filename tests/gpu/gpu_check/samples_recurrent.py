@@ -40,5 +40,6 @@ SAMPLES: list[Sample] = [
     *rows("lstm.input", X, [H, H], _weights(4), *OPTIONS, terms="6 5", dtypes="f", roundings=60),
     *rows("gru.input", X, H, _weights(3), *OPTIONS, terms="6 5", dtypes="f", roundings=60),
     *rows("rnn_tanh.input", X, H, _weights(1), *OPTIONS, terms="6 5", dtypes="f", roundings=60),
+    *rows("pad_sequence", [T("a b"), T("c b")], True, 0.5, "left", dtypes="fib"),
     *rows("rnn_relu.input", T("2 n 6"), H, _weights(1), *OPTIONS, terms="6 2", dtypes="f", roundings=60),
 ]  # fmt: skip
