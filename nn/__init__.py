@@ -49,6 +49,9 @@ _MODULES = {
     "resampling": "Fold Unfold Upsample UpsamplingBilinear2d UpsamplingNearest2d",
     "reshaping": "ChannelShuffle Flatten PixelShuffle PixelUnshuffle Unflatten",
     "sparse": "Embedding EmbeddingBag",
+    "transformer": (
+        "Transformer TransformerDecoder TransformerDecoderLayer TransformerEncoder TransformerEncoderLayer"
+    ),
     "unpooling": "MaxUnpool1d MaxUnpool2d MaxUnpool3d",
 }
 """The names of each module."""

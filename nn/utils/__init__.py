@@ -1,6 +1,7 @@
 """What is done to parameters and sequences beside layers (`torch.nn.utils`).
 
-Packed sequences are in `rnn`. A name's module is imported with its first use.
+Gradients are clipped in `clipping`, parameters made one vector in `vectors`, sequences packed in `rnn`. A name's
+module is imported with its first use.
 """
 
 from __future__ import annotations
@@ -9,7 +10,14 @@ from importlib import import_module
 from typing import Any
 
 _SUBMODULES = ("rnn",)
-_PLACES: dict[str, str] = {}
+_PLACES = {
+    "clip_grad_norm_": "clipping",
+    "clip_grad_value_": "clipping",
+    "clip_grads_with_norm_": "clipping",
+    "get_total_norm": "clipping",
+    "parameters_to_vector": "vectors",
+    "vector_to_parameters": "vectors",
+}
 
 __all__ = sorted([*_SUBMODULES, *_PLACES])
 
