@@ -3029,12 +3029,7 @@ def _fused_adamw_(
 def _amp_foreach_non_finite_check_and_unscale_(
     input: Sequence[Tensor], found_inf: Tensor, inv_scale: Tensor
 ) -> None: ...
-@overload
 def _pack_padded_sequence(input: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]: ...
-@overload
-def _pack_padded_sequence(
-    input: Tensor, lengths: Tensor, batch_first: bool, *, out: tuple[Tensor, Tensor]
-) -> tuple[Tensor, Tensor]: ...
 def _pack_padded_sequence_backward(
     grad: Tensor, input_size: Sequence[int], batch_sizes: Tensor, batch_first: bool
 ) -> Tensor: ...
@@ -3648,6 +3643,28 @@ def sinc(input: Tensor) -> Tensor: ...
 @overload
 def sinc(input: Tensor, *, out: Tensor) -> Tensor: ...
 def sinc_(input: Tensor) -> Tensor: ...
+@overload
+def multiply(input: Tensor, other: Tensor | Number) -> Tensor: ...
+@overload
+def multiply(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
+def multiply_(input: Tensor, other: Tensor | Number) -> Tensor: ...
+@overload
+def subtract(input: Tensor, other: Tensor | Number, *, alpha: Number = ...) -> Tensor: ...
+@overload
+def subtract(input: Tensor, other: Tensor | Number, *, alpha: Number = ..., out: Tensor) -> Tensor: ...
+def subtract_(input: Tensor, other: Tensor | Number, *, alpha: Number = ...) -> Tensor: ...
+@overload
+def divide(input: Tensor, other: Tensor | Number) -> Tensor: ...
+@overload
+def divide(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
+@overload
+def divide(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None) -> Tensor: ...
+@overload
+def divide(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None, out: Tensor) -> Tensor: ...
+@overload
+def divide_(input: Tensor, other: Tensor | Number) -> Tensor: ...
+@overload
+def divide_(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None) -> Tensor: ...
 @overload
 def true_divide(input: Tensor, other: Tensor | Number) -> Tensor: ...
 @overload
@@ -6196,6 +6213,8 @@ __all__ = [
     "dist",
     "div",
     "div_",
+    "divide",
+    "divide_",
     "dot",
     "dropout",
     "dropout_",
@@ -6487,6 +6506,8 @@ __all__ = [
     "multi_margin_loss",
     "multilabel_margin_loss",
     "multinomial",
+    "multiply",
+    "multiply_",
     "mv",
     "mvlgamma",
     "mvlgamma_",
@@ -6718,6 +6739,8 @@ __all__ = [
     "stft",
     "sub",
     "sub_",
+    "subtract",
+    "subtract_",
     "sum",
     "svd",
     "swapaxes",

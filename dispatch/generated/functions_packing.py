@@ -20,10 +20,7 @@ __all__ = [
 
 _pack_padded_sequence_packet = packet(
     "_pack_padded_sequence",
-    (
-        "_pack_padded_sequence",
-        "_pack_padded_sequence.out",
-    ),
+    ("_pack_padded_sequence",),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("lengths", "tensor", NOT_GIVEN, False),
@@ -32,7 +29,6 @@ _pack_padded_sequence_packet = packet(
     False,
 )
 _pack_padded_sequence_plans = _pack_padded_sequence_packet.plans
-_pack_padded_sequence_outs = _pack_padded_sequence_packet.outs
 _pack_padded_sequence_backward_packet = packet(
     "_pack_padded_sequence_backward",
     ("_pack_padded_sequence_backward",),
@@ -72,16 +68,10 @@ pad_sequence_packet = packet(
 pad_sequence_plans = pad_sequence_packet.plans
 
 
-def _pack_padded_sequence(input: Any, lengths: Any, batch_first: Any, *, out: Any = None) -> Any:
+def _pack_padded_sequence(input: Any, lengths: Any, batch_first: Any) -> Any:
     """_pack_padded_sequence(Tensor input, Tensor lengths, bool batch_first) -> (Tensor, Tensor)"""
-    if modes or out is not None:
-        if modes:
-            return _pack_padded_sequence_packet.call_parameters(input, lengths, batch_first, out=out)
-        try:
-            plan = _pack_padded_sequence_outs[input._spec, lengths._spec, batch_first, out._spec]
-        except (KeyError, AttributeError, TypeError):
-            plan = _pack_padded_sequence_packet.miss_out(input, lengths, batch_first, out)
-        return plan(input, lengths, out)
+    if modes:
+        return _pack_padded_sequence_packet.call_parameters(input, lengths, batch_first)
     try:
         plan = _pack_padded_sequence_plans[input._spec][lengths._spec, batch_first]
     except (KeyError, AttributeError, TypeError):

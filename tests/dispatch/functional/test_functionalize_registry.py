@@ -242,7 +242,6 @@ OUT_SAMPLES = {
     "_segment_reduce_backward.out": (tt.ones(2, 4), tt.ones(2, 4), make(F), "sum", LENGTHS),
     "_thnn_fused_lstm_cell.out": (tt.ones(3, 8), tt.ones(3, 8), tt.ones(3, 2)),
     "_thnn_fused_gru_cell.out": (tt.ones(3, 6), tt.ones(3, 6), tt.ones(3, 2)),
-    "_pack_padded_sequence.out": (make(F), tt.tensor([3, 2, 2, 1]), False),
     "_chunk_cat.out": ([make(F), make(F)], 0, 2),
     "_embedding_bag.out": (*BAGS, False, 2),
     "_embedding_bag_forward_only.out": (*BAGS, False, 1),
