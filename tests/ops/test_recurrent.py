@@ -282,6 +282,8 @@ def test_dropout_is_between_layers_alone(device: str) -> None:
     dropped, _ = tt.rnn_relu(x, h, params, False, 2, 1.0, True, False, False)
     kept, _ = tt.rnn_relu(x, h, params, False, 2, 1.0, False, False, False)
     assert dropped.abs().sum().item() == 0 and kept.sum().item() == 24
+    last, _ = tt.rnn_relu(x, h[:1], params[:2], False, 1, 1.0, True, False, False)
+    assert last.sum().item() == 24
     tt.manual_seed(3)
     got = tt.rnn_relu(x, h, params, False, 2, 0.5, True, False, False)[0].cpu()
     tt.manual_seed(3)
