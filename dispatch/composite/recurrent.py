@@ -216,7 +216,7 @@ def _gathered(params: Sequence[Any], has_biases: bool, projected: bool = False) 
         for at in range(0, len(params), each):
             own = list(params[at : at + each])
             w_hr = own.pop() if projected else None
-            yield Weights(*own, w_hr=w_hr)
+            yield Weights(*own)._replace(w_hr=w_hr)
 
     return list(layers())
 

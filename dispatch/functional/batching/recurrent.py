@@ -71,7 +71,9 @@ def lstm_cell_backward(
     if grad_hy is None and grad_cy is None:
         return (None,) * 3, (None,) * 3
     rows = [_rows(t, d, batch.size) for t, d in zip(given, dims, strict=False)]
-    gates, state, _ = ops._thnn_fused_lstm_cell_backward_impl(*rows, False)
+    gates, state, _ = ops._thnn_fused_lstm_cell_backward_impl(
+        rows[0], rows[1], rows[2], rows[3], rows[4], False
+    )
     count = sizes_of(cx, dims[2])[0]
     gates, state = _apart(gates, batch.size, count), _apart(state, batch.size, count)
     return _placed((gates, state, _bias_of(gates, has_bias)))
@@ -81,8 +83,8 @@ def gru_cell_backward(
     batch: Batch, dims: Dims, grad_hy: Any, workspace: Any, has_bias: bool
 ) -> tuple[Any, Any]:
     """`_thnn_fused_gru_cell_backward`."""
-    rows = [_rows(t, d, batch.size) for t, d in zip((grad_hy, workspace), dims, strict=False)]
-    inputs, hidden, state, _, _ = ops._thnn_fused_gru_cell_backward(*rows, False)
+    grad, kept = (_rows(t, d, batch.size) for t, d in zip((grad_hy, workspace), dims, strict=False))
+    inputs, hidden, state, _, _ = ops._thnn_fused_gru_cell_backward(grad, kept, False)
     count = sizes_of(grad_hy, dims[0])[0]
     inputs, hidden, state = (_apart(t, batch.size, count) for t in (inputs, hidden, state))
     return _placed((inputs, hidden, state, _bias_of(inputs, has_bias), _bias_of(hidden, has_bias)))
