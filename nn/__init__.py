@@ -22,7 +22,7 @@ _MODULES = {
     "distance": "CosineSimilarity PairwiseDistance",
     "dropout": "AlphaDropout Dropout Dropout1d Dropout2d Dropout3d FeatureAlphaDropout",
     "fractional_pooling": "FractionalMaxPool2d FractionalMaxPool3d",
-    "linear": "Identity Linear",
+    "linear": "Bilinear Identity Linear",
     "loss": (
         "BCELoss BCEWithLogitsLoss CTCLoss CosineEmbeddingLoss CrossEntropyLoss GaussianNLLLoss HingeEmbeddingLoss "
         "HuberLoss KLDivLoss L1Loss MSELoss MarginRankingLoss MultiLabelMarginLoss MultiLabelSoftMarginLoss "
@@ -44,20 +44,25 @@ _MODULES = {
         "AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d "
         "AvgPool1d AvgPool2d AvgPool3d LPPool1d LPPool2d LPPool3d MaxPool1d MaxPool2d MaxPool3d"
     ),
+    "recurrent": "GRU LSTM RNN RNNBase",
+    "recurrent_cells": "GRUCell LSTMCell RNNCell RNNCellBase",
     "resampling": "Fold Unfold Upsample UpsamplingBilinear2d UpsamplingNearest2d",
     "reshaping": "ChannelShuffle Flatten PixelShuffle PixelUnshuffle Unflatten",
     "sparse": "Embedding EmbeddingBag",
+    "transformer": (
+        "Transformer TransformerDecoder TransformerDecoderLayer TransformerEncoder TransformerEncoderLayer"
+    ),
     "unpooling": "MaxUnpool1d MaxUnpool2d MaxUnpool3d",
 }
 """The names of each module."""
 
 _PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
-__all__ = ["attention", "functional", "init", *sorted(_PLACES)]
+__all__ = ["attention", "functional", "init", "utils", *sorted(_PLACES)]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("attention", "init"):
+    if name in ("attention", "init", "utils"):
         return import_module(f".{name}", __package__)
     place = _PLACES.get(name)
     if place is None:

@@ -19,6 +19,7 @@ from ..dispatch.core.tensor_function import (
 )
 from ..dispatch.generated.functions import (
     bilinear,
+    celu_,
     channel_shuffle,
     conv1d,
     conv2d,
@@ -28,17 +29,24 @@ from ..dispatch.generated.functions import (
     conv_transpose2d,
     conv_transpose3d,
     cross_entropy_loss,
+    elu_,
     gelu,
+    hardtanh_,
+    leaky_relu_,
     linear,
     neg,
     nll_loss_nd,
     pdist,
     pixel_shuffle,
     pixel_unshuffle,
+    relu_,
+    rrelu_,
     scaled_dot_product_attention,
+    selu_,
     sigmoid,
     softplus,
     tanh,
+    threshold_,
 )
 from ..dispatch.generated.functions import broadcast_tensors as _broadcast_tensors
 from ..dispatch.generated.functions import dropout as _dropout
@@ -57,6 +65,7 @@ from ..runtime.scalar_type import dtype as ScalarType
 from . import (
     activations,
     bags,
+    classes,
     dropouts,
     fractional_pooling,
     losses,
@@ -69,6 +78,7 @@ from . import (
 )
 from .activations import *  # noqa: F403 - the names are declared there
 from .bags import *  # noqa: F403
+from .classes import *  # noqa: F403
 from .dropouts import *  # noqa: F403
 from .fractional_pooling import *  # noqa: F403
 from .losses import *  # noqa: F403
@@ -83,6 +93,7 @@ from .unpooling import *  # noqa: F403
 __all__ = [
     *activations.__all__,
     *bags.__all__,
+    *classes.__all__,
     *dropouts.__all__,
     *fractional_pooling.__all__,
     *losses.__all__,
@@ -93,6 +104,7 @@ __all__ = [
     *sequence_losses.__all__,
     *unpooling.__all__,
     "bilinear",
+    "celu_",
     "channel_shuffle",
     "conv1d",
     "conv2d",
@@ -103,10 +115,13 @@ __all__ = [
     "conv_transpose3d",
     "cross_entropy",
     "dropout",
+    "elu_",
     "embedding",
     "gelu",
+    "hardtanh_",
     "huber_loss",
     "l1_loss",
+    "leaky_relu_",
     "linear",
     "log_softmax",
     "mse_loss",
@@ -115,13 +130,17 @@ __all__ = [
     "pixel_shuffle",
     "pixel_unshuffle",
     "relu",
+    "relu_",
+    "rrelu_",
     "scaled_dot_product_attention",
+    "selu_",
     "sigmoid",
     "smooth_l1_loss",
     "softmax",
     "softmin",
     "softplus",
     "tanh",
+    "threshold_",
 ]
 
 

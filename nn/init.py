@@ -18,6 +18,7 @@ __all__ = [
     "kaiming_uniform_",
     "normal_",
     "ones_",
+    "orthogonal_",
     "sparse_",
     "trunc_normal_",
     "uniform_",
@@ -196,4 +197,25 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     with no_grad():
         for column in range(columns):
             tensor[_ops.randperm(rows, generator=generator, device=tensor.device)[:zeros], column] = 0
+    return tensor
+
+
+def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
+    """Rows, or columns if there are fewer, orthogonal to each other and of norm `gain` (`torch.nn.init.orthogonal_`).
+
+    Raises ValueError below two dimensions. Source: A. Saxe and others, "Exact solutions to the nonlinear dynamics of
+    learning in deep linear neural networks", 2013; uniform among all such matrices as F. Mezzadri, "How to generate
+    random matrices from the classical compact groups", 2007, shows.
+    """
+    if tensor.dim() < 2:
+        raise ValueError("Only tensors with 2 or more dimensions are supported")
+    if tensor.numel() == 0 or tensor.is_meta:
+        return tensor
+    rows = tensor.shape[0]
+    columns = tensor.numel() // rows
+    with no_grad():
+        drawn = tensor.new_empty((rows, columns)).normal_(0, 1, generator=generator)
+        q, r = _ops.linalg_qr(drawn.t() if rows < columns else drawn)
+        q = q * r.diagonal().sign()
+        tensor.copy_((q.t() if rows < columns else q).reshape(tensor.shape)).mul_(gain)
     return tensor

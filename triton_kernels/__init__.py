@@ -49,6 +49,7 @@ REGISTERING = (
     "random.multinomial",
     "random.random",
     "random.randperm",
+    "recurrent.cells",
     "reduction.complex_logsumexp",
     "reduction.complex_reduction",
     "reduction.extreme_index",

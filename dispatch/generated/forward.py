@@ -334,6 +334,8 @@ FAMILY_OF = {
     "aten::special_i0e": "special",
     "aten::special_i1": "special",
     "aten::special_i1e": "special",
+    "aten::_thnn_fused_lstm_cell": "recurrent",
+    "aten::_thnn_fused_gru_cell": "recurrent",
 }
 """The family in whose module `forward_<family>` an operator's formula stands."""
 

@@ -3029,6 +3029,16 @@ def _fused_adamw_(
 def _amp_foreach_non_finite_check_and_unscale_(
     input: Sequence[Tensor], found_inf: Tensor, inv_scale: Tensor
 ) -> None: ...
+def _pack_padded_sequence(input: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]: ...
+def _pack_padded_sequence_backward(
+    grad: Tensor, input_size: Sequence[int], batch_sizes: Tensor, batch_first: bool
+) -> Tensor: ...
+def _pad_packed_sequence(
+    data: Tensor, batch_sizes: Tensor, batch_first: bool, padding_value: Number, total_length: int
+) -> tuple[Tensor, Tensor]: ...
+def pad_sequence(
+    sequences: Sequence[Tensor], batch_first: bool = ..., padding_value: float = ..., padding_side: str = ...
+) -> Tensor: ...
 @overload
 def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Number = ...) -> Tensor: ...
 @overload
@@ -3634,6 +3644,28 @@ def sinc(input: Tensor) -> Tensor: ...
 def sinc(input: Tensor, *, out: Tensor) -> Tensor: ...
 def sinc_(input: Tensor) -> Tensor: ...
 @overload
+def multiply(input: Tensor, other: Tensor | Number) -> Tensor: ...
+@overload
+def multiply(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
+def multiply_(input: Tensor, other: Tensor | Number) -> Tensor: ...
+@overload
+def subtract(input: Tensor, other: Tensor | Number, *, alpha: Number = ...) -> Tensor: ...
+@overload
+def subtract(input: Tensor, other: Tensor | Number, *, alpha: Number = ..., out: Tensor) -> Tensor: ...
+def subtract_(input: Tensor, other: Tensor | Number, *, alpha: Number = ...) -> Tensor: ...
+@overload
+def divide(input: Tensor, other: Tensor | Number) -> Tensor: ...
+@overload
+def divide(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
+@overload
+def divide(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None) -> Tensor: ...
+@overload
+def divide(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None, out: Tensor) -> Tensor: ...
+@overload
+def divide_(input: Tensor, other: Tensor | Number) -> Tensor: ...
+@overload
+def divide_(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None) -> Tensor: ...
+@overload
 def true_divide(input: Tensor, other: Tensor | Number) -> Tensor: ...
 @overload
 def true_divide(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
@@ -4177,6 +4209,197 @@ def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor: ...
 def feature_dropout_(input: Tensor, p: float, train: bool) -> Tensor: ...
 def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor: ...
 def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor: ...
+@overload
+def _thnn_fused_lstm_cell(
+    input_gates: Tensor,
+    hidden_gates: Tensor,
+    cx: Tensor,
+    input_bias: Tensor | None = ...,
+    hidden_bias: Tensor | None = ...,
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def _thnn_fused_lstm_cell(
+    input_gates: Tensor,
+    hidden_gates: Tensor,
+    cx: Tensor,
+    input_bias: Tensor | None = ...,
+    hidden_bias: Tensor | None = ...,
+    *,
+    out: tuple[Tensor, Tensor, Tensor],
+) -> tuple[Tensor, Tensor, Tensor]: ...
+def _thnn_fused_lstm_cell_backward_impl(
+    grad_hy: Tensor | None, grad_cy: Tensor | None, cx: Tensor, cy: Tensor, workspace: Tensor, has_bias: bool
+) -> tuple[Tensor, Tensor, Tensor]: ...
+def _thnn_fused_lstm_cell_backward(
+    grad_hy: Tensor | None, grad_cy: Tensor | None, cx: Tensor, cy: Tensor, workspace: Tensor, has_bias: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]: ...
+def _thnn_differentiable_lstm_cell_backward(
+    grad_hy: Tensor | None,
+    grad_cy: Tensor | None,
+    input_gates: Tensor,
+    hidden_gates: Tensor,
+    input_bias: Tensor | None,
+    hidden_bias: Tensor | None,
+    cx: Tensor,
+    cy: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]: ...
+@overload
+def _thnn_fused_gru_cell(
+    input_gates: Tensor,
+    hidden_gates: Tensor,
+    hx: Tensor,
+    input_bias: Tensor | None = ...,
+    hidden_bias: Tensor | None = ...,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def _thnn_fused_gru_cell(
+    input_gates: Tensor,
+    hidden_gates: Tensor,
+    hx: Tensor,
+    input_bias: Tensor | None = ...,
+    hidden_bias: Tensor | None = ...,
+    *,
+    out: tuple[Tensor, Tensor],
+) -> tuple[Tensor, Tensor]: ...
+def _thnn_fused_gru_cell_backward(
+    grad_hy: Tensor, workspace: Tensor, has_bias: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]: ...
+def _thnn_differentiable_gru_cell_backward(
+    grad_hy: Tensor,
+    input_gates: Tensor,
+    hidden_gates: Tensor,
+    hx: Tensor,
+    input_bias: Tensor | None,
+    hidden_bias: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]: ...
+@overload
+def lstm(
+    input: Tensor,
+    hx: Sequence[Tensor],
+    params: Sequence[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def lstm(
+    data: Tensor,
+    batch_sizes: Tensor,
+    hx: Sequence[Tensor],
+    params: Sequence[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def gru(
+    input: Tensor,
+    hx: Tensor,
+    params: Sequence[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def gru(
+    data: Tensor,
+    batch_sizes: Tensor,
+    hx: Tensor,
+    params: Sequence[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def rnn_tanh(
+    input: Tensor,
+    hx: Tensor,
+    params: Sequence[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def rnn_tanh(
+    data: Tensor,
+    batch_sizes: Tensor,
+    hx: Tensor,
+    params: Sequence[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def rnn_relu(
+    input: Tensor,
+    hx: Tensor,
+    params: Sequence[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def rnn_relu(
+    data: Tensor,
+    batch_sizes: Tensor,
+    hx: Tensor,
+    params: Sequence[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+) -> tuple[Tensor, Tensor]: ...
+def lstm_cell(
+    input: Tensor,
+    hx: Sequence[Tensor],
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Tensor | None = ...,
+    b_hh: Tensor | None = ...,
+) -> tuple[Tensor, Tensor]: ...
+def gru_cell(
+    input: Tensor,
+    hx: Tensor,
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Tensor | None = ...,
+    b_hh: Tensor | None = ...,
+) -> Tensor: ...
+def rnn_tanh_cell(
+    input: Tensor,
+    hx: Tensor,
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Tensor | None = ...,
+    b_hh: Tensor | None = ...,
+) -> Tensor: ...
+def rnn_relu_cell(
+    input: Tensor,
+    hx: Tensor,
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Tensor | None = ...,
+    b_hh: Tensor | None = ...,
+) -> Tensor: ...
 @overload
 def sum(input: Tensor, *, dtype: dtype | None = ...) -> Tensor: ...
 @overload
@@ -5757,8 +5980,11 @@ __all__ = [
     "_native_batch_norm_legit",
     "_native_batch_norm_legit_functional",
     "_native_batch_norm_legit_no_training",
+    "_pack_padded_sequence",
+    "_pack_padded_sequence_backward",
     "_pad_circular",
     "_pad_enum",
+    "_pad_packed_sequence",
     "_pdist_backward",
     "_pdist_forward",
     "_pin_memory",
@@ -5774,6 +6000,13 @@ __all__ = [
     "_softmax_backward_data",
     "_strided_copy",
     "_strided_scatter",
+    "_thnn_differentiable_gru_cell_backward",
+    "_thnn_differentiable_lstm_cell_backward",
+    "_thnn_fused_gru_cell",
+    "_thnn_fused_gru_cell_backward",
+    "_thnn_fused_lstm_cell",
+    "_thnn_fused_lstm_cell_backward",
+    "_thnn_fused_lstm_cell_backward_impl",
     "_to_copy",
     "_unique",
     "_unique2",
@@ -5980,6 +6213,8 @@ __all__ = [
     "dist",
     "div",
     "div_",
+    "divide",
+    "divide_",
     "dot",
     "dropout",
     "dropout_",
@@ -6082,6 +6317,8 @@ __all__ = [
     "grid_sampler_3d",
     "grid_sampler_3d_backward",
     "group_norm",
+    "gru",
+    "gru_cell",
     "gt",
     "gt_",
     "hamming_window",
@@ -6224,6 +6461,8 @@ __all__ = [
     "logit_backward",
     "logspace",
     "logsumexp",
+    "lstm",
+    "lstm_cell",
     "lt",
     "lt_",
     "lu_solve",
@@ -6267,6 +6506,8 @@ __all__ = [
     "multi_margin_loss",
     "multilabel_margin_loss",
     "multinomial",
+    "multiply",
+    "multiply_",
     "mv",
     "mvlgamma",
     "mvlgamma_",
@@ -6310,6 +6551,7 @@ __all__ = [
     "ormqr",
     "outer",
     "pad",
+    "pad_sequence",
     "pairwise_distance",
     "pdist",
     "permute",
@@ -6367,6 +6609,10 @@ __all__ = [
     "resolve_conj",
     "resolve_neg",
     "rms_norm",
+    "rnn_relu",
+    "rnn_relu_cell",
+    "rnn_tanh",
+    "rnn_tanh_cell",
     "roll",
     "rot90",
     "round",
@@ -6493,6 +6739,8 @@ __all__ = [
     "stft",
     "sub",
     "sub_",
+    "subtract",
+    "subtract_",
     "sum",
     "svd",
     "swapaxes",

@@ -82,6 +82,8 @@ __all__ = [
     "deg2rad_",
     "div",
     "div_",
+    "divide",
+    "divide_",
     "eq",
     "eq_",
     "erf",
@@ -161,6 +163,8 @@ __all__ = [
     "minimum",
     "mul",
     "mul_",
+    "multiply",
+    "multiply_",
     "nan_to_num",
     "nan_to_num_",
     "ne",
@@ -215,6 +219,8 @@ __all__ = [
     "square_",
     "sub",
     "sub_",
+    "subtract",
+    "subtract_",
     "tan",
     "tan_",
     "tanh",
@@ -2227,6 +2233,89 @@ sinc_plans = sinc_packet.plans
 sinc_outs = sinc_packet.outs
 sinc__packet = packet("sinc_", ("sinc_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 sinc__plans = sinc__packet.plans
+multiply_packet = packet(
+    "multiply",
+    (
+        "multiply.Tensor",
+        "multiply.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+multiply_plans = multiply_packet.plans
+multiply_outs = multiply_packet.outs
+multiply__packet = packet(
+    "multiply_",
+    ("multiply_.Tensor",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+multiply__plans = multiply__packet.plans
+subtract_packet = packet(
+    "subtract",
+    (
+        "subtract.Tensor",
+        "subtract.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+        Parameter("alpha", "scale", INT_1, True),
+    ),
+    True,
+)
+subtract_plans = subtract_packet.plans
+subtract_scaled = subtract_packet.scaled
+subtract_outs = subtract_packet.outs
+subtract__packet = packet(
+    "subtract_",
+    ("subtract_.Tensor",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+        Parameter("alpha", "scale", INT_1, True),
+    ),
+    True,
+)
+subtract__plans = subtract__packet.plans
+subtract__scaled = subtract__packet.scaled
+divide_packet = packet(
+    "divide",
+    (
+        "divide.Tensor",
+        "divide.out",
+        "divide.Tensor_mode",
+        "divide.out_mode",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+        Parameter("rounding_mode", "static", NOT_GIVEN, True),
+    ),
+    True,
+)
+divide_plans = divide_packet.plans
+divide_outs = divide_packet.outs
+divide__packet = packet(
+    "divide_",
+    (
+        "divide_.Tensor",
+        "divide_.Tensor_mode",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+        Parameter("rounding_mode", "static", NOT_GIVEN, True),
+    ),
+    True,
+)
+divide__plans = divide__packet.plans
 true_divide_packet = packet(
     "true_divide",
     (
@@ -5812,6 +5901,167 @@ def sinc_(input: Any) -> Any:
     except (KeyError, AttributeError, TypeError):
         plan = sinc__packet.miss(input)
     return plan(input)
+
+
+def multiply(input: Any, other: Any, *, out: Any = None) -> Any:
+    """multiply.Tensor(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return multiply_packet.call_parameters(input, other, out=out)
+        kind_other = other.__class__
+        try:
+            plan = multiply_outs[
+                input._spec,
+                (
+                    kind_other
+                    if kind_other is float or kind_other is int
+                    else None
+                    if other is None
+                    else other._spec
+                ),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = multiply_packet.miss_out(input, other, out)
+        return plan(input, other, out)
+    kind = other.__class__
+    try:
+        plan = multiply_plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = multiply_packet.miss(input, other)
+    return plan(input, other)
+
+
+def multiply_(input: Any, other: Any) -> Any:
+    """multiply_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    if modes:
+        return multiply__packet.call_parameters(input, other)
+    kind = other.__class__
+    try:
+        plan = multiply__plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = multiply__packet.miss(input, other)
+    return plan(input, other)
+
+
+def subtract(input: Any, other: Any, *, alpha: Any = INT_1, out: Any = None) -> Any:
+    """subtract.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return subtract_packet.call_parameters(input, other, alpha, out=out)
+        kind_other = other.__class__
+        try:
+            plan = subtract_outs[
+                input._spec,
+                (
+                    kind_other
+                    if kind_other is float or kind_other is int
+                    else None
+                    if other is None
+                    else other._spec
+                ),
+                (None if alpha is INT_1 else alpha.__class__),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = subtract_packet.miss_out(input, other, alpha, out)
+        return plan(input, other, alpha, out)
+    if alpha is INT_1:
+        kind = other.__class__
+        try:
+            plan = subtract_plans[input._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = subtract_packet.miss(input, other, alpha)
+        return plan(input, other)
+    kind = other.__class__
+    try:
+        plan = subtract_scaled[input._spec][
+            (kind if kind is float or kind is int else None if other is None else other._spec),
+            (None if alpha is INT_1 else alpha.__class__),
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = subtract_packet.miss_scaled(input, other, alpha)
+    return plan(input, other, alpha)
+
+
+def subtract_(input: Any, other: Any, *, alpha: Any = INT_1) -> Any:
+    """subtract_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"""
+    if modes:
+        return subtract__packet.call_parameters(input, other, alpha)
+    if alpha is INT_1:
+        kind = other.__class__
+        try:
+            plan = subtract__plans[input._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = subtract__packet.miss(input, other, alpha)
+        return plan(input, other)
+    kind = other.__class__
+    try:
+        plan = subtract__scaled[input._spec][
+            (kind if kind is float or kind is int else None if other is None else other._spec),
+            (None if alpha is INT_1 else alpha.__class__),
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = subtract__packet.miss_scaled(input, other, alpha)
+    return plan(input, other, alpha)
+
+
+def divide(input: Any, other: Any, *, rounding_mode: Any = NOT_GIVEN, out: Any = None) -> Any:
+    """divide.Tensor(Tensor self, Tensor other) -> Tensor
+
+    divide.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return divide_packet.call_parameters(input, other, rounding_mode, out=out)
+        kind_other = other.__class__
+        try:
+            plan = divide_outs[
+                input._spec,
+                (
+                    kind_other
+                    if kind_other is float or kind_other is int
+                    else None
+                    if other is None
+                    else other._spec
+                ),
+                rounding_mode,
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = divide_packet.miss_out(input, other, rounding_mode, out)
+        return plan(input, other, out)
+    kind = other.__class__
+    try:
+        plan = divide_plans[input._spec][
+            (kind if kind is float or kind is int else None if other is None else other._spec), rounding_mode
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = divide_packet.miss(input, other, rounding_mode)
+    return plan(input, other)
+
+
+def divide_(input: Any, other: Any, *, rounding_mode: Any = NOT_GIVEN) -> Any:
+    """divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+
+    divide_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)"""
+    if modes:
+        return divide__packet.call_parameters(input, other, rounding_mode)
+    kind = other.__class__
+    try:
+        plan = divide__plans[input._spec][
+            (kind if kind is float or kind is int else None if other is None else other._spec), rounding_mode
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = divide__packet.miss(input, other, rounding_mode)
+    return plan(input, other)
 
 
 def true_divide(input: Any, other: Any, *, out: Any = None) -> Any:

@@ -177,6 +177,11 @@ from .functions_pointwise import (
     div_outs,
     div_packet,
     div_plans,
+    divide__packet,
+    divide__plans,
+    divide_outs,
+    divide_packet,
+    divide_plans,
     eq__packet,
     eq__plans,
     eq_outs,
@@ -363,6 +368,11 @@ from .functions_pointwise import (
     mul_outs,
     mul_packet,
     mul_plans,
+    multiply__packet,
+    multiply__plans,
+    multiply_outs,
+    multiply_packet,
+    multiply_plans,
     nan_to_num__packet,
     nan_to_num__plans,
     nan_to_num_outs,
@@ -483,6 +493,13 @@ from .functions_pointwise import (
     sub_packet,
     sub_plans,
     sub_scaled,
+    subtract__packet,
+    subtract__plans,
+    subtract__scaled,
+    subtract_outs,
+    subtract_packet,
+    subtract_plans,
+    subtract_scaled,
     tan__packet,
     tan__plans,
     tan_outs,
@@ -4104,6 +4121,163 @@ class PointwiseMethods:
         except (KeyError, AttributeError, TypeError):
             plan = sinc__packet.miss_method(self)
         return plan(self)
+
+    def multiply(self, other: Any, *, out: Any = None) -> Any:
+        """multiply.Tensor(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return multiply_packet.call_method_parameters(self, other, out=out)
+            kind_other = other.__class__
+            try:
+                plan = multiply_outs[
+                    self._spec,
+                    (
+                        kind_other
+                        if kind_other is float or kind_other is int
+                        else None
+                        if other is None
+                        else other._spec
+                    ),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = multiply_packet.miss_out_method(self, other, out)
+            return plan(self, other, out)
+        kind = other.__class__
+        try:
+            plan = multiply_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = multiply_packet.miss_method(self, other)
+        return plan(self, other)
+
+    def multiply_(self, other: Any) -> Any:
+        """multiply_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        if modes:
+            return multiply__packet.call_method_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = multiply__plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = multiply__packet.miss_method(self, other)
+        return plan(self, other)
+
+    def subtract(self, other: Any, *, alpha: Any = INT_1, out: Any = None) -> Any:
+        """subtract.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return subtract_packet.call_method_parameters(self, other, alpha, out=out)
+            kind_other = other.__class__
+            try:
+                plan = subtract_outs[
+                    self._spec,
+                    (
+                        kind_other
+                        if kind_other is float or kind_other is int
+                        else None
+                        if other is None
+                        else other._spec
+                    ),
+                    (None if alpha is INT_1 else alpha.__class__),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = subtract_packet.miss_out_method(self, other, alpha, out)
+            return plan(self, other, alpha, out)
+        if alpha is INT_1:
+            kind = other.__class__
+            try:
+                plan = subtract_plans[self._spec][
+                    kind if kind is float or kind is int else None if other is None else other._spec
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = subtract_packet.miss_method(self, other, alpha)
+            return plan(self, other)
+        kind = other.__class__
+        try:
+            plan = subtract_scaled[self._spec][
+                (kind if kind is float or kind is int else None if other is None else other._spec),
+                (None if alpha is INT_1 else alpha.__class__),
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = subtract_packet.miss_scaled_method(self, other, alpha)
+        return plan(self, other, alpha)
+
+    def subtract_(self, other: Any, *, alpha: Any = INT_1) -> Any:
+        """subtract_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"""
+        if modes:
+            return subtract__packet.call_method_parameters(self, other, alpha)
+        if alpha is INT_1:
+            kind = other.__class__
+            try:
+                plan = subtract__plans[self._spec][
+                    kind if kind is float or kind is int else None if other is None else other._spec
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = subtract__packet.miss_method(self, other, alpha)
+            return plan(self, other)
+        kind = other.__class__
+        try:
+            plan = subtract__scaled[self._spec][
+                (kind if kind is float or kind is int else None if other is None else other._spec),
+                (None if alpha is INT_1 else alpha.__class__),
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = subtract__packet.miss_scaled_method(self, other, alpha)
+        return plan(self, other, alpha)
+
+    def divide(self, other: Any, *, rounding_mode: Any = NOT_GIVEN, out: Any = None) -> Any:
+        """divide.Tensor(Tensor self, Tensor other) -> Tensor
+
+        divide.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return divide_packet.call_method_parameters(self, other, rounding_mode, out=out)
+            kind_other = other.__class__
+            try:
+                plan = divide_outs[
+                    self._spec,
+                    (
+                        kind_other
+                        if kind_other is float or kind_other is int
+                        else None
+                        if other is None
+                        else other._spec
+                    ),
+                    rounding_mode,
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = divide_packet.miss_out_method(self, other, rounding_mode, out)
+            return plan(self, other, out)
+        kind = other.__class__
+        try:
+            plan = divide_plans[self._spec][
+                (kind if kind is float or kind is int else None if other is None else other._spec),
+                rounding_mode,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = divide_packet.miss_method(self, other, rounding_mode)
+        return plan(self, other)
+
+    def divide_(self, other: Any, *, rounding_mode: Any = NOT_GIVEN) -> Any:
+        """divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+
+        divide_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)"""
+        if modes:
+            return divide__packet.call_method_parameters(self, other, rounding_mode)
+        kind = other.__class__
+        try:
+            plan = divide__plans[self._spec][
+                (kind if kind is float or kind is int else None if other is None else other._spec),
+                rounding_mode,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = divide__packet.miss_method(self, other, rounding_mode)
+        return plan(self, other)
 
     def true_divide(self, other: Any, *, out: Any = None) -> Any:
         """true_divide.Tensor(Tensor self, Tensor other) -> Tensor"""

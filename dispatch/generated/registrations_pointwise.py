@@ -3319,9 +3319,111 @@ def register() -> None:
     structured("sinc.out", native.unary_float, "sinc_stub", "out")
     autograd("sinc.out", out_refuses_grad)
     define(
+        "multiply.Tensor",
+        "multiply.Tensor(Tensor self, Tensor other) -> Tensor",
+        "native_functions/pointwise.yaml:1197",
+        ("pointwise",),
+        wrapped_numbers=True,
+    )
+    composite("multiply.Tensor", "CompositeImplicitAutograd", composition.mul)
+    define(
+        "multiply_.Tensor",
+        "multiply_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1197",
+        ("pointwise",),
+        wrapped_numbers=True,
+    )
+    composite("multiply_.Tensor", "CompositeImplicitAutograd", inplace_form("multiply_", composition.mul))
+    define(
+        "multiply.out",
+        "multiply.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1197",
+        ("pointwise",),
+        wrapped_numbers=True,
+    )
+    composite("multiply.out", "CompositeImplicitAutograd", out_form("multiply", composition.mul))
+    define(
+        "subtract.Tensor",
+        "subtract.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
+        "native_functions/pointwise.yaml:1205",
+        ("pointwise",),
+        wrapped_numbers=True,
+    )
+    composite("subtract.Tensor", "CompositeImplicitAutograd", composition.sub_scalar)
+    define(
+        "subtract_.Tensor",
+        "subtract_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1205",
+        ("pointwise",),
+        wrapped_numbers=True,
+    )
+    composite(
+        "subtract_.Tensor", "CompositeImplicitAutograd", inplace_form("subtract_", composition.sub_scalar)
+    )
+    define(
+        "subtract.out",
+        "subtract.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1205",
+        ("pointwise",),
+        wrapped_numbers=True,
+    )
+    composite("subtract.out", "CompositeImplicitAutograd", out_form("subtract", composition.sub_scalar))
+    define(
+        "divide.Tensor",
+        "divide.Tensor(Tensor self, Tensor other) -> Tensor",
+        "native_functions/pointwise.yaml:1213",
+        ("pointwise",),
+        wrapped_numbers=True,
+    )
+    composite("divide.Tensor", "CompositeImplicitAutograd", composition.div)
+    define(
+        "divide_.Tensor",
+        "divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1213",
+        ("pointwise",),
+        wrapped_numbers=True,
+    )
+    composite("divide_.Tensor", "CompositeImplicitAutograd", inplace_form("divide_", composition.div))
+    define(
+        "divide.out",
+        "divide.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1213",
+        ("pointwise",),
+        wrapped_numbers=True,
+    )
+    composite("divide.out", "CompositeImplicitAutograd", out_form("divide", composition.div))
+    define(
+        "divide.Tensor_mode",
+        "divide.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor",
+        "native_functions/pointwise.yaml:1221",
+        ("pointwise",),
+        wrapped_numbers=True,
+    )
+    composite("divide.Tensor_mode", "CompositeImplicitAutograd", composition.div_scalar_mode)
+    define(
+        "divide_.Tensor_mode",
+        "divide_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1221",
+        ("pointwise",),
+        wrapped_numbers=True,
+    )
+    composite(
+        "divide_.Tensor_mode",
+        "CompositeImplicitAutograd",
+        inplace_form("divide_", composition.div_scalar_mode),
+    )
+    define(
+        "divide.out_mode",
+        "divide.out_mode(Tensor self, Tensor other, *, str? rounding_mode, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1221",
+        ("pointwise",),
+        wrapped_numbers=True,
+    )
+    composite("divide.out_mode", "CompositeImplicitAutograd", out_form("divide", composition.div_scalar_mode))
+    define(
         "true_divide.Tensor",
         "true_divide.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1197",
+        "native_functions/pointwise.yaml:1229",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3329,7 +3431,7 @@ def register() -> None:
     define(
         "true_divide_.Tensor",
         "true_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1197",
+        "native_functions/pointwise.yaml:1229",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3339,7 +3441,7 @@ def register() -> None:
     define(
         "true_divide.out",
         "true_divide.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1197",
+        "native_functions/pointwise.yaml:1229",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3347,26 +3449,26 @@ def register() -> None:
     define(
         "true_divide.Scalar",
         "true_divide.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:1205",
+        "native_functions/pointwise.yaml:1237",
     )
     composite("true_divide.Scalar", "CompositeImplicitAutograd", composition.div)
     define(
         "true_divide_.Scalar",
         "true_divide_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1210",
+        "native_functions/pointwise.yaml:1242",
     )
     composite("true_divide_.Scalar", "CompositeImplicitAutograd", composition.div_)
     define(
         "float_power.Tensor_Tensor",
         "float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
-        "native_functions/pointwise.yaml:1215",
+        "native_functions/pointwise.yaml:1247",
         ("pointwise",),
     )
     composite("float_power.Tensor_Tensor", "CompositeImplicitAutograd", composition.float_power)
     define(
         "float_power.Tensor_Tensor_out",
         "float_power.Tensor_Tensor_out(Tensor self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1215",
+        "native_functions/pointwise.yaml:1247",
         ("pointwise",),
     )
     composite(
@@ -3377,14 +3479,14 @@ def register() -> None:
     define(
         "float_power.Tensor_Scalar",
         "float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",
-        "native_functions/pointwise.yaml:1222",
+        "native_functions/pointwise.yaml:1254",
         ("pointwise",),
     )
     composite("float_power.Tensor_Scalar", "CompositeImplicitAutograd", composition.float_power)
     define(
         "float_power.Tensor_Scalar_out",
         "float_power.Tensor_Scalar_out(Tensor self, Scalar exponent, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1222",
+        "native_functions/pointwise.yaml:1254",
         ("pointwise",),
     )
     composite(
@@ -3395,14 +3497,14 @@ def register() -> None:
     define(
         "float_power.Scalar",
         "float_power.Scalar(Scalar self, Tensor exponent) -> Tensor",
-        "native_functions/pointwise.yaml:1229",
+        "native_functions/pointwise.yaml:1261",
         ("pointwise",),
     )
     composite("float_power.Scalar", "CompositeImplicitAutograd", composition.float_power)
     define(
         "float_power.Scalar_out",
         "float_power.Scalar_out(Scalar self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1229",
+        "native_functions/pointwise.yaml:1261",
         ("pointwise",),
     )
     composite(
@@ -3413,39 +3515,39 @@ def register() -> None:
     define(
         "float_power_.Tensor",
         "float_power_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1235",
+        "native_functions/pointwise.yaml:1267",
         ("pointwise",),
     )
     composite("float_power_.Tensor", "CompositeImplicitAutograd", composition.float_power_)
     define(
         "float_power_.Scalar",
         "float_power_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1241",
+        "native_functions/pointwise.yaml:1273",
         ("pointwise",),
     )
     composite("float_power_.Scalar", "CompositeImplicitAutograd", composition.float_power_)
-    define("angle", "angle(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1249", ("pointwise",))
+    define("angle", "angle(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1281", ("pointwise",))
     composite("angle", "CompositeImplicitAutograd", composition.angle)
     define(
         "angle.out",
         "angle.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1249",
+        "native_functions/pointwise.yaml:1281",
         ("pointwise",),
     )
     composite("angle.out", "CompositeImplicitAutograd", out_form("angle", composition.angle))
-    define("complex", "complex(Tensor real, Tensor imag) -> Tensor", "native_functions/pointwise.yaml:1256")
+    define("complex", "complex(Tensor real, Tensor imag) -> Tensor", "native_functions/pointwise.yaml:1288")
     composite("complex", "CompositeImplicitAutograd", composition.complex_)
     define(
         "complex.out",
         "complex.out(Tensor real, Tensor imag, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1260",
+        "native_functions/pointwise.yaml:1292",
     )
     composite("complex.out", "CompositeImplicitAutograd", composition.complex_out)
-    define("polar", "polar(Tensor abs, Tensor angle) -> Tensor", "native_functions/pointwise.yaml:1264")
+    define("polar", "polar(Tensor abs, Tensor angle) -> Tensor", "native_functions/pointwise.yaml:1296")
     composite("polar", "CompositeImplicitAutograd", composition.polar)
     define(
         "polar.out",
         "polar.out(Tensor abs, Tensor angle, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1268",
+        "native_functions/pointwise.yaml:1300",
     )
     composite("polar.out", "CompositeImplicitAutograd", composition.polar_out)

@@ -32,10 +32,12 @@ from .methods_metadata import MetadataMethods
 from .methods_norm import NormMethods
 from .methods_normalization import NormalizationMethods
 from .methods_optimizers import OptimizersMethods
+from .methods_packing import PackingMethods
 from .methods_padding import PaddingMethods
 from .methods_pointwise import PointwiseMethods
 from .methods_pooling import PoolingMethods
 from .methods_random import RandomMethods
+from .methods_recurrent import RecurrentMethods
 from .methods_reduction import ReductionMethods
 from .methods_scaled_mm import ScaledMmMethods
 from .methods_searching import SearchingMethods
@@ -78,10 +80,12 @@ class TensorMethods(
     NormMethods,
     NormalizationMethods,
     OptimizersMethods,
+    PackingMethods,
     PaddingMethods,
     PointwiseMethods,
     PoolingMethods,
     RandomMethods,
+    RecurrentMethods,
     ReductionMethods,
     ScaledMmMethods,
     SearchingMethods,

@@ -11,7 +11,7 @@ from .. import init
 from .module import Module
 from .parameter import Parameter
 
-__all__ = ["Identity", "Linear"]
+__all__ = ["Bilinear", "Identity", "Linear"]
 
 
 class Identity(Module):
@@ -74,4 +74,63 @@ class Linear(Module):
     def extra_repr(self) -> str:
         return (
             f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
+        )
+
+
+class Bilinear(Module):
+    """x1^T W x2 + bias for each row of W (`torch.nn.Bilinear`).
+
+    Args:
+        in1_features, in2_features, out_features: sizes of the last dimensions.
+        bias: whether there is one.
+        device, dtype: of the parameters.
+
+    Weight (out_features, in1_features, in2_features) and bias begin uniform within 1 / sqrt(in1_features).
+
+    Raises ValueError unless `in1_features` is positive.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.Bilinear(20, 30, 40)(tt.randn(128, 20), tt.randn(128, 30)).shape
+        triten.Size([128, 40])
+    """
+
+    def __init__(
+        self,
+        in1_features: int,
+        in2_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if in1_features <= 0:
+            raise ValueError(f"in1_features must be > 0, but got (in1_features={in1_features})")
+        self.in1_features = in1_features
+        self.in2_features = in2_features
+        self.out_features = out_features
+        sizes = (out_features, in1_features, in2_features)
+        self.weight = Parameter(_ops.empty(sizes, device=device, dtype=dtype))
+        if bias:
+            self.bias = Parameter(_ops.empty(out_features, device=device, dtype=dtype))
+        else:
+            self.register_parameter("bias", None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew."""
+        bound = 1 / math.sqrt(self.in1_features)
+        init.uniform_(self.weight, -bound, bound)
+        if self.bias is not None:
+            init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, input1: Any, input2: Any) -> Any:
+        """(*, in1_features) and (*, in2_features) give (*, out_features)."""
+        return F.bilinear(input1, input2, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        return (
+            f"in1_features={self.in1_features}, in2_features={self.in2_features}, "
+            f"out_features={self.out_features}, bias={self.bias is not None}"
         )

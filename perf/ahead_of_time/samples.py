@@ -22,6 +22,7 @@ from .optimizer_samples import optimizers
 from .pointwise_samples import copies, elementwise, pointwise_functions
 from .pointwise_samples import functions as real_functions
 from .product_samples import products
+from .recurrent_samples import recurrent_cells
 from .reduction_samples import (
     extremes_and_moments,
     joint_reductions,
@@ -79,6 +80,7 @@ def samples(capability: int) -> Iterator[Sample]:
         resampling,
         sampling,
         random_numbers,
+        recurrent_cells,
         permutations,
         indexing,
         searches,

@@ -13,7 +13,12 @@ KEYWORDS_OF_FUNCTIONS = {"sigmoid", "tanh"}
 
 
 def described(function):
-    return [(p.name, p.kind, p.default) for p in inspect.signature(function).parameters.values()]
+    """Its parameters; functions that are defaults by their names."""
+    parameters = inspect.signature(function).parameters.values()
+    return [
+        (p.name, p.kind, p.default.__name__ if inspect.isfunction(p.default) else p.default)
+        for p in parameters
+    ]
 
 
 def takes_anything(function):

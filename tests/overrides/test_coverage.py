@@ -15,6 +15,7 @@ TAKEN = object()
 
 
 FIRST_IS_A_LIST = {
+    "pad_sequence",
     "_amp_foreach_non_finite_check_and_unscale_",
     "_fused_adam_",
     "_fused_adamw_",

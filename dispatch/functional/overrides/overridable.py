@@ -69,6 +69,7 @@ UNSEEN = frozenset(
         "is_autocast_enabled",
         "is_grad_enabled",
         "is_inference_mode_enabled",
+        "is_tensor",
         "manual_seed",
         "seed",
         "set_autocast_cache_enabled",

@@ -86,6 +86,7 @@ CASES: dict[str, list[Any]] = {
     "native_layer_norm": [L(2, 3, 4), [3, 4], L(3, 4), L(3, 4), 0.3],
     "_fused_rms_norm": [L(2, 3, 4), [3, 4], L(3, 4), 0.3],
     "native_group_norm": [L(2, 4, 3), L(4), L(4), 2, 4, 3, 2, 0.3],
+    "_pack_padded_sequence": [L(3, 2, 2), tt.tensor([3, 2]), False],
     "native_batch_norm": [L(3, 2, 2), L(2), L(2), None, None, True, 0.1, 0.3],
     "_native_batch_norm_legit": [
         *(L(3, 2, 2), L(2), L(2), tt.zeros(2, dtype=tt.float64), tt.ones(2, dtype=tt.float64), True, 0.1, 0.3),
@@ -452,6 +453,12 @@ ELSEWHERE = {
     "_ctc_loss": lambda x: tt.ops.aten._ctc_loss(x.log_softmax(1)[:, None], ints(1, 2)[None], [3], [2])[0],
     "_ctc_loss.Tensor": lambda x: tt.ops.aten._ctc_loss.Tensor(
         x.log_softmax(1)[:, None], ints(1, 1), ints(3), ints(2)
+    )[0],
+    "_thnn_fused_lstm_cell": lambda x: tt.ops.aten._thnn_fused_lstm_cell(x, x.sin(), x[:, 1:2], x[0], x[1])[
+        :2
+    ],
+    "_thnn_fused_gru_cell": lambda x: tt.ops.aten._thnn_fused_gru_cell(
+        x[:, :3], x[:, 1:].sin(), x[:, 1:2], x[0, :3], x[1, 1:]
     )[0],
     "_cdist_forward": lambda x: (tt.cdist(x, x.flip(1) + 0.3, p=3.0), tt.cdist(x, x.flip(1) + 0.3)),
     "_pdist_forward": lambda x: tt.nn.functional.pdist(x, 3.0),

@@ -212,6 +212,14 @@ def arguments(name, make, whole):
         return [randn(make, 2, 3), [3], None, None, 1e-5]
     if base == "group_norm":
         return [randn(make, 2, 4), 2]
+    if base in ("_thnn_fused_lstm_cell", "_thnn_fused_gru_cell"):
+        width = 8 if "lstm" in base else 6
+        return [randn(make, 3, width), randn(make, 3, width), randn(make, 3, 2)]
+    if base.endswith("_cell"):
+        gates = {"lstm_cell": 4, "gru_cell": 3}.get(base, 1)
+        state = randn(make, 3, 2)
+        hx = [state, state] if base == "lstm_cell" else state
+        return [randn(make, 3, 5), hx, randn(make, 2 * gates, 5), randn(make, 2 * gates, 2)]
     if base == "softplus":
         return [randn(make, 3), 1.0, 20.0]
     if base == "logsumexp" or name == "sum.dim_IntList":

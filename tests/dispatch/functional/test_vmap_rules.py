@@ -534,6 +534,23 @@ case(
     N(2, 4, 3),
     N(4),
 )
+case("_thnn_fused_lstm_cell", aten._thnn_fused_lstm_cell.default, N(3, 8), N(3, 8), N(3, 2), N(8), N(8))
+case(
+    "_thnn_fused_lstm_cell_backward_impl",
+    lambda gh, gc, cx, cy, kept: aten._thnn_fused_lstm_cell_backward_impl.default(gh, gc, cx, cy, kept, True),
+    N(3, 2),
+    N(3, 2),
+    N(3, 2),
+    N(3, 2),
+    P(3, 8),
+)
+case("_thnn_fused_gru_cell", aten._thnn_fused_gru_cell.default, N(3, 6), N(3, 6), N(3, 2), N(6), N(6))
+case(
+    "_thnn_fused_gru_cell_backward",
+    lambda g, kept: aten._thnn_fused_gru_cell_backward.default(g, kept, True),
+    N(3, 2),
+    P(3, 10),
+)
 case(
     "native_batch_norm",
     lambda x, w, b: F.batch_norm(x, None, None, w, b, True),
@@ -991,6 +1008,8 @@ def differentiable(name):
     function, operands, _ = CASES[name]
     if name in ("scatter reduce", "scatter number reduce", "floor_divide", "promotion f16"):
         return False
+    if name in ("_thnn_fused_lstm_cell_backward_impl", "_thnn_fused_gru_cell_backward"):
+        return False  # what is to be differentiated again is made of operators instead
     if not any(o.kind in ("normal", "positive", "complex") for o in operands):
         return False
     values = [o.make(np.random.default_rng(0), None) for o in operands]

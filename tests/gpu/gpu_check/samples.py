@@ -182,6 +182,11 @@ WITHOUT_SAMPLE = {
         ("_ctc_loss.Tensor", "_ctc_loss_backward.Tensor"),
         "reads its lengths on the host: the overload with numbers is sampled",
     ),
+    **dict.fromkeys(
+        [f"{layer}.data" for layer in ("lstm", "gru", "rnn_tanh", "rnn_relu")]
+        + ["_pack_padded_sequence", "_pack_padded_sequence_backward", "_pad_packed_sequence"],
+        "reads on the host how many sequences reach each step; the overload of whole sequences is sampled",
+    ),
     "_ctc_loss_backward": "is the gradient of `_ctc_loss`, which is sampled",
     **dict.fromkeys(
         ("segment_reduce", "_segment_reduce_backward"),
@@ -231,6 +236,7 @@ def all_samples() -> list[Sample]:
         samples_normalization,
         samples_numbers,
         samples_products,
+        samples_recurrent,
         samples_reductions,
         samples_resampling,
         samples_sorting,
@@ -246,6 +252,7 @@ def all_samples() -> list[Sample]:
         samples_sorting.SAMPLES,
         samples_normalization.SAMPLES,
         samples_products.SAMPLES,
+        samples_recurrent.SAMPLES,
         samples_attention.SAMPLES,
         samples_indexing.SAMPLES,
         samples_moving.SAMPLES,

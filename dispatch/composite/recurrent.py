@@ -1,0 +1,418 @@
+"""Recurrent layers and their cells, as ATen composes them without a library (ATen/native/RNN.cpp).
+
+The input's share of the gates is one product for the whole sequence, with both biases in it where they are only added;
+what is left of a step is a product of the hidden state and a fused kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from ..generated import functions as ops
+
+State = tuple[Any, ...]
+"""A cell's state after a step: the hidden one, and an LSTM's own beside it."""
+
+
+class Weights(NamedTuple):
+    """A layer's parameters in one direction; biases and the projection may be None."""
+
+    w_ih: Any
+    w_hh: Any
+    b_ih: Any = None
+    b_hh: Any = None
+    w_hr: Any = None
+
+
+class Cell(NamedTuple):
+    """A cell: its share of the input with what is only added to it, and a step from that share.
+
+    `step` gets the share of one step, the state, the transposed weights of the hidden state, the bias that is not
+    in the share, and the transposed projection.
+    """
+
+    share: Callable[[Any, Weights], Any]
+    step: Callable[[Any, State, Any, Any, Any], State]
+    bias: Callable[[Weights], Any]
+
+
+def _share_with_both(input: Any, weights: Weights) -> Any:
+    bias = weights.b_ih
+    if weights.b_hh is not None:
+        bias = weights.b_hh if bias is None else bias + weights.b_hh
+    return ops.linear(input, weights.w_ih, bias)
+
+
+def _share_with_one(input: Any, weights: Weights) -> Any:
+    return ops.linear(input, weights.w_ih, weights.b_ih)
+
+
+def _no_bias(weights: Weights) -> Any:
+    return None
+
+
+def _times(hidden: Any, w_hh: Any, bias: Any) -> Any:
+    return ops.mm(hidden, w_hh) if bias is None else ops.addmm(bias, hidden, w_hh)
+
+
+def _is_fused(gates: Any, state: Any) -> bool:
+    """Whether the fused step takes these: floats of one dtype, which on CUDA autocast sees to."""
+    dtype = gates._spec.dtype
+    return dtype.is_floating_point and (dtype is state._spec.dtype or gates._spec.device.type == "cuda")
+
+
+def _lstm_step(share: Any, state: State, w_hh: Any, bias: Any, w_hr: Any) -> State:
+    hx, cx = state
+    gates = _times(hx, w_hh, bias)
+    if _is_fused(share, cx):
+        hy, cy, _ = ops._thnn_fused_lstm_cell(share, gates, cx)
+    else:
+        i, f, g, o = (gates + share).chunk(4, 1)
+        cy = f.sigmoid() * cx + i.sigmoid() * g.tanh()
+        hy = o.sigmoid() * cy.tanh()
+    return (hy if w_hr is None else ops.mm(hy, w_hr)), cy
+
+
+def _gru_step(share: Any, state: State, w_hh: Any, bias: Any, w_hr: Any) -> State:
+    (hx,) = state
+    gates = _times(hx, w_hh, bias)
+    if _is_fused(share, hx):
+        return (ops._thnn_fused_gru_cell(share, gates, hx)[0],)
+    (r, i, n), (hr, hi, hn) = share.chunk(3, 1), gates.chunk(3, 1)
+    new = (n + (r + hr).sigmoid() * hn).tanh()
+    return ((hx - new) * (i + hi).sigmoid() + new,)
+
+
+def _simple_step(activation: Callable[[Any], Any]) -> Callable[[Any, State, Any, Any, Any], State]:
+    def step(share: Any, state: State, w_hh: Any, bias: Any, w_hr: Any) -> State:
+        return (activation(_times(state[0], w_hh, bias) + share),)
+
+    return step
+
+
+LSTM = Cell(_share_with_both, _lstm_step, _no_bias)
+GRU = Cell(_share_with_one, _gru_step, lambda weights: weights.b_hh)
+TANH = Cell(_share_with_both, _simple_step(lambda x: x.tanh()), _no_bias)
+RELU = Cell(_share_with_both, _simple_step(lambda x: x.relu()), _no_bias)
+
+
+def _transposed(weights: Weights) -> tuple[Any, Any]:
+    return weights.w_hh.t(), None if weights.w_hr is None else weights.w_hr.t()
+
+
+class Steps(NamedTuple):
+    """A layer's input or output: (T, N, ...), or with `sizes` packed steps of so many rows each."""
+
+    data: Any
+    sizes: tuple[int, ...] | None = None
+
+    def steps(self) -> list[Any]:
+        """The rows of each step."""
+        if self.sizes is None:
+            return list(self.data.unbind(0))
+        return list(self.data.split_with_sizes(list(self.sizes), 0))
+
+    def made_of(self, steps: Sequence[Any]) -> Steps:
+        """One of such steps."""
+        return Steps(ops.stack(steps, 0) if self.sizes is None else ops.cat(steps, 0), self.sizes)
+
+
+def _slice(state: State, begin: int, end: int) -> State:
+    return tuple(part.narrow(0, begin, end - begin) for part in state)
+
+
+def _joined(states: Sequence[State]) -> State:
+    return states[0] if len(states) == 1 else tuple(ops.cat(parts, 0) for parts in zip(*states, strict=True))
+
+
+def _direction(
+    cell: Cell, input: Steps, state: State, weights: Weights, reverse: bool
+) -> tuple[list[Any], State]:
+    """The output of each step, and the state after the last; of packed sequences after each one's own last."""
+    steps = input._replace(data=cell.share(input.data, weights)).steps()
+    if not steps:
+        raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
+    w_hh, w_hr = _transposed(weights)
+    bias = cell.bias(weights)
+    outputs: list[Any] = []
+    if input.sizes is None:
+        for share in reversed(steps) if reverse else steps:
+            state = cell.step(share, state, w_hh, bias, w_hr)
+            outputs.append(state[0])
+        return outputs[::-1] if reverse else outputs, state
+    sizes = input.sizes
+    if reverse:
+        # The shortest sequences come in at their own last step.
+        first, count = state, sizes[-1]
+        state = _slice(first, 0, count)
+        for share, size in zip(reversed(steps), reversed(sizes), strict=True):
+            if size > count:
+                state, count = _joined((state, _slice(first, count, size))), size
+            state = cell.step(share, state, w_hh, bias, w_hr)
+            outputs.append(state[0])
+        return outputs[::-1], state
+    count, ended = sizes[0], []
+    for share, size in zip(steps, sizes, strict=True):
+        if size < count:
+            ended.append(_slice(state, size, count))
+            state, count = _slice(state, 0, size), size
+        state = cell.step(share, state, w_hh, bias, w_hr)
+        outputs.append(state[0])
+    return outputs, _joined([state, *reversed(ended)])
+
+
+def _layers(
+    cell: Cell,
+    input: Steps,
+    states: Sequence[State],
+    params: Sequence[Weights],
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+) -> tuple[Any, State]:
+    """The output of the last layer, and all states, each (layers * directions, N, H)."""
+    directions = 2 if bidirectional else 1
+    if bidirectional and (len(states) % 2 or len(params) % 2):
+        raise RuntimeError("Odd number of params or hiddens given to a bidirectional RNN")
+    if num_layers * directions != len(states):
+        raise RuntimeError("Expected more hidden states in stacked_rnn")
+    if num_layers * directions != len(params):
+        raise RuntimeError("Expected more weights in stacked_rnn")
+    ends: list[State] = []
+    for layer in range(num_layers):
+        outputs = []
+        for direction in range(directions):
+            at = layer * directions + direction
+            made, end = _direction(cell, input, states[at], params[at], direction == 1)
+            outputs.append(input.made_of(made).data)
+            ends.append(end)
+        data = outputs[0] if directions == 1 else ops.cat(outputs, outputs[0]._spec.ndim - 1)
+        if dropout != 0 and train and layer < num_layers - 1:
+            data = ops.dropout(data, dropout, True)
+        input = input._replace(data=data)
+    return input.data, tuple(ops.stack(parts, 0) for parts in zip(*ends, strict=True))
+
+
+def _check_devices(input: Any, hidden: Sequence[Any], params: Sequence[Any]) -> None:
+    device = input._spec.device
+    for name, tensors in (("hidden", hidden), ("parameter", params)):
+        for tensor in tensors:
+            if tensor._spec.device is not device:
+                raise RuntimeError(
+                    f"Input and {name} tensors are not at the same device, found input tensor at {device} and {name} "
+                    f"tensor at {tensor._spec.device}"
+                )
+
+
+def _gathered(params: Sequence[Any], has_biases: bool, projected: bool = False) -> list[Weights]:
+    """The parameters of each layer and direction."""
+    each = (4 if has_biases else 2) + projected
+    if len(params) % each:
+        raise RuntimeError("got an incorrect number of RNN parameters")
+
+    def layers() -> Iterator[Weights]:
+        for at in range(0, len(params), each):
+            own = list(params[at : at + each])
+            w_hr = own.pop() if projected else None
+            yield Weights(*own)._replace(w_hr=w_hr)
+
+    return list(layers())
+
+
+def _sizes(batch_sizes: Any) -> tuple[int, ...]:
+    """How many sequences reach each step, from a tensor in host memory."""
+    sizes = tuple(int(n) for n in batch_sizes.tolist())
+    if not sizes:
+        raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
+    return sizes
+
+
+def _one_state(
+    cell: Cell,
+    input: Steps,
+    hx: Any,
+    params: Sequence[Any],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+) -> tuple[Any, Any]:
+    _check_devices(input.data, [hx], params)
+    states = [(state,) for state in hx.unbind(0)]
+    weights = _gathered(params, has_biases)
+    output, (hidden,) = _layers(cell, input, states, weights, num_layers, dropout, train, bidirectional)
+    return output, hidden
+
+
+def _of_input(cell: Cell) -> Callable[..., tuple[Any, Any]]:
+    """The overload of whole sequences of a layer with one state."""
+
+    def layer(input: Any, hx: Any, params: Any, *options: Any) -> tuple[Any, Any]:
+        *rest, batch_first = options
+        turned = Steps(input.transpose(0, 1) if batch_first else input)
+        output, hidden = _one_state(cell, turned, hx, params, *rest)
+        return output.transpose(0, 1) if batch_first else output, hidden
+
+    return layer
+
+
+def _of_data(cell: Cell) -> Callable[..., tuple[Any, Any]]:
+    """The overload of packed sequences of a layer with one state."""
+
+    def layer(data: Any, batch_sizes: Any, hx: Any, params: Any, *options: Any) -> tuple[Any, Any]:
+        return _one_state(cell, Steps(data, _sizes(batch_sizes)), hx, params, *options)
+
+    return layer
+
+
+gru_input, gru_data = _of_input(GRU), _of_data(GRU)
+rnn_tanh_input, rnn_tanh_data = _of_input(TANH), _of_data(TANH)
+rnn_relu_input, rnn_relu_data = _of_input(RELU), _of_data(RELU)
+
+
+def _lstm(
+    input: Steps,
+    hx: Sequence[Any],
+    params: Sequence[Any],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+) -> tuple[Any, Any, Any]:
+    if len(hx) != 2:
+        raise RuntimeError("lstm expects two hidden states")
+    _check_devices(input.data, hx, params)
+    # States of two widths mean that the hidden one is projected.
+    projected = hx[0]._spec.sizes[2] != hx[1]._spec.sizes[2]
+    states = list(zip(hx[0].unbind(0), hx[1].unbind(0), strict=False))
+    weights = _gathered(params, has_biases, projected)
+    output, (hy, cy) = _layers(LSTM, input, states, weights, num_layers, dropout, train, bidirectional)
+    return output, hy, cy
+
+
+def lstm_input(
+    input: Any,
+    hx: Sequence[Any],
+    params: Sequence[Any],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[Any, Any, Any]:
+    """`torch.lstm` of whole sequences, (T, N, I), or (N, T, I) if `batch_first`."""
+    turned = Steps(input.transpose(0, 1) if batch_first else input)
+    output, hy, cy = _lstm(turned, hx, params, has_biases, num_layers, dropout, train, bidirectional)
+    return output.transpose(0, 1) if batch_first else output, hy, cy
+
+
+def lstm_data(data: Any, batch_sizes: Any, hx: Sequence[Any], params: Any, *options: Any) -> Any:
+    """`torch.lstm` of packed sequences."""
+    return _lstm(Steps(data, _sizes(batch_sizes)), hx, params, *options)
+
+
+def _check_cell(input: Any, w_ih: Any, w_hh: Any, *states: Any) -> None:
+    def fits(holds: bool, message: str) -> None:
+        if not holds:
+            raise RuntimeError(message)
+
+    given, wanted = input.size(1), w_ih.size(1)
+    fits(given == wanted, f"input has inconsistent input_size: got {given} expected {wanted}")
+    hidden = w_hh.size(1)
+    for label, hx in enumerate(states):
+        rows, of_state = input.size(0), hx.size(0)
+        fits(rows == of_state, f"Input batch size {rows} doesn't match hidden{label} batch size {of_state}")
+        width = hx.size(1)
+        fits(width == hidden, f"hidden{label} has inconsistent hidden_size: got {width}, expected {hidden}")
+
+
+def lstm_cell(input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> tuple[Any, Any]:
+    """`torch.lstm_cell`."""
+    if len(hx) != 2:
+        raise RuntimeError("lstm_cell expects two hidden states")
+    _check_cell(input, w_ih, w_hh, *hx)
+    hy, cy = _one_step(LSTM, input, tuple(hx), Weights(w_ih, w_hh, b_ih, b_hh))
+    return hy, cy
+
+
+def _one_step(cell: Cell, input: Any, state: State, weights: Weights) -> State:
+    return cell.step(cell.share(input, weights), state, weights.w_hh.t(), cell.bias(weights), None)
+
+
+def _cell(cell: Cell) -> Callable[..., Any]:
+    def one(input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> Any:
+        _check_cell(input, w_ih, w_hh, hx)
+        return _one_step(cell, input, (hx,), Weights(w_ih, w_hh, b_ih, b_hh))[0]
+
+    return one
+
+
+gru_cell, rnn_tanh_cell, rnn_relu_cell = _cell(GRU), _cell(TANH), _cell(RELU)
+
+
+def _thnn_fused_lstm_cell_backward(
+    grad_hy: Any, grad_cy: Any, cx: Any, cy: Any, workspace: Any, has_bias: bool
+) -> tuple[Any, ...]:
+    """The gradients of both kinds of gates, of the cell's state, and of both biases."""
+    gates, state, bias = ops._thnn_fused_lstm_cell_backward_impl(
+        grad_hy, grad_cy, cx, cy, workspace, has_bias
+    )
+    return gates, gates, state, bias, bias
+
+
+def _thnn_differentiable_lstm_cell_backward(
+    grad_hy: Any,
+    grad_cy: Any,
+    input_gates: Any,
+    hidden_gates: Any,
+    input_bias: Any,
+    hidden_bias: Any,
+    cx: Any,
+    cy: Any,
+) -> tuple[Any, ...]:
+    """The same made of operators, for gradients of gradients."""
+    if grad_hy is None and grad_cy is None:
+        return (None,) * 5
+    gates = input_gates + hidden_gates
+    for bias in (input_bias, hidden_bias):
+        gates = gates if bias is None else gates + bias
+    before = gates.chunk(4, 1)
+    i, f, g, o = (x.tanh() if k == 2 else x.sigmoid() for k, x in enumerate(before))
+    if grad_hy is None:
+        through, of_out = grad_cy, ops.zeros_like(cx)
+    else:
+        out = cy.tanh()
+        of_out = ops.sigmoid_backward(grad_hy * out, o)
+        through = ops.tanh_backward(grad_hy * o, out)
+        through = through if grad_cy is None else through + grad_cy
+    parts = [
+        ops.sigmoid_backward(through * g, i),
+        ops.sigmoid_backward(through * cx, f),
+        ops.tanh_backward(through * i, g),
+        of_out,
+    ]
+    made = ops.cat(parts, 1)
+    bias = None if input_bias is None else made.sum(0)
+    return made, made, through * f, bias, bias
+
+
+def _thnn_differentiable_gru_cell_backward(
+    grad_hy: Any, input_gates: Any, hidden_gates: Any, hx: Any, input_bias: Any, hidden_bias: Any
+) -> tuple[Any, ...]:
+    """The gradients of a GRU's step made of operators, for gradients of gradients."""
+    if input_bias is not None:
+        input_gates, hidden_gates = input_gates + input_bias, hidden_gates + hidden_bias
+    (xr, xi, xn), (hr, hi, hn) = input_gates.chunk(3, 1), hidden_gates.chunk(3, 1)
+    r, i = (xr + hr).sigmoid(), (xi + hi).sigmoid()
+    n = (xn + r * hn).tanh()
+    of_i = ops.sigmoid_backward(grad_hy * (hx - n), i)
+    of_n = ops.tanh_backward(grad_hy * (1 - i), n)
+    of_r = ops.sigmoid_backward(of_n * hn, r)
+    of_input, of_hidden = ops.cat([of_r, of_i, of_n], 1), ops.cat([of_r, of_i, of_n * r], 1)
+    biases = (None, None) if input_bias is None else (of_input.sum(0), of_hidden.sum(0))
+    return of_input, of_hidden, grad_hy * i, *biases

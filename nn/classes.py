@@ -1,0 +1,76 @@
+"""Classes as numbers and as rows of shares: one-hot codes, and samples of them that have a gradient."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from ..dispatch.core.tensor_function import overridable
+from ..dispatch.generated import functions as _ops
+from ..runtime.scalar_type import int64
+
+__all__ = ["gumbel_softmax", "one_hot"]
+
+
+@overridable
+def one_hot(tensor: Any, num_classes: int = -1) -> Any:
+    """1 in the column of each class, 0 elsewhere: (..., classes) of (...) (`torch.nn.functional.one_hot`).
+
+    Args:
+        tensor: int64 classes from 0.
+        num_classes: how many; -1 for one more than the largest.
+
+    Raises RuntimeError for other dtypes, and for classes that are negative or too large.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.one_hot(tt.tensor([0, 2]), 3).tolist()
+        [[1, 0, 0], [0, 0, 1]]
+    """
+    if tensor.dtype is not int64:
+        raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
+    if tensor.numel() == 0:
+        if num_classes <= 0:
+            raise RuntimeError("Can not infer total number of classes from empty tensor.")
+        return _ops.empty((*tensor.shape, num_classes), dtype=int64, device=tensor.device)
+    if not tensor.is_meta:
+        least, most = tensor.min().item(), tensor.max().item()
+        if least < 0:
+            raise RuntimeError("Class values must be non-negative.")
+        if num_classes == -1:
+            num_classes = int(most) + 1
+        elif num_classes <= most:
+            raise RuntimeError("Class values must be smaller than num_classes.")
+    elif num_classes == -1:
+        raise NotImplementedError("one_hot: expected num_classes for a tensor on the meta device, but got -1")
+    places = tensor.unsqueeze(-1)
+    return places.eq(_ops.arange(num_classes, dtype=int64, device=tensor.device)).to(int64)
+
+
+@overridable
+def gumbel_softmax(logits: Any, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Any:
+    """Samples of classes as shares, or one-hot with the shares' gradient (`torch.nn.functional.gumbel_softmax`).
+
+    Args:
+        logits: logarithms of weights, not normalised.
+        tau: the temperature: the lower, the nearer to one-hot.
+        hard: whether the result is one-hot.
+        dim: of the classes.
+
+    Sources: C. Maddison and others, "The concrete distribution", 2016; E. Jang and others, "Categorical
+    reparameterization with Gumbel-softmax", 2016.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.gumbel_softmax(tt.zeros(2, 3), hard=True).sum(-1)
+        tensor([1., 1.])
+    """
+    if eps != 1e-10:
+        warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=3)
+    noise = -_ops.empty(logits.shape, dtype=logits.dtype, device=logits.device).exponential_().log()
+    soft = ((logits + noise) / tau).softmax(dim)
+    if not hard:
+        return soft
+    chosen = soft.max(dim, keepdim=True)[1]
+    code = _ops.zeros(logits.shape, dtype=logits.dtype, device=logits.device).scatter_(dim, chosen, 1.0)
+    return code - soft.detach() + soft

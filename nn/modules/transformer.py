@@ -1,0 +1,464 @@
+"""The Transformer, its encoder and decoder, and their layers.
+
+Source: A. Vaswani and others, "Attention is all you need", 2017; normalised first: R. Xiong and others, "On layer
+normalization in the Transformer architecture", 2020. There is one way through a layer, trained or not: rows of padding
+hold what attention gives for them, where PyTorch's nested tensors leave zeros.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ...dispatch.generated import functions as _ops
+from ...runtime.tensor_impl import TensorImpl
+from .. import functional as F
+from .. import init
+from ..multi_head import additive
+from .attention import MultiheadAttention
+from .containers import ModuleList
+from .dropout import Dropout
+from .linear import Linear
+from .module import Module
+from .normalization import LayerNorm
+
+__all__ = [
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
+]
+
+Activation = str | Callable[[Any], Any]
+
+
+def _square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Any:
+    return _ops.triu(_ops.full((sz, sz), -math.inf, dtype=dtype, device=device), 1)
+
+
+def _is_causal(mask: Any, hint: bool | None, x: Any, batch_first: bool) -> bool:
+    """Whether a mask is the causal one: the hint where there is one, else its values are read."""
+    if hint is not None or mask is None:
+        return hint is True
+    length = x.shape[0 if x.dim() == 2 or not batch_first else 1]
+    causal = _square_subsequent_mask(length, mask.device, mask.dtype)
+    return mask.shape == causal.shape and bool((mask == causal).all())
+
+
+def _masks(mask: Any, padding: Any, dtype: Any, mask_name: str, padding_name: str) -> tuple[Any, Any]:
+    """Both masks as numbers that are added to scores."""
+    padding = additive(padding, padding_name, dtype, mask)
+    return additive(mask, mask_name, dtype), padding
+
+
+def _activation(given: Activation) -> Callable[[Any], Any]:
+    if not isinstance(given, str):
+        return given
+    if given not in ("relu", "gelu"):
+        raise RuntimeError(f"activation should be relu/gelu, not {given}")
+    found: Callable[[Any], Any] = getattr(F, given)
+    return found
+
+
+class _Layer(Module):
+    """Attention to oneself and two linear maps, which layers of encoder and decoder share."""
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int,
+        dropout: float,
+        activation: Activation,
+        layer_norm_eps: float,
+        batch_first: bool,
+        norm_first: bool,
+        bias: bool,
+        device: Any,
+        dtype: Any,
+        attentions: tuple[str, ...],
+    ) -> None:
+        super().__init__()
+        place = {"device": device, "dtype": dtype}
+        for name in attentions:
+            attention = MultiheadAttention(
+                d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **place
+            )
+            setattr(self, name, attention)
+        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **place)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **place)
+        self.norm_first = norm_first
+        steps = range(1, len(attentions) + 2)
+        for step in steps:
+            setattr(self, f"norm{step}", LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **place))
+        for step in steps:
+            setattr(self, f"dropout{step}", Dropout(dropout))
+        self.activation = _activation(activation)
+
+    def _attend(self, attention: Any, x: Any, memory: Any, mask: Any, padding: Any, is_causal: bool) -> Any:
+        made, _ = attention(
+            x,
+            memory,
+            memory,
+            attn_mask=mask,
+            key_padding_mask=padding,
+            need_weights=False,
+            is_causal=is_causal,
+        )
+        return made
+
+    def _feed_forward(self, x: Any) -> Any:
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))
+
+    def _residual(self, x: Any, step: int, block: Callable[[Any], Any]) -> Any:
+        """x + dropout(block(x)), normalised before or after."""
+        norm, dropout = getattr(self, f"norm{step}"), getattr(self, f"dropout{step}")
+        if self.norm_first:
+            return x + dropout(block(norm(x)))
+        return norm(x + dropout(block(x)))
+
+
+class TransformerEncoderLayer(_Layer):
+    """Self-attention and a feed-forward net, each with a residual and a norm (`torch.nn.TransformerEncoderLayer`).
+
+    Args:
+        d_model: E, the width of inputs and outputs.
+        nhead: heads of attention.
+        dim_feedforward: the width between the two linear maps.
+        dropout: the probability with which values are set to zero while training.
+        activation: ``relu``, ``gelu`` or a function of a tensor.
+        layer_norm_eps: of the norms.
+        batch_first: whether tensors are (N, S, E) instead of (S, N, E).
+        norm_first: whether norms come before attention and the net instead of after the residual.
+        bias: whether linear maps and norms have one.
+        device, dtype: of the parameters.
+
+    Raises RuntimeError for another activation by name.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.TransformerEncoderLayer(8, 2, dim_feedforward=16)(tt.ones(5, 3, 8)).shape
+        triten.Size([5, 3, 8])
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Activation = F.relu,
+        layer_norm_eps: float = 1e-05,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            d_model,
+            nhead,
+            dim_feedforward,
+            dropout,
+            activation,
+            layer_norm_eps,
+            batch_first,
+            norm_first,
+            bias,
+            device,
+            dtype,
+            ("self_attn",),
+        )
+
+    def forward(
+        self, src: Any, src_mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False
+    ) -> Any:
+        """The layer's output; masks are those of `MultiheadAttention`, `is_causal` says that `src_mask` is causal."""
+        mask, padding = _masks(src_mask, src_key_padding_mask, src.dtype, "src_mask", "src_key_padding_mask")
+        x = self._residual(src, 1, lambda y: self._attend(self.self_attn, y, y, mask, padding, is_causal))
+        return self._residual(x, 2, self._feed_forward)
+
+
+class TransformerDecoderLayer(_Layer):
+    """Self-attention, attention to the encoder's output, and a net (`torch.nn.TransformerDecoderLayer`).
+
+    Args: those of `TransformerEncoderLayer`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.TransformerDecoderLayer(8, 2, dim_feedforward=16)(tt.ones(5, 3, 8), tt.ones(7, 3, 8)).shape
+        triten.Size([5, 3, 8])
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Activation = F.relu,
+        layer_norm_eps: float = 1e-05,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            d_model,
+            nhead,
+            dim_feedforward,
+            dropout,
+            activation,
+            layer_norm_eps,
+            batch_first,
+            norm_first,
+            bias,
+            device,
+            dtype,
+            ("self_attn", "multihead_attn"),
+        )
+
+    def forward(
+        self,
+        tgt: Any,
+        memory: Any,
+        tgt_mask: Any = None,
+        memory_mask: Any = None,
+        tgt_key_padding_mask: Any = None,
+        memory_key_padding_mask: Any = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Any:
+        """The layer's output for targets, (T, N, E), and the encoder's output `memory`, (S, N, E)."""
+        x = self._residual(
+            tgt,
+            1,
+            lambda y: self._attend(self.self_attn, y, y, tgt_mask, tgt_key_padding_mask, tgt_is_causal),
+        )
+        x = self._residual(
+            x,
+            2,
+            lambda y: self._attend(
+                self.multihead_attn, y, memory, memory_mask, memory_key_padding_mask, memory_is_causal
+            ),
+        )
+        return self._residual(x, 3, self._feed_forward)
+
+
+def _copies(layer: Module, count: int) -> ModuleList:
+    return ModuleList([copy.deepcopy(layer) for _ in range(count)])
+
+
+class TransformerEncoder(Module):
+    """Copies of an encoder's layer, one after another (`torch.nn.TransformerEncoder`).
+
+    Args:
+        encoder_layer: what is copied, parameters and all.
+        num_layers: how many times.
+        norm: of the output, or None.
+        enable_nested_tensor, mask_check: accepted for PyTorch's sake; there are no nested tensors here.
+
+    Example:
+        >>> import triten as tt
+        >>> encoder = tt.nn.TransformerEncoder(tt.nn.TransformerEncoderLayer(8, 2, 16), 2)
+        >>> encoder(tt.ones(5, 3, 8)).shape
+        triten.Size([5, 3, 8])
+    """
+
+    def __init__(
+        self,
+        encoder_layer: Module,
+        num_layers: int,
+        norm: Module | None = None,
+        enable_nested_tensor: bool = True,
+        mask_check: bool = True,
+    ) -> None:
+        super().__init__()
+        self.layers = _copies(encoder_layer, num_layers)
+        self.num_layers = num_layers
+        self.norm = norm
+        self.enable_nested_tensor = enable_nested_tensor
+        self.mask_check = mask_check
+
+    def forward(
+        self,
+        src: Any,
+        mask: Any = None,
+        src_key_padding_mask: Any = None,
+        is_causal: bool | None = None,
+    ) -> Any:
+        """The output of all layers; where `is_causal` is None, `mask` is looked at."""
+        mask, padding = _masks(mask, src_key_padding_mask, src.dtype, "mask", "src_key_padding_mask")
+        causal = _is_causal(mask, is_causal, src, self.layers[0].self_attn.batch_first)
+        x = src
+        for layer in self.layers:
+            x = layer(x, src_mask=mask, is_causal=causal, src_key_padding_mask=padding)
+        return x if self.norm is None else self.norm(x)
+
+
+class TransformerDecoder(Module):
+    """Copies of a decoder's layer, one after another (`torch.nn.TransformerDecoder`).
+
+    Args:
+        decoder_layer: what is copied, parameters and all.
+        num_layers: how many times.
+        norm: of the output, or None.
+
+    Example:
+        >>> import triten as tt
+        >>> decoder = tt.nn.TransformerDecoder(tt.nn.TransformerDecoderLayer(8, 2, 16), 2)
+        >>> decoder(tt.ones(5, 3, 8), tt.ones(7, 3, 8)).shape
+        triten.Size([5, 3, 8])
+    """
+
+    def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
+        super().__init__()
+        self.layers = _copies(decoder_layer, num_layers)
+        self.num_layers = num_layers
+        self.norm = norm
+
+    def forward(
+        self,
+        tgt: Any,
+        memory: Any,
+        tgt_mask: Any = None,
+        memory_mask: Any = None,
+        tgt_key_padding_mask: Any = None,
+        memory_key_padding_mask: Any = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Any:
+        """The output of all layers; where `tgt_is_causal` is None, `tgt_mask` is looked at."""
+        causal = _is_causal(tgt_mask, tgt_is_causal, tgt, self.layers[0].self_attn.batch_first)
+        x = tgt
+        for layer in self.layers:
+            x = layer(
+                x,
+                memory,
+                tgt_mask=tgt_mask,
+                memory_mask=memory_mask,
+                tgt_key_padding_mask=tgt_key_padding_mask,
+                memory_key_padding_mask=memory_key_padding_mask,
+                tgt_is_causal=causal,
+                memory_is_causal=memory_is_causal,
+            )
+        return x if self.norm is None else self.norm(x)
+
+
+class Transformer(Module):
+    """An encoder and a decoder that attends to its output (`torch.nn.Transformer`).
+
+    Args:
+        d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, device,
+            dtype: as `TransformerEncoderLayer` has them.
+        num_encoder_layers, num_decoder_layers: how many.
+        custom_encoder, custom_decoder: taken instead.
+
+    Parameters of more than one dimension begin as `init.xavier_uniform_` draws them.
+
+    Raises RuntimeError at a call whose source and target differ in the number of sequences or have another width.
+
+    Example:
+        >>> import triten as tt
+        >>> model = tt.nn.Transformer(8, 2, 1, 1, 16)
+        >>> mask = model.generate_square_subsequent_mask(5)
+        >>> model(tt.ones(7, 3, 8), tt.ones(5, 3, 8), tgt_mask=mask).shape
+        triten.Size([5, 3, 8])
+    """
+
+    def __init__(
+        self,
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Activation = F.relu,
+        custom_encoder: Any = None,
+        custom_decoder: Any = None,
+        layer_norm_eps: float = 1e-05,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        options = (
+            d_model,
+            nhead,
+            dim_feedforward,
+            dropout,
+            activation,
+            layer_norm_eps,
+            batch_first,
+            norm_first,
+        )
+        place = {"bias": bias, "device": device, "dtype": dtype}
+
+        def norm() -> LayerNorm:
+            return LayerNorm(d_model, eps=layer_norm_eps, **place)
+
+        if custom_encoder is None:
+            layer: Module = TransformerEncoderLayer(*options, **place)
+            custom_encoder = TransformerEncoder(layer, num_encoder_layers, norm())
+        self.encoder = custom_encoder
+        if custom_decoder is None:
+            layer = TransformerDecoderLayer(*options, **place)
+            custom_decoder = TransformerDecoder(layer, num_decoder_layers, norm())
+        self.decoder = custom_decoder
+        self._reset_parameters()
+        self.d_model = d_model
+        self.nhead = nhead
+        self.batch_first = batch_first
+
+    def _reset_parameters(self) -> None:
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                init.xavier_uniform_(parameter)
+
+    @staticmethod
+    def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> TensorImpl:
+        """The causal mask (sz, sz): minus infinity above the diagonal, else 0."""
+        mask: TensorImpl = _square_subsequent_mask(sz, device, dtype)
+        return mask
+
+    def forward(
+        self,
+        src: Any,
+        tgt: Any,
+        src_mask: Any = None,
+        tgt_mask: Any = None,
+        memory_mask: Any = None,
+        src_key_padding_mask: Any = None,
+        tgt_key_padding_mask: Any = None,
+        memory_key_padding_mask: Any = None,
+        src_is_causal: bool | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Any:
+        """The decoder's output (T, N, E) for sources (S, N, E) and targets (T, N, E)."""
+        batch = 0 if self.batch_first else 1
+        if src.dim() == 3 and src.size(batch) != tgt.size(batch):
+            raise RuntimeError("the batch number of src and tgt must be equal")
+        if src.size(-1) != self.d_model or tgt.size(-1) != self.d_model:
+            raise RuntimeError("the feature number of src and tgt must be equal to d_model")
+        memory = self.encoder(
+            src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal
+        )
+        return self.decoder(
+            tgt,
+            memory,
+            tgt_mask=tgt_mask,
+            memory_mask=memory_mask,
+            tgt_key_padding_mask=tgt_key_padding_mask,
+            memory_key_padding_mask=memory_key_padding_mask,
+            tgt_is_causal=tgt_is_causal,
+            memory_is_causal=memory_is_causal,
+        )
