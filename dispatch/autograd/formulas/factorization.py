@@ -500,13 +500,18 @@ def least_squares_backward(grads: Sequence[Any], A: Any, B: Any, X: Any, mask: A
     return gA, gB
 
 
-def matrix_exp_backward(grad: Any, A: Any) -> Any:
-    """The upper right block of exp([[A^H, grad], [0, A^H]]) (R. Mathias, 1996)."""
-    if grad is None:
-        return None
+def matrix_exp_jvp(A: Any, direction: Any) -> Any:
+    """The derivative of exp(A) in a direction: the upper right block of exp([[A, direction], [0, A]]).
+
+    Source: R. Mathias, A chain rule for matrix functions and applications (1996).
+    """
     n = A.shape[-1]
-    back = adjoint(A)
-    upper = ops.cat([back, grad], -1)
-    lower = ops.cat([ops.zeros_like(back), back], -1)
+    upper = ops.cat([A, direction], -1)
+    lower = ops.cat([ops.zeros_like(A), A], -1)
     whole = ops.linalg_matrix_exp(ops.cat([upper, lower], -2))
     return ops.narrow(ops.narrow(whole, -2, 0, n), -1, n, n)
+
+
+def matrix_exp_backward(grad: Any, A: Any) -> Any:
+    """The derivative is self-adjoint but for the conjugate transpose of A."""
+    return None if grad is None else matrix_exp_jvp(adjoint(A), grad)
