@@ -21,7 +21,7 @@ FAR = 2.0**31 - 2
 
 
 class Axis(NamedTuple):
-    """The taps of all places in one dimension: their numbers, -1 for none, their factors, and the derivatives of those."""
+    """The taps of all places in one dimension: their numbers, -1 for none, and their factors with derivatives."""
 
     index: list[Any]
     factors: list[list[Any]]
@@ -64,7 +64,9 @@ def _padded(x: Any, n: int, padding: int, align_corners: bool) -> tuple[Any, Any
 
 
 def _keys(distance: Any, sign: int, far: bool) -> list[Any]:
-    """The kernel of R. Keys (1981) at a distance, and its derivatives by the place, which the distance follows by `sign`."""
+    """The kernel of R. Keys (1981) at a distance, and its derivatives by the place, of which the distance is `sign`
+    times and a constant.
+    """
     d, a = distance, CUBIC
     if far:
         value = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
