@@ -212,7 +212,8 @@ def gesvd(
 ) -> None:
     """Singular values, descending, and their vectors. The matrices are left undefined.
 
-    By divide and conquer (gesdd), as PyTorch does. An `info` of -4 tells of a matrix with NaN, or infinity.
+    By divide and conquer (gesdd), as PyTorch does. An `info` of -4 tells of a matrix with NaN; one with infinity alone
+    has singular values and vectors of NaN.
     """
     info[...] = 0
     if 0 in a.shape:
@@ -231,7 +232,9 @@ def gesvd(
     lwork = _optimal(_routine(a, "gesdd_lwork"), *a.shape[-2:], compute_uv=vectors, full_matrices=full)
     for i in _batch(info.shape):
         if not np.isfinite(a[i]).all():
-            info[i] = -4
+            info[i] = -4 if np.isnan(a[i]).any() else 0
+            for result in (s, u, vh) if vectors else (s,):
+                result[i] = np.nan
             continue
         left, s[i], right, info[i] = solve(a[i], compute_uv=vectors, full_matrices=full, lwork=lwork)
         if vectors:

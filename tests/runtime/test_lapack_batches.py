@@ -81,7 +81,7 @@ def test_equations(transpose: str, dtype: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("left", "upper", "unit"), itertools.product((True, False), repeat=3))
+@pytest.mark.parametrize(("left", "upper", "unit"), list(itertools.product((True, False), repeat=3)))
 def test_triangular_equations(
     left: bool, upper: bool, unit: bool, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,6 +195,23 @@ def test_least_squares_of_what_is_not_finite_ends(value: float, driver: str) -> 
     a[1, 2, 0] = value
     with pytest.raises(RuntimeError, match=r"torch.linalg.lstsq: \(Batch element 1\): .* non-finite"):
         tt.linalg.lstsq(tt.from_numpy(a), tt.from_numpy(b), driver=driver)
+
+
+def test_singular_values_beside_infinity() -> None:
+    a = numbers(3, 4, 2, dtype="d")
+    a[1, 2, 0] = np.inf
+    A = tt.from_numpy(a)
+    wanted = np.linalg.svd(a[[0, 2]], compute_uv=False)
+    values = tt.linalg.svdvals(A).numpy()
+    np.testing.assert_allclose(values[[0, 2]], wanted)
+    assert np.isnan(values[1]).all()
+    assert tt.linalg.svd(A).U[1].isnan().all()
+    assert tt.linalg.matrix_rank(A).tolist() == [2, 0, 2]
+    assert tt.linalg.pinv(A).isnan().flatten(1).any(1).tolist() == [False, True, False]
+    assert tt.linalg.cond(A).isnan().tolist() == [False, True, False]
+    a[2, 0, 0] = np.nan
+    with pytest.raises(tt.linalg.LinAlgError, match=r"\(Batch element 2\): .* non-finite values"):
+        tt.linalg.svdvals(tt.from_numpy(a))
 
 
 def test_the_unread_triangle_of_ldl_is_zero() -> None:
