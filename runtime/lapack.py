@@ -149,7 +149,7 @@ def orgqr(a: Any, tau: Any) -> None:
     if not tau.shape[-1]:
         a[...] = np.eye(*a.shape[-2:])
         return
-    m, n, k = *a.shape[-2:], tau.shape[-1]
+    (m, n), k = a.shape[-2:], tau.shape[-1]
     if batched.in_steps_pays(m, a.size // (m * n)) and n in (k, m):
         kind = "D" if a.dtype.kind == "c" else "d"
         name = "qr_reduced" if n == k else "qr_complete"

@@ -27,14 +27,13 @@ LARGEST = {4: 3.0100663628176343, 8: 1.0908637192900361}
 """The same for degree 18, beyond which matrices are halved first."""
 
 ROOT = math.sqrt(177)
-DEGREE_8 = {
-    "fourth": ((1 + ROOT) / 132, (1 + ROOT) / 528),
-    "left": 2 / 3,
-    "right": (
-        *((-271 + 29 * ROOT) / 210, 11 * (ROOT - 1) / 840, 11 * (ROOT - 9) / 3360, (89 - ROOT) / 2240),
-    ),
-    "square": (857 - 58 * ROOT) / 630,
-}
+# Coefficients: of A and A^2 beside A^2 in A^4; of A^2 in the left factor; of I, A, A^2, A^4 in the right one; of A^2.
+DEGREE_8_FOURTH = ((1 + ROOT) / 132, (1 + ROOT) / 528)
+DEGREE_8_LEFT = 2 / 3
+DEGREE_8_RIGHT = (
+    *((-271 + 29 * ROOT) / 210, 11 * (ROOT - 1) / 840, 11 * (ROOT - 9) / 3360, (89 - ROOT) / 2240),
+)
+DEGREE_8_SQUARE = (857 - 58 * ROOT) / 630
 # Rows of coefficients of I, A, A^2, A^3 and, of degree 18, A^6.
 DEGREE_12 = (
     (9.0198e-16, 0.46932117595418237389, -0.20099424927047284052, -0.04623946134063071740),
@@ -138,11 +137,11 @@ def _degree_4(A: Any) -> Any:
 
 
 def _degree_8(A: Any) -> Any:
-    c, one = DEGREE_8, _identity(A)
+    one, (c0, c1, c2, c4) = _identity(A), DEGREE_8_RIGHT
     A2 = ops.matmul(A, A)
-    A4 = ops.matmul(A2, A * c["fourth"][0] + A2 * c["fourth"][1])
-    right = one * c["right"][0] + A * c["right"][1] + A2 * c["right"][2] + A4 * c["right"][3]
-    return ops.matmul(A2 * c["left"] + A4, right) + A2 * c["square"] + A + one
+    A4 = ops.matmul(A2, A * DEGREE_8_FOURTH[0] + A2 * DEGREE_8_FOURTH[1])
+    right = one * c0 + A * c1 + A2 * c2 + A4 * c4
+    return ops.matmul(A2 * DEGREE_8_LEFT + A4, right) + A2 * DEGREE_8_SQUARE + A + one
 
 
 def _degree_12(A: Any) -> Any:

@@ -23,7 +23,7 @@ FAR = 2.0**31 - 2
 class Axis(NamedTuple):
     """The taps of all places in one dimension: their numbers, -1 for none, and their factors with derivatives."""
 
-    index: list[Any]
+    elements: list[Any]
     factors: list[list[Any]]
 
 
@@ -118,15 +118,15 @@ def _elements(axes: Sequence[Axis], size: Sequence[int]) -> Any:
         flat: Any = 0
         absent: Any = None
         for axis, k, n in zip(axes, choice, size, strict=True):
-            flat = flat * n + axis.index[k]
-            outside = ops.lt(axis.index[k], 0)
+            flat = flat * n + axis.elements[k]
+            outside = ops.lt(axis.elements[k], 0)
             absent = outside if absent is None else ops.logical_or(absent, outside)
         found.append(ops.where(absent, count, flat))
     return ops.stack(found, -1)
 
 
 def _choices(axes: Sequence[Axis]) -> list[tuple[int, ...]]:
-    return list(itertools.product(*(range(len(axis.index)) for axis in axes)))
+    return list(itertools.product(*(range(len(axis.elements)) for axis in axes)))
 
 
 def _weights(axes: Sequence[Axis], orders: Sequence[int]) -> Any:
