@@ -93,7 +93,9 @@ def potrf(a: Any, upper: bool, info: Any) -> None:
     info[...] = 0
     if 0 in a.shape:
         return
-    made = batched.by_loop_in_c("cholesky_up" if upper else "cholesky_lo", a)
+    name = "cholesky_up" if upper else "cholesky_lo"
+    # A larger factor costs less than NumPy's copies of it.
+    made = batched.by_loop_in_c(name, a) if a.shape[-1] <= 2 * batched.LONGEST else None
     if made is None:
         failed = list(_batch(info.shape))
     else:
