@@ -1,4 +1,7 @@
-"""LAPACK and BLAS on the host: factorisations of batches of matrices, by SciPy's bindings.
+"""LAPACK and BLAS on the host: factorisations of batches of matrices.
+
+Batches go through NumPy (`batched_lapack.py`) where it has the routine; what it could not do, and the rest, matrix by
+matrix through SciPy's bindings, which tell of each one what failed.
 
 Routines have LAPACK's names without the letter of the dtype, and work in place. Operands are arrays in host memory of
 any strides, whose last two dimensions are a matrix and whose others are a batch (the last one is a vector, of `tau`,
@@ -15,6 +18,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+
+from . import batched_lapack as batched
 
 LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
 TRANSPOSES = {"N": 0, "T": 1, "C": 2}
@@ -48,6 +53,9 @@ def getrf(a: Any, pivots: Any, info: Any) -> None:
     info[...] = 0
     if 0 in a.shape:
         return
+    if batched.in_steps_pays(max(a.shape[-2:]), info.size) and np.isfinite(a).all():
+        batched.getrf(a, pivots, info)
+        return
     factor = _routine(a, "getrf")
     for i in _batch(info.shape):
         a[i], swapped, info[i] = factor(a[i])
@@ -72,6 +80,9 @@ def getrs(lu: Any, pivots: Any, b: Any, transpose: str) -> None:
     """The solution of op(A) X = B in the place of B, from `getrf`; `transpose` is N, T or C."""
     if 0 in b.shape:
         return
+    if batched.in_steps_pays(lu.shape[-1], b.size // (b.shape[-2] * b.shape[-1])):
+        batched.getrs(lu, pivots, b, transpose)
+        return
     solve = _routine(lu, "getrs")
     for i in _batch(b.shape[:-2]):
         b[i], _ = solve(lu[i], pivots[i] - 1, b[i], trans=TRANSPOSES[transpose])
@@ -82,14 +93,32 @@ def potrf(a: Any, upper: bool, info: Any) -> None:
     info[...] = 0
     if 0 in a.shape:
         return
-    factor = _routine(a, "potrf")
-    for i in _batch(info.shape):
-        a[i], info[i] = factor(a[i], lower=not upper, clean=1)
+    name = "cholesky_up" if upper else "cholesky_lo"
+    # A larger factor costs less than NumPy's copies of it.
+    made = batched.by_loop_in_c(name, a) if a.shape[-1] <= 2 * batched.LONGEST else None
+    if made is None:
+        failed = list(_batch(info.shape))
+    else:
+        spoilt = np.asarray(np.isnan(made).any((-2, -1)))
+        failed = [i for i in _batch(info.shape) if spoilt[i]] if spoilt.any() else []
+    factor = _routine(a, "potrf") if failed else None
+    # Before the others are written: a matrix is read where its factor goes.
+    odd = [factor(a[i], lower=not upper, clean=1) for i in failed] if factor is not None else []
+    if made is not None:
+        a[...] = made
+    for i, (part, code) in zip(failed, odd, strict=True):
+        a[i], info[i] = part, code
+        if not code:
+            # OpenBLAS takes the root of a NaN for a pivot, where LAPACK stops.
+            info[i] = np.isnan(np.diagonal(part)).argmax() + 1 if np.isnan(np.diagonal(part)).any() else 0
 
 
 def trsm(a: Any, b: Any, left: bool, upper: bool, transpose: str, unit: bool) -> None:
     """The solution of op(A) X = B, or of X op(A) = B, in the place of B, where one triangle of A is read."""
     if 0 in b.shape:
+        return
+    if batched.in_steps_pays(a.shape[-1], b.size // (b.shape[-2] * b.shape[-1])):
+        batched.trsm(a, b, left, upper, transpose, unit)
         return
     solve = _routine(a, "trsm", module="blas")
     for i in _batch(b.shape[:-2]):
@@ -102,6 +131,13 @@ def geqrf(a: Any, tau: Any) -> None:
     """R and the reflectors whose product is Q in the place of each matrix, and their factors."""
     if 0 in a.shape:
         return
+    if batched.in_steps_pays(max(a.shape[-2:]), a.size // (a.shape[-2] * a.shape[-1])):
+        kind = "D" if a.dtype.kind == "c" else "d"
+        packed = np.array(a, kind, order="C")
+        factors = batched.by_loop_in_c("qr_r_raw", packed, types=f"{kind}->{kind}")
+        if factors is not None:
+            a[...], tau[...] = packed, factors
+            return
     factor = _routine(a, "geqrf")
     lwork = _optimal(_routine(a, "geqrf_lwork"), *a.shape[-2:])
     for i in _batch(a.shape[:-2]):
@@ -115,6 +151,15 @@ def orgqr(a: Any, tau: Any) -> None:
     if not tau.shape[-1]:
         a[...] = np.eye(*a.shape[-2:])
         return
+    (m, n), k = a.shape[-2:], tau.shape[-1]
+    if batched.in_steps_pays(m, a.size // (m * n)) and n in (k, m):
+        kind = "D" if a.dtype.kind == "c" else "d"
+        name = "qr_reduced" if n == k else "qr_complete"
+        types = f"{kind}{kind}->{kind}"
+        made = batched.by_loop_in_c(name, np.array(a[..., :k], kind), tau.astype(kind), types=types)
+        if made is not None:
+            a[...] = made
+            return
     make = _routine(a, "orgqr", "ungqr")
     # The binding wants as many reflectors as tau has factors.
     first = (0,) * (a.ndim - 2)
@@ -142,6 +187,14 @@ def syevd(a: Any, w: Any, vectors: bool, upper: bool, info: Any) -> None:
     info[...] = 0
     if 0 in a.shape:
         return
+    triangle = "up" if upper else "lo"
+    made = batched.by_loop_in_c(f"eigh_{triangle}" if vectors else f"eigvalsh_{triangle}", a)
+    values = made[0] if vectors and made is not None else made
+    if made is not None and not np.isnan(values).any():
+        w[...] = values
+        if vectors:
+            a[...] = made[1]
+        return
     solve = _routine(a, "syevd", "heevd")
     sizes = _routine(a, "syevd_lwork", "heevd_lwork")
     work = {"lwork": 0, "liwork": 0}
@@ -161,18 +214,29 @@ def gesvd(
 ) -> None:
     """Singular values, descending, and their vectors. The matrices are left undefined.
 
-    By divide and conquer (gesdd), as PyTorch does. An `info` of -4 tells of a matrix with NaN, or infinity.
+    By divide and conquer (gesdd), as PyTorch does. An `info` of -4 tells of a matrix with NaN; one with infinity alone
+    has singular values and vectors of NaN.
     """
     info[...] = 0
     if 0 in a.shape:
         for basis in (u, vh) if vectors else ():
             basis[...] = np.eye(*basis.shape[-2:])
         return
+    if np.isfinite(a).all():
+        made = batched.by_loop_in_c(("svd_f" if full else "svd_s") if vectors else "svd", a)
+        values = made[1] if vectors and made is not None else made
+        if made is not None and not np.isnan(values).any():
+            s[...] = values
+            if vectors:
+                u[...], vh[...] = made[0], made[2]
+            return
     solve = _routine(a, "gesdd")
     lwork = _optimal(_routine(a, "gesdd_lwork"), *a.shape[-2:], compute_uv=vectors, full_matrices=full)
     for i in _batch(info.shape):
         if not np.isfinite(a[i]).all():
-            info[i] = -4
+            info[i] = -4 if np.isnan(a[i]).any() else 0
+            for result in (s, u, vh) if vectors else (s,):
+                result[i] = np.nan
             continue
         left, s[i], right, info[i] = solve(a[i], compute_uv=vectors, full_matrices=full, lwork=lwork)
         if vectors:
@@ -184,6 +248,14 @@ def geev(a: Any, w: Any, v: Any, vectors: bool, info: Any) -> None:
     info[...] = 0
     if 0 in a.shape:
         return
+    if np.isfinite(a).all():
+        made = batched.by_loop_in_c("eig" if vectors else "eigvals", a)
+        values = made[0] if vectors and made is not None else made
+        if made is not None and not np.isnan(values).any():
+            w[...] = values
+            if vectors:
+                v[...] = made[1]
+            return
     solve = _routine(a, "geev")
     lwork = _optimal(_routine(a, "geev_lwork"), a.shape[-1], compute_vl=False, compute_vr=vectors)
     for i in _batch(info.shape):
@@ -212,7 +284,7 @@ def paired(right: Any, imaginary: Any) -> Any:
 
 
 def sytrf(a: Any, pivots: Any, hermitian: bool, info: Any) -> None:
-    """L D L^H, or L D L^T, in the place of each matrix's lower triangle (Bunch and Kaufman, 1977)."""
+    """L D L^H, or L D L^T, in the lower triangle of each matrix; the other is zeroed (Bunch and Kaufman, 1977)."""
     info[...] = 0
     if 0 in a.shape:
         return
@@ -223,6 +295,7 @@ def sytrf(a: Any, pivots: Any, hermitian: bool, info: Any) -> None:
     for i in _batch(info.shape):
         # The binding gives LAPACK's own pivots: from 1, negative for a block of two.
         a[i], pivots[i], info[i] = factor(a[i], lower=1, lwork=lwork)
+    a[...] = np.tril(a)
 
 
 def sytrs(ld: Any, pivots: Any, b: Any, hermitian: bool) -> None:
@@ -240,7 +313,8 @@ def least_squares(driver: str, a: Any, b: Any, x: Any, s: Any, rank: Any, rcond:
 
     X has as many rows as the longer side of A. Where A has full rank, the squares of what ``gels``, ``gelsd`` and
     ``gelss`` leave in the other rows sum to the residuals. ``gels`` knows no rank, and needs it full; `s` are the
-    singular values that ``gelsd`` and ``gelss`` find.
+    singular values that ``gelsd`` and ``gelss`` find. An `info` of -4 tells of a matrix that is not finite, or of NaN
+    on the right-hand side: drivers that iterate would never end.
     """
     info[...] = 0
     rank[...] = 0
@@ -248,6 +322,9 @@ def least_squares(driver: str, a: Any, b: Any, x: Any, s: Any, rank: Any, rcond:
     m, n = a.shape[-2:]
     x[...] = 0
     if 0 in a.shape or not b.shape[-1]:
+        return
+    if not np.isfinite(a).all() or np.isnan(b).any():
+        info[~np.isfinite(a).all((-2, -1)) | np.isnan(b).any((-2, -1))] = -4
         return
     x[..., :m, :] = b
     solve, sizes, columns = _routine(a, driver), _routine(a, f"{driver}_lwork"), b.shape[-1]

@@ -149,7 +149,7 @@ def linalg_lu_solve(LU: Any, pivots: Any, B: Any, left: bool, adjoint: bool) -> 
     if not left:
         # X op(A) = B is op(A)^H X^H = B^H.
         return owned(adjoint_of(linalg_lu_solve(LU, pivots, adjoint_of(B), True, not adjoint)))
-    batch = broadcast_batches(LU._spec.sizes[:-2], B._spec.sizes[:-2])
+    batch = broadcast_batches(B._spec.sizes[:-2], LU._spec.sizes[:-2])
     n, columns = B._spec.sizes[-2:]
     return packets["_lu_solve"].call(LU, pivots, B.expand((*batch, n, columns)), adjoint)
 
@@ -203,7 +203,7 @@ def _linalg_solve_ex(A: Any, B: Any, left: bool, check_errors: bool) -> Any:
     vector = is_vector_side(A, B)
     B_ = B.unsqueeze(-1) if vector else B
     check_compatible(name, A._spec, B_._spec, left)
-    batch = broadcast_batches(A._spec.sizes[:-2], B_._spec.sizes[:-2])
+    batch = broadcast_batches(B_._spec.sizes[:-2], A._spec.sizes[:-2])
     LU, pivots, info = ops.linalg_lu_factor_ex(A)
     rows, columns = B_._spec.sizes[-2:]
     result = linalg_lu_solve(LU, pivots, B_.expand((*batch, rows, columns)), left, False)
@@ -453,12 +453,12 @@ def linalg_lstsq(self: Any, b: Any, rcond: float | None, driver: str | None) -> 
     right = B.expand((*batch, m, columns))
     if on_host:
         made, values, rank, info = packets["_least_squares"].call(matrices, right, tolerance, wanted)
+        check_errors(info, name)
     elif wanted == "gels":
         made, info = _least_squares_by_qr(matrices, right)
+        check_errors(info, name)
     else:
         made, values, rank = _least_squares_by_values(matrices, right, tolerance)
-    if wanted == "gels":
-        check_errors(info, name)
     solution = ops.narrow(made, -2, 0, n) if made._spec.sizes[-2] > n else made
     empty = functools.partial(ops.empty, (0,), device=A.device)
     residuals = empty(dtype=real)

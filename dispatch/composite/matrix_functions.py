@@ -13,6 +13,7 @@ from ..generated import functions as ops
 from ..structured.native.dims import wrap_dim
 from ..structured.native.factorization import check_floating, check_matrix, check_square
 from .forms import named, owned
+from .matrix_exponential import exponential
 
 
 def _linalg_det(A: Any) -> Any:
@@ -192,7 +193,8 @@ def linalg_cond(self: Any, p: Any) -> Any:
             return ops.zeros(values._spec.sizes[:-1], dtype=values.dtype, device=values.device)
         largest, least = values.select(-1, 0), values.select(-1, -1)
         return least / largest if p == -2 else largest / least
-    check_square(f"linalg.cond(ord={p})", self._spec)
+    if isinstance(p, str) or self.numel():
+        check_square(f"linalg.cond(ord={p})", self._spec)
     if isinstance(p, str) and p == "nuc":
         values = ops.linalg_svdvals(self)
         return ops.sum(values, [-1]) * ops.sum(ops.reciprocal(values), [-1])
@@ -227,76 +229,22 @@ def linalg_matrix_power(self: Any, n: int) -> Any:
     return result
 
 
-PADE = {
-    3: (120, 60, 12, 1),
-    7: (17297280, 8648640, 1995840, 277200, 25200, 1512, 56, 1),
-    13: (
-        *(64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800, 129060195264000),
-        *(10559470521600, 670442572800, 33522128640, 1323241920, 40840800, 960960, 16380, 182, 1),
-    ),
-}
-"""Numerators of the diagonal Pade approximants of the exponential; denominators have alternating signs."""
-THETA = {4: (7, 3.925724783138660), 8: (13, 5.371920351148152)}
-"""By the bytes of a real number: the order that is accurate to it, and up to which norm.
-
-N. Higham, The scaling and squaring method for the matrix exponential revisited (2005), table 2.3.
-"""
-
-
 def linalg_matrix_exp(self: Any) -> Any:
-    """`torch.linalg.matrix_exp`: a Pade approximant of the matrix scaled by a power of two, squared again.
+    """`torch.linalg.matrix_exp`: each matrix by a Taylor polynomial of the degree that its norm asks for.
 
-    Each matrix of a batch is scaled by its own norm. The host waits for the largest one.
+    A matrix with infinity or NaN has an exponential of NaN all over. float16 and bfloat16 are computed in float32.
     """
     name = "linalg.matrix_exp"
     check_square(name, self._spec)
     check_floating(name, self._spec)
+    sizes = self._spec.sizes
     if self.is_meta or not self.numel():
-        return ops.empty(self._spec.sizes, dtype=self.dtype, device=self.device)
+        return ops.empty(sizes, dtype=self.dtype, device=self.device)
     if self.dtype in (float16, bfloat16):
         return linalg_matrix_exp(self.to(float32)).to(self.dtype)
-    if self._spec.sizes[-1] == 1:
+    if sizes[-1] == 1:
         return owned(ops.exp(self).contiguous())
-    order, theta = THETA[_real(self.dtype).itemsize]
-    norms = ops.amax(ops.sum(ops.abs(self), [-2]), [-1])
-    scalings = ops.ceil(ops.clamp(ops.log2(norms / theta), min=0.0))
-    bound = float(ops.amax(scalings))
-    # A matrix with infinity or NaN has no scale; its exponential is NaN all over.
-    steps = int(bound) if math.isfinite(bound) else 0
-    unsound = ops.logical_not(ops.isfinite(norms)).reshape((*norms._spec.sizes, 1, 1))
-    scale = ops.exp2(-scalings).reshape((*norms._spec.sizes, 1, 1))
-    A = ops.where(unsound, 0.0, self * scale) if not math.isfinite(bound) else self * scale
-    if not math.isfinite(bound):
-        scalings = ops.where(unsound.reshape(norms._spec.sizes), 0.0, scalings)
-        steps = int(float(ops.amax(scalings)))
-    result = _pade(A, order)
-    counts = scalings.reshape((*norms._spec.sizes, 1, 1))
-    for step in range(steps):
-        result = ops.where(ops.gt(counts, step), ops.matmul(result, result), result)
-    if not math.isfinite(bound):
-        result = ops.where(unsound, math.nan, result)
-    return owned(result.contiguous())
-
-
-def _pade(A: Any, order: int) -> Any:
-    """p(A) / p(-A): even powers make both, the odd part has one more factor A."""
-    b = [float(value) / PADE[order][0] for value in PADE[order]]
-    whole = ops.eye(A._spec.sizes[-1], dtype=A.dtype, device=A.device)
-    A2 = ops.matmul(A, A)
-    if order == 7:
-        A4 = ops.matmul(A2, A2)
-        A6 = ops.matmul(A4, A2)
-        odd = A6 * b[7] + A4 * b[5] + A2 * b[3] + whole * b[1]
-        even = A6 * b[6] + A4 * b[4] + A2 * b[2] + whole * b[0]
-    else:
-        A4 = ops.matmul(A2, A2)
-        A6 = ops.matmul(A4, A2)
-        odd = ops.matmul(A6, A6 * b[13] + A4 * b[11] + A2 * b[9])
-        odd = odd + A6 * b[7] + A4 * b[5] + A2 * b[3] + whole * b[1]
-        even = ops.matmul(A6, A6 * b[12] + A4 * b[10] + A2 * b[8])
-        even = even + A6 * b[6] + A4 * b[4] + A2 * b[2] + whole * b[0]
-    odd = ops.matmul(A, odd)
-    return packets["_linalg_solve_ex"].call(even - odd, even + odd)[0]
+    return owned(exponential(self.reshape((-1, *sizes[-2:]))).reshape(sizes))
 
 
 def matrix_exp(self: Any) -> Any:

@@ -23,12 +23,17 @@ def linalg_vector_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any)
     wanted = self.dtype.to_real() if self.dtype.is_complex else self.dtype
     dims = reduced_dims(dim, self._spec.ndim)
     if not self.numel() and (ord < 0 or ord == math.inf):
-        whole = dim is None or not dims or not self._spec.ndim
-        if whole or any(self._spec.sizes[d] == 0 for d in dims):
+        if dim is None or not dims or not self._spec.ndim:
             raise RuntimeError(
                 f"{name} cannot compute the {ord:g} norm on an empty tensor because the operation does not have an "
                 "identity"
             )
+        for given, d in zip(dim, dims, strict=True):
+            if self._spec.sizes[d] == 0:
+                raise RuntimeError(
+                    f"{name} cannot compute the {ord:g} norm on the dimension {given}because this dimension is empty "
+                    "and the operation does not have an identity"
+                )
     x = self.to(float32) if wanted in (float16, bfloat16) else self
     if ord != 2 or x.dtype.is_complex:
         x = ops.abs(x)
@@ -116,7 +121,7 @@ def linalg_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any
     if len(dims) == 2:
         return linalg_matrix_norm(self, ord, dims, keepdim, dtype)
     if isinstance(ord, str):
-        raise RuntimeError(f"linalg.norm: Order {ord} is of matrices, got one dimension {dims}")
+        raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {dims[0]}")
     return ops.linalg_vector_norm(self, ord, dims, keepdim, dtype=dtype)
 
 

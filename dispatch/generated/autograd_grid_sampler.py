@@ -10,8 +10,9 @@ from typing import Any
 
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
-from ..autograd.node import FREED, AutogradMeta, Node, edge_of, next_sequence, unpack
-from ..autograd.recording import requires_grad
+from ..autograd.formulas.grid_sampler import grid_sampler_double_backward
+from ..autograd.node import FREED, AutogradMeta, Node, edge_of, next_sequence, set_history, unpack
+from ..autograd.recording import requires_grad, spec_of
 from ..core.inference import saves_refused
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
@@ -192,6 +193,214 @@ def plan_grid_sampler_3d(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
         (
             args[0] if requires_grad(args[0]) or requires_grad(args[1]) else None,
             args[1] if requires_grad(args[0]) or requires_grad(args[1]) else None,
+        ),
+    )
+
+
+class GridSampler2dBackwardBackward0(Node):
+    """grid_sampler_2d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)"""
+
+    __slots__ = (
+        "align_corners",
+        "grad_output",
+        "grad_output_version",
+        "grid",
+        "grid_version",
+        "input",
+        "input_version",
+        "interpolation_mode",
+        "padding_mode",
+    )
+
+    align_corners: Any
+    grad_output: Any
+    grad_output_version: Any
+    grid: Any
+    grid_version: Any
+    input: Any
+    input_version: Any
+    interpolation_mode: Any
+    padding_mode: Any
+
+    def backward(self, *grads: Any) -> Any:
+        edges = self.next_edges
+        grad_grad_output: Any = None
+        grad_input: Any = None
+        grad_grid: Any = None
+        if edges[0] is not None or edges[1] is not None or edges[2] is not None:
+            grad_output = unpack(self, self.grad_output, self.grad_output_version)
+            input = unpack(self, self.input, self.input_version)
+            grid = unpack(self, self.grid, self.grid_version)
+            interpolation_mode = self.interpolation_mode
+            padding_mode = self.padding_mode
+            align_corners = self.align_corners
+            grad_grad_output, grad_input, grad_grid = grid_sampler_double_backward(
+                grads, grad_output, input, grid, interpolation_mode, padding_mode, align_corners
+            )
+        return grad_grad_output, grad_input, grad_grid
+
+    def release(self) -> None:
+        self.grad_output = self.input = self.grid = FREED
+
+
+def plan_grid_sampler_2d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """grid_sampler_2d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_grad_output = requires_grad(args[0])
+    needs_input = requires_grad(args[1])
+    needs_grid = requires_grad(args[2])
+    interpolation_mode = args[3]
+    padding_mode = args[4]
+    align_corners = args[5]
+    grad_output_is_tensor = isinstance(args[0], TensorImpl)
+    input_is_tensor = isinstance(args[1], TensorImpl)
+    grid_is_tensor = isinstance(args[2], TensorImpl)
+
+    def record(grad_output: Any, input: Any, grid: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(grad_output, input, grid)
+        edges = (
+            edge_of(grad_output) if needs_grad_output else None,
+            edge_of(input) if needs_input else None,
+            edge_of(grid) if needs_grid else None,
+        )
+        out = inner(grad_output, input, grid)
+        node = GridSampler2dBackwardBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_grad_output or needs_input or needs_grid:
+            node.grad_output = grad_output
+            cell = grad_output._version_cell if grad_output_is_tensor else None
+            node.grad_output_version = 0 if cell is None else cell[0]
+        if needs_grad_output or needs_input or needs_grid:
+            node.input = input
+            cell = input._version_cell if input_is_tensor else None
+            node.input_version = 0 if cell is None else cell[0]
+        if needs_grad_output or needs_input or needs_grid:
+            node.grid = grid
+            cell = grid._version_cell if grid_is_tensor else None
+            node.grid_version = 0 if cell is None else cell[0]
+        node.interpolation_mode = interpolation_mode
+        node.padding_mode = padding_mode
+        node.align_corners = align_corners
+        node.specs = tuple([spec_of(o) for o in out])
+        if out[0] is not None:
+            set_history(out[0], node, 0)
+        if out[1] is not None:
+            set_history(out[1], node, 1)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[0]) or requires_grad(args[1]) or requires_grad(args[2]) else None,
+            args[1] if requires_grad(args[0]) or requires_grad(args[1]) or requires_grad(args[2]) else None,
+            args[2] if requires_grad(args[0]) or requires_grad(args[1]) or requires_grad(args[2]) else None,
+        ),
+    )
+
+
+class GridSampler3dBackwardBackward0(Node):
+    """grid_sampler_3d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)"""
+
+    __slots__ = (
+        "align_corners",
+        "grad_output",
+        "grad_output_version",
+        "grid",
+        "grid_version",
+        "input",
+        "input_version",
+        "interpolation_mode",
+        "padding_mode",
+    )
+
+    align_corners: Any
+    grad_output: Any
+    grad_output_version: Any
+    grid: Any
+    grid_version: Any
+    input: Any
+    input_version: Any
+    interpolation_mode: Any
+    padding_mode: Any
+
+    def backward(self, *grads: Any) -> Any:
+        edges = self.next_edges
+        grad_grad_output: Any = None
+        grad_input: Any = None
+        grad_grid: Any = None
+        if edges[0] is not None or edges[1] is not None or edges[2] is not None:
+            grad_output = unpack(self, self.grad_output, self.grad_output_version)
+            input = unpack(self, self.input, self.input_version)
+            grid = unpack(self, self.grid, self.grid_version)
+            interpolation_mode = self.interpolation_mode
+            padding_mode = self.padding_mode
+            align_corners = self.align_corners
+            grad_grad_output, grad_input, grad_grid = grid_sampler_double_backward(
+                grads, grad_output, input, grid, interpolation_mode, padding_mode, align_corners
+            )
+        return grad_grad_output, grad_input, grad_grid
+
+    def release(self) -> None:
+        self.grad_output = self.input = self.grid = FREED
+
+
+def plan_grid_sampler_3d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """grid_sampler_3d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_grad_output = requires_grad(args[0])
+    needs_input = requires_grad(args[1])
+    needs_grid = requires_grad(args[2])
+    interpolation_mode = args[3]
+    padding_mode = args[4]
+    align_corners = args[5]
+    grad_output_is_tensor = isinstance(args[0], TensorImpl)
+    input_is_tensor = isinstance(args[1], TensorImpl)
+    grid_is_tensor = isinstance(args[2], TensorImpl)
+
+    def record(grad_output: Any, input: Any, grid: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(grad_output, input, grid)
+        edges = (
+            edge_of(grad_output) if needs_grad_output else None,
+            edge_of(input) if needs_input else None,
+            edge_of(grid) if needs_grid else None,
+        )
+        out = inner(grad_output, input, grid)
+        node = GridSampler3dBackwardBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_grad_output or needs_input or needs_grid:
+            node.grad_output = grad_output
+            cell = grad_output._version_cell if grad_output_is_tensor else None
+            node.grad_output_version = 0 if cell is None else cell[0]
+        if needs_grad_output or needs_input or needs_grid:
+            node.input = input
+            cell = input._version_cell if input_is_tensor else None
+            node.input_version = 0 if cell is None else cell[0]
+        if needs_grad_output or needs_input or needs_grid:
+            node.grid = grid
+            cell = grid._version_cell if grid_is_tensor else None
+            node.grid_version = 0 if cell is None else cell[0]
+        node.interpolation_mode = interpolation_mode
+        node.padding_mode = padding_mode
+        node.align_corners = align_corners
+        node.specs = tuple([spec_of(o) for o in out])
+        if out[0] is not None:
+            set_history(out[0], node, 0)
+        if out[1] is not None:
+            set_history(out[1], node, 1)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[0]) or requires_grad(args[1]) or requires_grad(args[2]) else None,
+            args[1] if requires_grad(args[0]) or requires_grad(args[1]) or requires_grad(args[2]) else None,
+            args[2] if requires_grad(args[0]) or requires_grad(args[1]) or requires_grad(args[2]) else None,
         ),
     )
 

@@ -262,6 +262,8 @@ FAMILY_OF = {
     "aten::_native_batch_norm_legit": "normalization",
     "aten::_native_batch_norm_legit.no_stats": "normalization",
     "aten::_native_batch_norm_legit_no_training": "normalization",
+    "aten::linalg_cholesky_ex": "factorization",
+    "aten::linalg_matrix_exp": "matrix_functions",
     "aten::constant_pad_nd": "padding",
     "aten::reflection_pad1d": "padding",
     "aten::reflection_pad1d_backward": "padding",

@@ -44,6 +44,7 @@ def register() -> None:
         "native_functions/grid_sampler.yaml:13",
     )
     composite("grid_sampler_2d_backward", "CompositeExplicitAutograd", composition.grid_sampler_backward)
+    autograd("grid_sampler_2d_backward", autograd_grid_sampler.plan_grid_sampler_2d_backward)
     define(
         "grid_sampler_3d",
         "grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor",
@@ -66,6 +67,7 @@ def register() -> None:
         "native_functions/grid_sampler.yaml:22",
     )
     composite("grid_sampler_3d_backward", "CompositeExplicitAutograd", composition.grid_sampler_backward)
+    autograd("grid_sampler_3d_backward", autograd_grid_sampler.plan_grid_sampler_3d_backward)
     define(
         "_grid_sampler_taps",
         "_grid_sampler_taps(Tensor grid, int[] size, int interpolation_mode, int padding_mode, bool align_corners) -> (Tensor, Tensor)",

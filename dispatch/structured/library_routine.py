@@ -68,6 +68,11 @@ def raise_failure(name: str, info: Any) -> None:
         text = "The algorithm failed to converge because the input matrix contained non-finite values."
     elif code == NOT_FINITE and "eig" in name:
         raise RuntimeError(f"{name}: input tensor should not contain infs or NaNs.")
+    elif code == NOT_FINITE and "lstsq" in name:
+        raise RuntimeError(
+            f"{name}: {where}The least squares solution could not be computed because an operand contains non-finite "
+            "values."
+        )
     elif code < 0:
         text = (
             f"Argument {-code} has illegal value. Most certainly there is a bug in the implementation calling the "
@@ -218,7 +223,7 @@ def _ldl_factor(call: StructuredCall) -> LibraryRoutine:
         library.sytrf(outputs[0], outputs[1], hermitian, info)
 
     failure = "torch.linalg.ldl_factor_ex" if call.args["check_errors"] else None
-    return LibraryRoutine(run, ((0, "self"),), info=2, failure=failure)
+    return LibraryRoutine(run, ((0, "self"),), triangle="lower", info=2, failure=failure)
 
 
 def _ldl_solve(call: StructuredCall) -> LibraryRoutine:

@@ -137,16 +137,29 @@ def _solve(A: Any, B: Any, **options: Any) -> Any:
 
 
 def cholesky_backward(grad: Any, L: Any, upper: bool) -> Any:
-    """L^-H Phi(L^H grad) L^-1, made Hermitian; Phi keeps the lower triangle and half of the diagonal."""
+    """L^-H M L^-1, where M is half of L^H grad's lower triangle and of what mirrors it.
+
+    A complex diagonal of M stays, as PyTorch has it: what it adds is orthogonal to every Hermitian change.
+    """
     if grad is None:
         return None
     if upper:
         L, grad = adjoint(L), adjoint(grad)
-    phi = ops.tril(ops.matmul(adjoint(L), grad))
-    phi = phi - ops.diag_embed(_diagonal(phi)) / 2
-    half = _solve(adjoint(L), phi, upper=True)
-    made = _solve(L, half, upper=False, left=False)
-    return (made + adjoint(made)) / 2
+    inner = ops.matmul(adjoint(L), grad)
+    inner = (ops.tril(inner) + adjoint(ops.tril(inner, -1))) / 2
+    half = _solve(adjoint(L), inner, upper=True)
+    return _solve(L, half, upper=False, left=False)
+
+
+def cholesky_jvp(A_t: Any, L: Any, upper: bool) -> Any:
+    """L Phi(L^-1 A_t L^-H); Phi keeps the lower triangle and half of the diagonal."""
+    if upper:
+        L = adjoint(L)
+    inner = _solve(L, A_t, upper=False)
+    inner = ops.tril(_solve(adjoint(L), inner, upper=True, left=False))
+    inner = inner - ops.diag_embed(_diagonal(inner)) / 2
+    made = ops.matmul(L, inner)
+    return adjoint(made) if upper else made
 
 
 def cholesky_solve_backward(grad: Any, B: Any, L: Any, X: Any, upper: bool, mask: Any) -> Any:
@@ -308,7 +321,10 @@ def _without_phase(name: str, X: Any, tolerance: float = 1e-2) -> None:
 
 
 def eigh_backward(grads: Sequence[Any], L: Any, V: Any, compute_v: bool) -> Any:
-    """V (diag(gL) + V^H gV / E) V^H, where E_ij = L_j - L_i."""
+    """V (diag(gL) + S / E) V^H, where E_ij = L_j - L_i and S is the skew-Hermitian part of V^H gV.
+
+    Only that part moves vectors that stay orthonormal, and the gradient is Hermitian by it.
+    """
     gL, gV = grads
     if gL is None and gV is None:
         return None
@@ -319,7 +335,7 @@ def eigh_backward(grads: Sequence[Any], L: Any, V: Any, compute_v: bool) -> Any:
     _without_phase("linalg_eigh", inner)
     E = L.unsqueeze(-2) - L.unsqueeze(-1)
     E = E + ops.diag_embed(ops.ones_like(L))
-    made = inner / E
+    made = _skew(inner) / (2 * E)
     made = made - ops.diag_embed(_diagonal(made))
     if gL is not None:
         made = made + ops.diag_embed(gL.to(made.dtype))
@@ -417,6 +433,8 @@ def det_backward(grad: Any, det: Any, A: Any, LU: Any, pivots: Any) -> Any:
     if grad is None:
         return None
     n = A.shape[-1]
+    if n == 1:
+        return grad.reshape(A.shape)
     if is_grad_enabled() and A.requires_grad:
         whole = ops.eye(n, dtype=A.dtype, device=A.device) * (grad * conjugated(det)).reshape(
             (*det.shape, 1, 1)
@@ -500,13 +518,18 @@ def least_squares_backward(grads: Sequence[Any], A: Any, B: Any, X: Any, mask: A
     return gA, gB
 
 
-def matrix_exp_backward(grad: Any, A: Any) -> Any:
-    """The upper right block of exp([[A^H, grad], [0, A^H]]) (R. Mathias, 1996)."""
-    if grad is None:
-        return None
+def matrix_exp_jvp(A: Any, direction: Any) -> Any:
+    """The derivative of exp(A) in a direction: the upper right block of exp([[A, direction], [0, A]]).
+
+    Source: R. Mathias, A chain rule for matrix functions and applications (1996).
+    """
     n = A.shape[-1]
-    back = adjoint(A)
-    upper = ops.cat([back, grad], -1)
-    lower = ops.cat([ops.zeros_like(back), back], -1)
+    upper = ops.cat([A, direction], -1)
+    lower = ops.cat([ops.zeros_like(A), A], -1)
     whole = ops.linalg_matrix_exp(ops.cat([upper, lower], -2))
     return ops.narrow(ops.narrow(whole, -2, 0, n), -1, n, n)
+
+
+def matrix_exp_backward(grad: Any, A: Any) -> Any:
+    """The derivative is self-adjoint but for the conjugate transpose of A."""
+    return None if grad is None else matrix_exp_jvp(adjoint(A), grad)

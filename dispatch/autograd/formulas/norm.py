@@ -31,6 +31,8 @@ def vector_norm_backward(grad: Any, self: Any, ord: Any, result: Any, dim: Any, 
         gradient = direction * mask * (grad / count)
     else:
         powers = ops.masked_fill(ops.pow(size, ord - 1), zero, 0)
-        scale = ops.masked_fill(grad / ops.pow(norm, ord - 1), ops.eq(norm, 0), 0)
+        # Not divided by 0 even where that is masked: the quotient is differentiated again.
+        nothing = ops.eq(norm, 0)
+        scale = ops.masked_fill(grad / ops.pow(ops.masked_fill(norm, nothing, 1), ord - 1), nothing, 0)
         gradient = direction * powers * scale
     return gradient.to(self.dtype)

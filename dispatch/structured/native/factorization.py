@@ -103,7 +103,7 @@ def linalg_solve_triangular(
     name = "linalg.solve_triangular"
     check_compatible(name, self, B, left)
     check_same_device(name, self, B)
-    batch = broadcast_batches(self.sizes[:-2], B.sizes[:-2])
+    batch = broadcast_batches(B.sizes[:-2], self.sizes[:-2])
     _columns(meta, 0, (*batch, *B.sizes[-2:]), self.dtype)
 
 
@@ -331,5 +331,5 @@ def linalg_ldl_solve(
         raise RuntimeError(
             f"{name}: LD dtype{LD.dtype.scalar_name} does not match b dtype {B.dtype.scalar_name}"
         )
-    batch = broadcast_batches(LD.sizes[:-2], B.sizes[:-2])
+    batch = broadcast_batches(B.sizes[:-2], LD.sizes[:-2])
     _columns(meta, 0, (*batch, *B.sizes[-2:]), B.dtype)

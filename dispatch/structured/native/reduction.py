@@ -106,7 +106,9 @@ def extremum(meta: MetaBase, self: TensorSpec, dim: Dims, keepdim: bool) -> None
                 f"{meta.name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the "
                 "reduction dim with the 'dim' argument."
             )
-        check_nonempty(meta.name, self, dims)
+        for given, d in zip((dim,) if isinstance(dim, int) else dim, dims, strict=True):
+            if self.ndim and self.sizes[d] == 0:
+                raise IndexError(f"{meta.name}(): Expected reduction dim {given} to have non-zero size.")
     _check_same_out(meta, self)
     _set_reduced(meta, self, dims, keepdim, self.dtype)
 

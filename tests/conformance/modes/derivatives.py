@@ -16,6 +16,8 @@ from ..outcome import Difference, compare_values
 from .mode import Check, Mode, Settings, arguments, ours_of, samples_of
 
 RELATIVE, ABSOLUTE = 1e-5, 1e-6
+SINGLE = 1000
+"""How many times that where an operand of float32 stands among those of float64."""
 SECOND_SAMPLES = 12
 
 Derive = Callable[[OpInfo, Any, Settings, list[Any], dict[str, Any]], None]
@@ -81,8 +83,7 @@ class _Pair:
         """The same random numbers for both."""
         theirs, ours = [], []
         for tensor in tensors:
-            values = self.random.standard_normal(tuple(tensor.shape))
-            number = torch.from_numpy(np.asarray(values)).to(tensor.dtype)
+            number = _random(self.random, tensor)
             theirs.append(number.requires_grad_(requires_grad))
             ours.append(self.convert(number.detach()).requires_grad_(requires_grad))
         return theirs, ours
@@ -132,10 +133,7 @@ def _forward(
     convert = Conversion(settings.device, gradients=True, largest=settings.max_numel)
     mine, mine_named = ours_of(operator, convert, positional, named)
     random = np.random.default_rng(0)
-    seeds = [
-        torch.from_numpy(np.asarray(random.standard_normal(tuple(theirs.shape)))).to(theirs.dtype)
-        for theirs, _ in convert.leaves
-    ]
+    seeds = [_random(random, theirs) for theirs, _ in convert.leaves]
     with torch.autograd.forward_ad.dual_level():
         duals = {
             id(leaf): torch.autograd.forward_ad.make_dual(leaf.detach(), seed)
@@ -152,6 +150,15 @@ def _forward(
         mine, mine_named = _replaced((mine, mine_named), duals)
         given = [_tangent(tt, result) for result in flat(ours(*mine, **mine_named))]
     _compare_gradients(theirs, given, "tangent")
+
+
+def _random(random: np.random.Generator, tensor: torch.Tensor) -> torch.Tensor:
+    """Normal numbers of a tensor's shape and dtype, of which complex ones have both parts."""
+    shape = tuple(tensor.shape)
+    values = torch.from_numpy(np.asarray(random.standard_normal(shape)))
+    if tensor.dtype.is_complex:
+        values = torch.complex(values, torch.from_numpy(np.asarray(random.standard_normal(shape))))
+    return values.to(tensor.dtype)
 
 
 def _tangent(module: Any, result: Any) -> Any:
@@ -184,7 +191,8 @@ def _compare_gradients(theirs: Any, ours: Any, what: str) -> None:
         if exact.shape != mine.shape:
             raise Difference(f"{what} {number}: shape {exact.shape} expected, {mine.shape} given")
         with np.errstate(all="ignore"):
-            if not np.allclose(mine, exact, RELATIVE, ABSOLUTE, equal_nan=True):
+            factor = SINGLE if exact.dtype.char in "fF" else 1
+            if not np.allclose(mine, exact, RELATIVE * factor, ABSOLUTE * factor, equal_nan=True):
                 worst = np.nanmax(np.abs(mine - exact))
                 raise Difference(f"{what} {number}: values differ by up to {worst:.3g}")
 

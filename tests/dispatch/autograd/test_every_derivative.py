@@ -284,6 +284,8 @@ CASES: dict[str, list[Any]] = {
     "col2im": [L(1, 8, 6), [3, 4], [2, 2], [1, 1], [0, 0], [1, 1]],
     "grid_sampler_2d": [L(1, 2, 3, 4), L(1, 2, 2, 2), 0, 0, False],
     "grid_sampler_3d": [L(1, 2, 2, 3, 4), L(1, 2, 2, 2, 3), 0, 1, True],
+    "grid_sampler_2d_backward": [L(1, 2, 2, 2), L(1, 2, 3, 4), L(1, 2, 2, 2), 0, 0, False, [True, True]],
+    "grid_sampler_3d_backward": [L(1, 1, 1, 2, 2), L(1, 1, 2, 3, 4), L(1, 1, 2, 2, 3), 0, 2, True, [True, True]],
     "affine_grid_generator": [L(1, 2, 3), [1, 1, 2, 3], False],
     "_fft_r2c": None,
     "_fft_c2r": None,
@@ -503,7 +505,7 @@ def prepared(row: str) -> tuple[Callable[..., Any], list[Any]]:
     return (lambda *values: call(*values, **named)), args
 
 
-REVERSE_ONLY = {"_ctc_loss", "_ctc_loss.Tensor", "grid_sampler_2d", "grid_sampler_3d", "segment_reduce"}
+REVERSE_ONLY = {"_ctc_loss", "_ctc_loss.Tensor", "segment_reduce"}
 """Of these, as of PyTorch's, the gradient has no derivative, and there is no formula for tangents."""
 
 

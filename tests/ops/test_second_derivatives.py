@@ -1,0 +1,140 @@
+"""Gradients of gradients, and tangents, where they are formulas of their own: against differences of the first ones."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import triten as tt
+
+GENERATOR = np.random.default_rng(11)
+
+
+def numbers(*shape: int, is_complex: bool = False, low: float | None = None) -> np.ndarray:
+    if low is not None:
+        return GENERATOR.uniform(low, -low, shape)
+    made = GENERATOR.standard_normal(shape)
+    return made + 1j * GENERATOR.standard_normal(shape) if is_complex else made
+
+
+def differences(function, arguments, directions, step=1e-6):
+    """The change of `function` along directions, by central differences."""
+    ends = [
+        function(*(a + s * step * d for a, d in zip(arguments, directions, strict=True))) for s in (1, -1)
+    ]
+    return [(plus - minus) / (2 * step) for plus, minus in zip(*ends, strict=True)]
+
+
+def gradients(function, seed):
+    """A function of NumPy arrays: the gradients of those by `seed`."""
+
+    def first(*arrays):
+        leaves = [tt.from_numpy(a.copy()).requires_grad_() for a in arrays]
+        return [g.numpy() for g in tt.autograd.grad(function(*leaves), leaves, tt.from_numpy(seed))]
+
+    return first
+
+
+def assert_second(function, arguments, seed, directions, tolerance=1e-5):
+    """Backward through the gradients agrees with how they change along directions."""
+    leaves = [tt.from_numpy(a.copy()).requires_grad_() for a in arguments]
+    first = tt.autograd.grad(function(*leaves), leaves, tt.from_numpy(seed), create_graph=True)
+    weights = [numbers(*g.shape, is_complex=g.dtype.is_complex) for g in first]
+    second = tt.autograd.grad(first, leaves, [tt.from_numpy(w) for w in weights], allow_unused=True)
+    got = sum(
+        float((g.numpy().conj() * d).sum().real)
+        for g, d in zip(second, directions, strict=True)
+        if g is not None
+    )
+    moved = differences(gradients(function, seed), arguments, directions)
+    wanted = sum(float((w.conj() * m).sum().real) for w, m in zip(weights, moved, strict=True))
+    assert got == pytest.approx(wanted, rel=tolerance, abs=tolerance)
+
+
+MODES = [
+    *itertools.product(("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection"), (True, False))
+]
+
+
+@pytest.mark.parametrize(("mode", "padding", "align"), MODES)
+def test_sampling_of_planes(mode: str, padding: str, align: bool) -> None:
+    def sample(x, grid):
+        return tt.nn.functional.grid_sample(x, grid, mode, padding, align)
+
+    x, grid = numbers(2, 2, 4, 5), numbers(2, 3, 2, 2, low=-1.6)
+    assert_second(sample, (x, grid), numbers(2, 2, 3, 2), (numbers(*x.shape), numbers(*grid.shape)))
+
+
+@pytest.mark.parametrize("padding", ["zeros", "reflection"])
+def test_sampling_of_volumes_on_both_devices(padding: str) -> None:
+    x, grid, seed = numbers(1, 2, 3, 4, 5), numbers(1, 2, 1, 3, 3, low=-1.3), numbers(1, 2, 2, 1, 3)
+
+    def sample(x, grid):
+        return tt.nn.functional.grid_sample(x, grid, "bilinear", padding, False)
+
+    assert_second(sample, (x, grid), seed, (numbers(*x.shape), numbers(*grid.shape)))
+    made = []
+    for device in ("cpu", "cuda"):
+        leaves = [tt.from_numpy(a[:, :1] if a is x else a).to(device).requires_grad_() for a in (x, grid)]
+        first = tt.autograd.grad(sample(*leaves).sum(), leaves, create_graph=True)
+        made.append(tt.autograd.grad((first[0] ** 2).sum() + (first[1] ** 2).sum(), leaves))
+    for cpu, cuda in zip(*made, strict=True):
+        assert tt.allclose(cpu, cuda.cpu())
+
+
+def test_sampling_of_no_place_and_beyond_all() -> None:
+    x = tt.from_numpy(numbers(1, 2, 3, 3)).requires_grad_()
+    for grid in (np.zeros((1, 0, 2, 2)), np.full((1, 1, 2, 2), np.nan), np.full((1, 1, 2, 2), np.inf)):
+        places = tt.from_numpy(grid).requires_grad_()
+        out = tt.nn.functional.grid_sample(x, places, align_corners=False)
+        first = tt.autograd.grad(out.sum(), (x, places), create_graph=True)
+        second = tt.autograd.grad((first[0] ** 2).sum(), (x, places), allow_unused=True)
+        assert all(g is None or not g.any() for g in second)
+
+
+@pytest.mark.parametrize("is_complex", [False, True])
+@pytest.mark.parametrize("upper", [False, True])
+def test_cholesky(upper: bool, is_complex: bool) -> None:
+    B, D = numbers(2, 3, 3, is_complex=is_complex), numbers(2, 3, 3, is_complex=is_complex)
+    A, D = (M @ M.conj().swapaxes(-1, -2) + np.eye(3) for M in (B, D))
+
+    def factor(A):
+        return tt.linalg.cholesky(A, upper=upper)
+
+    assert_second(factor, (A,), numbers(2, 3, 3, is_complex=is_complex), (D,))
+    _, tangent = tt.func.jvp(factor, (tt.from_numpy(A),), (tt.from_numpy(D),))
+    (wanted,) = differences(lambda A: [factor(tt.from_numpy(A)).numpy()], (A,), (D,))
+    np.testing.assert_allclose(tangent.numpy(), wanted, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("is_complex", [False, True])
+def test_eigenvalues(is_complex: bool) -> None:
+    A, D = (numbers(2, 4, 4, is_complex=is_complex) for _ in range(2))
+    A, D = (M + M.conj().swapaxes(-1, -2) for M in (A, D))
+    assert_second(tt.linalg.eigvalsh, (A,), numbers(2, 4), (D,))
+    leaf = tt.from_numpy(A).requires_grad_()
+    (first,) = tt.autograd.grad(
+        tt.linalg.eigvalsh(leaf), leaf, tt.from_numpy(numbers(2, 4)), create_graph=True
+    )
+    weights = tt.from_numpy(numbers(2, 4, 4, is_complex=is_complex))
+    (second,) = tt.autograd.grad(first, leaf, weights)
+    assert tt.allclose(second, second.mH)
+
+
+@pytest.mark.parametrize("is_complex", [False, True])
+def test_determinants(is_complex: bool) -> None:
+    A, D = (numbers(2, 3, 3, is_complex=is_complex) for _ in range(2))
+    assert_second(tt.linalg.det, (A,), numbers(2, is_complex=is_complex), (D,))
+
+
+def test_the_determinant_of_one_element_is_that() -> None:
+    leaf = tt.tensor([[[0.0]], [[3.0]]], requires_grad=True)
+    (first,) = tt.autograd.grad(tt.linalg.det(leaf).sum(), leaf)
+    assert first.flatten().tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("order", [3.5, 0.5])
+def test_a_norm_of_zeros_has_a_derivative_of_zero(order: float) -> None:
+    x = tt.zeros(4, dtype=tt.float64)
+    _, tangent = tt.func.jvp(lambda x: tt.linalg.vector_norm(x, order), (x,), (tt.ones(4, dtype=tt.float64),))
+    assert tangent.item() == 0
