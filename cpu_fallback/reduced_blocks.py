@@ -15,7 +15,6 @@ import numpy as np
 from ..dispatch.iterator.parallel import parallel_for
 from ..runtime.scalar_type import bfloat16
 from ..runtime.tensor_spec import TensorSpec
-from .blocks import SHARED_BYTES
 from .line_reductions import bfloat16_line_sums, line_sums
 from .widen import FLOAT32
 
@@ -33,11 +32,13 @@ RUN = 256
 """Elements side by side that a block has at least where they are kept."""
 LONG_RUN = 1 << 14
 """The same where NumPy reduces without temporaries: it then reads memory from end to end."""
-LINES_FROM = 1 << 22
+LINES_FROM = 1 << 23
 """Elements from which lines that NumPy reduces as they lie are shared among threads: one call is as quick for fewer."""
 LINES_BLOCK = 1 << 19
 HANDED_OVER = 1 << 22
 """Bytes from which another thread takes a part of what is computed block by block: it needs some 70 us to wake."""
+SHARED_BYTES = 1 << 25
+"""The same of what is only read: what the caches hold one thread reads as quickly."""
 ROWS_BLOCK = 1 << 19
 """Elements of rows that are reduced to one."""
 LONGEST_ROW = 1 << 16
