@@ -42,8 +42,8 @@ def line_sums(array: Any) -> Any:
 def adds_lines(array: Any, axis: int, np_dtype: Any) -> bool:
     """Whether `line_sums` adds an array along this axis in this dtype."""
     return bool(
-        np_dtype.kind == "f"
-        and array.dtype == np_dtype
+        array.dtype == np_dtype
+        and np_dtype.kind == "f"
         and axis == array.ndim - 1
         and array.strides[axis] == array.itemsize
         and np_dtype.itemsize >= 4

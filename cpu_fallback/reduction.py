@@ -139,8 +139,17 @@ def sum_(call: StructuredCall) -> PlannedKernel:
         return PlannedKernel(into, None if _keepdims(call) else line_sums)
     if out_spec.np_dtype == np_dtype and adds_directly(spec, dims, np_dtype):
         return PlannedKernel(*_reducing(reduce, dims, np_dtype, _keepdims(call)))
-    total = kept_sum(spec, dims, np_dtype)
+    total = widened_line_sums(spec, dims, np_dtype) or kept_sum(spec, dims, np_dtype)
     return PlannedKernel(quiet(lambda out, a: np.copyto(out, total(a).reshape(sizes), casting="unsafe")))
+
+
+def widened_line_sums(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Callable[[Any], Any] | None:
+    """`line_sums` of small narrow floats, of lines or everything; None for other calls."""
+    if spec.dtype not in NARROW or np_dtype.kind != "f" or not spec.is_contiguous or not spec.numel:
+        return None
+    if len(dims) == spec.ndim:
+        return lambda array: line_sums(array.astype(np_dtype).reshape(-1))
+    return (lambda array: line_sums(array.astype(np_dtype))) if dims == (spec.ndim - 1,) else None
 
 
 def _block_sum(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Callable[[Any], Any]:
