@@ -34,7 +34,7 @@ LONG_RUN = 1 << 14
 """The same where NumPy reduces without temporaries: it then reads memory from end to end."""
 LINES_FROM = 1 << 23
 """Elements from which lines that NumPy reduces as they lie are shared among threads: one call is as quick for fewer."""
-LINES_BLOCK = 1 << 19
+LINES_BLOCK = 1 << 20
 HANDED_OVER = 1 << 22
 """Bytes from which another thread takes a part of what is computed block by block: it needs some 70 us to wake."""
 SHARED_BYTES = 1 << 25

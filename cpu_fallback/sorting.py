@@ -180,8 +180,8 @@ def sort(call: StructuredCall) -> PlannedKernel:
 
 SELECTED = 16
 """From how many times `k` elements a line's first `k` are sought among those beyond a bound."""
-GROUP = 32
-"""Elements of a line of which one is compared for a bound, at most."""
+HALVINGS = 5
+"""How often half of a line is compared with its other half for a bound, at most."""
 
 
 def candidates(lines: Any, k: int, largest: bool) -> tuple[Any, Any] | None:
@@ -191,10 +191,12 @@ def candidates(lines: Any, k: int, largest: bool) -> tuple[Any, Any] | None:
     Lines with fewer candidates than another are filled up with what comes last.
     """
     count, length = lines.shape
-    group = min(length // (4 * k), GROUP)
-    groups = length // group
-    extremum, rank = (np.maximum, groups - k) if largest else (np.minimum, k - 1)
-    extrema = extremum.reduce(lines[:, : groups * group].reshape(count, group, groups), 1)
+    extremum = np.maximum if largest else np.minimum
+    extrema = lines
+    for _ in range(min((length // (4 * k)).bit_length() - 1, HALVINGS)):
+        half = extrema.shape[1] // 2
+        extrema = extremum(extrema[:, :half], extrema[:, half : 2 * half])
+    rank = extrema.shape[1] - k if largest else k - 1
     extrema.partition(rank, 1)
     bound = extrema[:, rank : rank + 1]
     if largest:
