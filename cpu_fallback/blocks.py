@@ -15,14 +15,29 @@ import numpy as np
 from ..dispatch.iterator.parallel import parallel_for
 from ..runtime.tensor_spec import TensorSpec
 
-BLOCK = 1 << 14
-"""Elements of a block: with its temporaries in float32 it stays in the second-level cache."""
+BLOCK = 1 << 17
+"""Elements of a block: its temporaries stay in the cache, and threads seldom wait for each other's Python between."""
 TILE = 128
 """Rows and columns of a block in which operands run along different axes."""
-HANDED_OVER = 1 << 20
-"""Bytes of all operands from which another thread takes a part: below, handing over (some 50 us) costs more."""
+HANDED_OVER = 1 << 22
+"""Bytes of all operands from which another thread takes a part: it needs some 70 us to wake."""
+SHARED_BYTES = 1 << 24
+"""The same where one call of NumPy does it all: what the caches hold one thread reads as quickly."""
+SHARED_FROM = 1 << 19
+"""Elements from which it is shared where operands are strided or repeated: that takes longer than reading."""
+SHARED_BLOCK = 1 << 18
+"""Elements of a part of such a call, at least."""
+PARTS = 16
+"""Parts of such a call at most: nothing is kept in the cache between them, and a thread takes long ones."""
+TURNED_FROM = 1 << 16
+"""Elements from which operands that run along different axes are taken tile by tile."""
 
 Block = tuple[slice, ...]
+
+
+def part_of(numel: int, least: int = SHARED_BLOCK) -> int:
+    """Elements of a part of one call of NumPy over so many elements."""
+    return max(-(-numel // PARTS), least)
 
 
 def block_indices(sizes: Sequence[int], turned: int | None, limit: int = BLOCK) -> list[Block]:
@@ -73,6 +88,7 @@ class Blocks:
         self.flat = all(o.is_contiguous and o.sizes == out.sizes for o in (out, *specs))
         self.limit = limit
         self.numel = out.numel
+        self.turns: list[bool] = []
         if self.flat:
             self.indices: list[Block] = []
             return
@@ -82,7 +98,6 @@ class Blocks:
         shape = [out.sizes[d] for d in self.order]
         self.reorders = self.order != tuple(range(out.ndim))
         turned = None
-        self.turns: list[bool] = []
         last = out.ndim - 1
         for operand in (out, *operands):
             turns = False

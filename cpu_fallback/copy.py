@@ -25,27 +25,27 @@ from ..runtime.scalar_type import (
     float64,
     registered,
 )
-from .blocks import BLOCK, Blocks
+from ..runtime.tensor_spec import TensorSpec
+from .blocks import BLOCK, SHARED_BLOCK, SHARED_BYTES, SHARED_FROM, TURNED_FROM, Blocks, part_of
 from .error_state import IGNORE, reset_state, set_state
 from .widen import HALVES_FROM, cast_by, widened_halves
 
 FOREIGN = frozenset({bfloat16, float8_e4m3fn, float8_e5m2})
 """Dtypes of ml_dtypes, whose own casts are exact to and from float32 only."""
-BLOCKS_FROM = 1 << 20
-"""Bytes from which a copy goes in blocks: tile by tile where it transposes."""
-SHARED_BLOCK = 1 << 18
-"""Elements that a copy takes at a time where both sides lie alike."""
+CAST_FROM = 1 << 19
+"""Elements from which a cast that takes longer to compute than to read is shared among threads."""
+CAST_BLOCK = 1 << 16
+"""Elements of a part of it, at least."""
+QUICK = frozenset({(float32, float64), (float64, float32)})
+"""Casts that take no longer than their operands take to come from memory."""
 
 
 def copy(call: StructuredCall) -> PlannedKernel:
     """``out[...] = self``, with broadcasting and casts."""
     spec, out_spec = call.args.get("src", call.args["self"]), call.outputs[0]
     source, target = spec.dtype, out_spec.dtype
-    large = out_spec.nbytes >= BLOCKS_FROM
     if source is target:
-        if not large:
-            return PlannedKernel(np.copyto)
-        return PlannedKernel(partial(Blocks(out_spec, [spec], SHARED_BLOCK).run, np.copyto))
+        return PlannedKernel(_whole(out_spec, spec, shares_from=SHARED_BYTES) or np.copyto)
     steps = cast_steps(source, target)
     real_only = source.is_complex and not target.is_complex and target is not bool_
 
@@ -56,7 +56,13 @@ def copy(call: StructuredCall) -> PlannedKernel:
             piece = function(piece)
         np.copyto(out, piece, casting="unsafe")
 
-    run = partial(Blocks(out_spec, [spec]).run, step) if out_spec.numel > BLOCK else step
+    run = step
+    if not steps and not real_only:
+        quick = (source, target) in QUICK
+        shares_from = SHARED_BYTES if quick else CAST_FROM * (source.itemsize + target.itemsize)
+        run = _whole(out_spec, spec, shares_from, SHARED_BLOCK if quick else CAST_BLOCK) or step
+    elif out_spec.numel > BLOCK:
+        run = partial(Blocks(out_spec, [spec]).run, step)
 
     def cast(out: Any, src: Any) -> None:
         token = set_state(IGNORE)
@@ -66,6 +72,19 @@ def copy(call: StructuredCall) -> PlannedKernel:
             reset_state(token)
 
     return PlannedKernel(cast)
+
+
+def _whole(
+    out: TensorSpec, spec: TensorSpec, shares_from: int, least: int = SHARED_BLOCK
+) -> Callable[[Any, Any], None] | None:
+    """One call of NumPy in parts: shared among threads, or tile by tile; None where one call is as quick."""
+    if out.numel < TURNED_FROM:
+        return None
+    blocks = Blocks(out, [spec], part_of(out.numel, least))
+    shares = blocks.nbytes >= shares_from if blocks.flat else out.numel >= SHARED_FROM
+    if not shares and not any(blocks.turns):
+        return None
+    return partial(blocks.run, partial(np.copyto, casting="unsafe"))
 
 
 def cast_steps(source: dtype, target: dtype) -> list[Callable[[Any], Any]]:

@@ -19,15 +19,11 @@ from ..dispatch.structured.supported_dtypes import ROUNDING_NUMBERS
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.scalar_type import float16
 from ..runtime.tensor_spec import TensorSpec
-from .blocks import BLOCK, Blocks
+from .blocks import BLOCK, SHARED_BLOCK, SHARED_BYTES, SHARED_FROM, TURNED_FROM, Blocks, part_of
 from .error_state import IGNORE, raises_flags, reset_state, set_state
 from .widen import FLOAT32, HALVES_FROM, compute_np, widened_halves
 
 MAX_CONSTANTS = 256
-SHARED_FROM = 1 << 19
-"""Elements of a result from which one ufunc alone is shared among threads: it moves several megabytes then."""
-SHARED_BLOCK = 1 << 18
-"""Elements that one ufunc takes at a time where nothing is kept between the blocks."""
 COSTLY = frozenset(
     {
         *(np.exp, np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p, np.power, np.sqrt, np.cbrt),
@@ -36,8 +32,10 @@ COSTLY = frozenset(
     }
 )
 """Ufuncs that take longer to compute than their operands to come from memory."""
-COSTLY_FROM = 1 << 17
-"""`SHARED_FROM` for costly ufuncs."""
+COSTLY_FROM = 1 << 19
+"""Elements from which a costly ufunc is shared."""
+COSTLY_BLOCK = 1 << 16
+"""Elements of a part of it, at least."""
 
 SILENT = frozenset(
     {
@@ -168,10 +166,18 @@ def planned(
     )
     any_shape = sys.maxsize if all(o.is_contiguous for o in tensors) else 0
     if plain and stores:
-        shared_from = COSTLY_FROM if function in COSTLY else SHARED_FROM
+        costly = function in COSTLY
+        if costly or not all(o.is_contiguous and o.sizes in (out_spec.sizes, ()) for o in tensors):
+            shared_from = COSTLY_FROM if costly else SHARED_FROM
+        else:
+            shared_from = SHARED_BYTES // sum(
+                o.itemsize for o in (out_spec.dtype, *(o.dtype for o in tensors))
+            )
         any_shape = min(any_shape, shared_from - 1)
-        if out_spec.numel >= shared_from:
-            block = COSTLY_FROM // 8 if function in COSTLY else SHARED_BLOCK
+        if out_spec.numel >= shared_from or (
+            out_spec.numel >= TURNED_FROM and not any_shape and any(Blocks(out_spec, tensors).turns)
+        ):
+            block = part_of(out_spec.numel, COSTLY_BLOCK if costly else SHARED_BLOCK)
             prepare = _preparers(call, operands, targets)
             return PlannedKernel(_in_blocks(_writing(function), prepare, operands, out_spec, block))
     if (

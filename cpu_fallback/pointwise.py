@@ -7,7 +7,6 @@ A row may name the kinds of dtype that the kernel has (``f`` floats, ``c`` compl
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -21,8 +20,8 @@ from ..runtime.scalar_type import bfloat16, finfo, float16, registered
 from ..runtime.tensor_spec import TensorSpec
 from . import number_parts as parts
 from . import pointwise_math as m
-from .blocks import Blocks
-from .elementwise import SHARED_FROM, compute_dtype_of, constant_cache, planned
+from .blocks import SHARED_BYTES, Blocks, part_of
+from .elementwise import compute_dtype_of, constant_cache, planned
 from .selection import SMALL, selected
 from .widen import NARROW, comparable_np, compute_np
 
@@ -221,16 +220,16 @@ def relu(call: StructuredCall) -> PlannedKernel:
             return PlannedKernel(_narrow_relu(call))
         # NumPy's loop is quicker over two whole arrays than over one and a number.
         return planned(call, lambda a: maximum(zero if a.size < ZEROS else np.zeros_like(a), a))
-    if spec.numel >= SHARED_FROM:
-        return PlannedKernel(_large_relu(call, np_dtype))
     if not spec.is_contiguous:
         return PlannedKernel(lambda out, a: maximum(zero, a, out=out))
+    if spec.numel > ZEROS:
+        return PlannedKernel(_large_relu(call, np_dtype))
 
     def sized(sizes: tuple[int, ...]) -> PlannedKernel:
-        zero = np.zeros(sizes if math.prod(sizes) <= ZEROS else (), np_dtype)
+        zero = np.zeros(sizes, np_dtype)
         return PlannedKernel(lambda out, a: maximum(zero, a, out=out), lambda a: maximum(zero, a))
 
-    return sized(spec.sizes)._replace(any_shape=SHARED_FROM - 1, sized=sized)
+    return sized(spec.sizes)._replace(any_shape=ZEROS, sized=sized)
 
 
 ZEROS = 1 << 14
@@ -255,13 +254,22 @@ def _narrow_relu(call: StructuredCall) -> Callable[..., None]:
 
 
 def _large_relu(call: StructuredCall, np_dtype: Any) -> Callable[..., None]:
-    zeros = np.zeros(1 << 16, np_dtype)
-    zero = np.zeros((), np_dtype)
-    blocks = Blocks(call.outputs[0], [call.args["self"]], zeros.size)
+    """Relu of what is contiguous: each line of it beside a line of zeros, which stays in the cache."""
+    out_spec, spec = call.outputs[0], call.args["self"]
+    zeros = np.zeros(ZEROS, np_dtype)
+    maximum = np.maximum
 
     def step(out: Any, a: Any) -> None:
-        np.maximum(zeros[: a.size] if a.ndim == 1 else zero, a, out=out)
+        whole = a.size // ZEROS * ZEROS
+        maximum(zeros, a[:whole].reshape(-1, ZEROS), out=out[:whole].reshape(-1, ZEROS))
+        if whole < a.size:
+            maximum(zeros[: a.size - whole], a[whole:], out=out[whole:])
 
+    shared = 2 * spec.nbytes >= SHARED_BYTES
+    blocks = Blocks(out_spec, [spec], part_of(spec.numel) if shared else spec.numel)
+    if not blocks.flat:
+        zero = np.zeros((), np_dtype)
+        return lambda out, a: blocks.run(lambda out, a: maximum(zero, a, out=out), out, a)
     return lambda out, a: blocks.run(step, out, a)
 
 

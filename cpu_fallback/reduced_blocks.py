@@ -13,27 +13,36 @@ from typing import Any
 import numpy as np
 
 from ..dispatch.iterator.parallel import parallel_for
+from ..runtime.scalar_type import bfloat16
 from ..runtime.tensor_spec import TensorSpec
+from .line_reductions import bfloat16_line_sums, line_sums
+from .widen import FLOAT32
 
 ROWS = 128
 """Elements that are added one after another before their sums are added pairwise."""
 FLAT_FROM = 1 << 15
 """Elements from which a whole reduction goes in blocks."""
-FLAT_BLOCK = 1 << 17
-WIDENED_BLOCK = 1 << 16
-"""Elements of a block that is brought to another dtype first: it stays in the second-level cache."""
+FLAT_BLOCK = 1 << 19
+WIDENED_BLOCK = 1 << 17
+"""Elements of a block that is brought to another dtype first: it stays in the cache."""
 KEPT_FROM = 1 << 17
 """Elements from which a reduction along some dimensions goes in blocks."""
-KEPT_BLOCK = 1 << 16
+KEPT_BLOCK = 1 << 17
 RUN = 256
 """Elements side by side that a block has at least where they are kept."""
 LONG_RUN = 1 << 14
 """The same where NumPy reduces without temporaries: it then reads memory from end to end."""
-LINES_FROM = 1 << 21
+LINES_FROM = 1 << 23
 """Elements from which lines that NumPy reduces as they lie are shared among threads: one call is as quick for fewer."""
-LINES_BLOCK = 1 << 19
+LINES_BLOCK = 1 << 20
 HANDED_OVER = 1 << 22
-"""Bytes from which another thread takes a part: half of less is read sooner than handed over."""
+"""Bytes from which another thread takes a part of what is computed block by block: it needs some 70 us to wake."""
+SHARED_BYTES = 1 << 25
+"""The same of what is only read: what the caches hold one thread reads as quickly."""
+ROWS_BLOCK = 1 << 19
+"""Elements of rows that are reduced to one."""
+LONGEST_ROW = 1 << 16
+"""The longest row that is reduced whole: longer ones are cut."""
 
 
 def memory_order(spec: TensorSpec) -> tuple[int, ...] | None:
@@ -48,14 +57,13 @@ def memory_order(spec: TensorSpec) -> tuple[int, ...] | None:
     return order
 
 
-FOLDED = (np.add.reduce, np.multiply.reduce)
-"""Reductions of lines that NumPy does not do in vectors."""
-
-
-def _folded(reduce: Callable[..., Any], piece: Any) -> Any:
-    """A reduction of a line, by rows first: NumPy adds rows in vectors, and a line eight at a time."""
+def _folded(ufunc: np.ufunc, piece: Any) -> Any:
+    """A reduction of a line: sums in runs, products by rows first, as NumPy multiplies rows in vectors."""
+    if ufunc is np.add and piece.dtype.kind == "f":
+        return line_sums(piece)
+    reduce = ufunc.reduce
     width = piece.size // ROWS
-    if width < ROWS or reduce not in FOLDED:
+    if width < ROWS or (ufunc is not np.add and ufunc is not np.multiply) or piece.dtype.kind in "iu":
         return reduce(piece)
     folded = reduce(reduce(piece[: ROWS * width].reshape(ROWS, width), 0))
     rest = piece[ROWS * width :]
@@ -70,12 +78,16 @@ def over_everything(
     Where it `prepares`, its second argument is done to each block first, brought to `np_dtype` already.
     """
     order = memory_order(spec)
-    if spec.numel < FLAT_FROM or order is None or np_dtype.kind not in "fc":
-        return None
     widens = spec.np_dtype != np_dtype
+    if spec.numel < FLAT_FROM or order is None:
+        return None
+    if np_dtype.kind not in "fc" and (widens or spec.nbytes < SHARED_BYTES):
+        return None
+    # Widened two by two, which needs an even number of them.
+    in_words = spec.dtype is bfloat16 and ufunc is np.add and np_dtype == FLOAT32
     limit = WIDENED_BLOCK if widens or prepares else FLAT_BLOCK
     starts = range(0, spec.numel, limit)
-    shares = spec.nbytes >= HANDED_OVER
+    shares = spec.nbytes >= (HANDED_OVER if widens or prepares else SHARED_BYTES)
     reduce = ufunc.reduce
 
     def total(array: Any, prepare: Callable[[Any], Any] | None = None) -> Any:
@@ -85,17 +97,50 @@ def over_everything(
         def part(first: int, last: int) -> None:
             for i in range(first, last):
                 piece = line[starts[i] : starts[i] + limit]
+                if in_words and prepare is None and not piece.size % 2:
+                    partial[i] = bfloat16_line_sums(piece)
+                    continue
                 if widens:
                     piece = piece.astype(np_dtype)
-                partial[i] = _folded(reduce, piece if prepare is None else prepare(piece))
+                partial[i] = _folded(ufunc, piece if prepare is None else prepare(piece))
 
         if shares:
             parallel_for(0, len(starts), 1, part)
         else:
             part(0, len(starts))
-        return reduce(partial)
+        return _folded(ufunc, partial) if np_dtype.kind == "f" else reduce(partial)
 
     return total
+
+
+def over_rows(
+    spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any, reduce_rows: Callable[[Any], Any]
+) -> Callable[[Any], Any] | None:
+    """A function that reduces the first dimensions of a large contiguous array; None for what is no such array.
+
+    Blocks of rows are reduced to a row each, and these to one, by ``reduce_rows`` from [n, length] to [1, length].
+    """
+    if spec.nbytes < SHARED_BYTES or not spec.is_contiguous or dims != tuple(range(len(dims))):
+        return None
+    length = math.prod(spec.sizes[len(dims) :])
+    count = spec.numel // length
+    step = max(ROWS_BLOCK // length, ROWS)
+    if length > LONGEST_ROW or count < 2 * step:
+        return None
+    starts = range(0, count, step)
+
+    def reduced(array: Any) -> Any:
+        rows = array.reshape(count, length)
+        partial = np.empty((len(starts), length), np_dtype)
+
+        def part(first: int, last: int) -> None:
+            for i in range(first, last):
+                partial[i] = reduce_rows(rows[starts[i] : starts[i] + step])[0]
+
+        parallel_for(0, len(starts), 1, part)
+        return reduce_rows(partial)
+
+    return reduced
 
 
 def over_kept(

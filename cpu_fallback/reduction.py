@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ..runtime.scalar_type import bfloat16
 from ..runtime.tensor_spec import TensorSpec
 from .error_state import IGNORE, quiet, reset_state, set_state
-from .reduced_blocks import LONG_RUN, RUN, over_everything, over_kept
+from .line_reductions import SHORT_LINE, adds_lines, bfloat16_line_sums, line_extrema, line_sums
+from .reduced_blocks import LONG_RUN, RUN, over_everything, over_kept, over_rows
 from .widen import NARROW, compute_np
 
 BLOCK = 128
@@ -37,6 +39,8 @@ def pairwise_sum(array: Any, axes: tuple[int, ...], np_dtype: Any) -> Any:
 
 
 def _sum_axis(array: Any, axis: int, np_dtype: Any) -> Any:
+    if adds_lines(array, axis, np_dtype):
+        return line_sums(array)[..., None]
     size = array.shape[axis]
     inner = all(
         array.shape[a] == 1 or a == axis or array.strides[a] >= array.strides[axis] for a in range(array.ndim)
@@ -64,7 +68,7 @@ def _sum_axis(array: Any, axis: int, np_dtype: Any) -> Any:
 
 def kept_sum(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Callable[[Any], Any]:
     """`pairwise_sum` for arrays of this geometry: one NumPy call where that is as exact."""
-    if adds_directly(spec, dims, np_dtype):
+    if adds_directly(spec, dims, np_dtype) and not is_of_lines(spec, dims, np_dtype):
         axes = dims[0] if len(dims) == 1 else dims
         reduce: Any = np.add.reduce
         return lambda array: reduce(array, axes, np_dtype, None, True)
@@ -76,6 +80,12 @@ def adds_directly(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> boo
     if np_dtype.kind in "iu":
         return bool(spec.np_dtype.kind in "iub")
     return count_of(spec, dims) <= BLOCK or (spec.is_contiguous and dims == (spec.ndim - 1,))
+
+
+def is_of_lines(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> bool:
+    """Whether what is added are whole lines of real floats, which lie side by side in their own dtype."""
+    same = spec.np_dtype == np_dtype and np_dtype.kind == "f"
+    return bool(same and spec.is_contiguous and dims == (spec.ndim - 1,) and spec.numel)
 
 
 def count_of(spec: TensorSpec, dims: tuple[int, ...]) -> int:
@@ -117,22 +127,46 @@ def sum_(call: StructuredCall) -> PlannedKernel:
                 reset_state(token)
 
         return PlannedKernel(whole)
+    add = _block_sum(spec, dims, np_dtype)
+    rows = over_rows(spec, dims, np_dtype, _added_rows(np_dtype))
+    if rows is not None:
+        return PlannedKernel(quiet(lambda out, a: np.copyto(out, rows(a).reshape(sizes), casting="unsafe")))
     kept = over_kept(spec, dims, out_spec.ndim, LONG_RUN, spec.np_dtype == np_dtype)
     if kept is not None:
-        add = _block_sum(spec, dims, np_dtype)
         return PlannedKernel(quiet(lambda out, array: kept(lambda piece: (add(piece),), (out,), array)))
+    if out_spec.np_dtype == np_dtype and is_of_lines(spec, dims, np_dtype):
+        into = quiet(lambda out, array: np.copyto(out, line_sums(array).reshape(sizes)))
+        return PlannedKernel(into, None if _keepdims(call) else line_sums)
     if out_spec.np_dtype == np_dtype and adds_directly(spec, dims, np_dtype):
         return PlannedKernel(*_reducing(reduce, dims, np_dtype, _keepdims(call)))
-    total = kept_sum(spec, dims, np_dtype)
+    total = widened_line_sums(spec, dims, np_dtype) or kept_sum(spec, dims, np_dtype)
     return PlannedKernel(quiet(lambda out, a: np.copyto(out, total(a).reshape(sizes), casting="unsafe")))
+
+
+def widened_line_sums(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Callable[[Any], Any] | None:
+    """`line_sums` of small narrow floats, of lines or everything; None for other calls."""
+    if spec.dtype not in NARROW or np_dtype.kind != "f" or not spec.is_contiguous or not spec.numel:
+        return None
+    if len(dims) == spec.ndim:
+        return lambda array: line_sums(array.astype(np_dtype).reshape(-1))
+    return (lambda array: line_sums(array.astype(np_dtype))) if dims == (spec.ndim - 1,) else None
 
 
 def _block_sum(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Callable[[Any], Any]:
     """`pairwise_sum` of a block of a tensor, brought to the dtype first; one NumPy call where that is as exact."""
     widens = spec.np_dtype != np_dtype
+    if is_of_lines(spec, dims, np_dtype):
+        return line_sums
+    if spec.dtype is bfloat16 and dims == (spec.ndim - 1,) and spec.is_contiguous and not spec.sizes[-1] % 2:
+        return bfloat16_line_sums
     if not widens and adds_directly(spec, dims, np_dtype):
         return lambda piece: np.add.reduce(piece, dims, np_dtype, None, True)
     return lambda piece: pairwise_sum(piece.astype(np_dtype) if widens else piece, dims, np_dtype)
+
+
+def _added_rows(np_dtype: Any) -> Callable[[Any], Any]:
+    """The sum of rows, brought to the dtype first, as a row."""
+    return lambda rows: pairwise_sum(rows.astype(np_dtype, copy=False), (0,), np_dtype)
 
 
 def _dot_with_ones(size: int, np_dtype: Any, count: Any = None) -> Callable[[Any, Any], None]:
@@ -192,6 +226,11 @@ def mean(call: StructuredCall) -> PlannedKernel:
         return PlannedKernel(
             quiet(lambda out, array: np.copyto(out, everything(array) / count, casting="unsafe"))
         )
+    rows = over_rows(spec, dims, np_dtype, _added_rows(np_dtype))
+    if rows is not None:
+        return PlannedKernel(
+            quiet(lambda out, a: np.copyto(out, (rows(a) / count).reshape(sizes), casting="unsafe"))
+        )
     kept = over_kept(spec, dims, out_spec.ndim, LONG_RUN, spec.np_dtype == np_dtype)
     if kept is not None:
         add = _block_sum(spec, dims, np_dtype)
@@ -229,7 +268,24 @@ def reduction(ufunc: Any, promotes: bool = False) -> Callable[[StructuredCall], 
                 quiet(lambda out, array: np.copyto(out, everything(array), casting="unsafe"))
             )
         same = spec.np_dtype == np_dtype
+        rows = None
+        if ufunc is not np.multiply:
+            rows = over_rows(
+                spec,
+                dims,
+                np_dtype,
+                lambda rows: reduce(rows.astype(np_dtype, copy=False), 0, None, None, True),
+            )
+        if rows is not None:
+            sizes = out_spec.sizes
+            return PlannedKernel(
+                quiet(lambda out, array: np.copyto(out, rows(array).reshape(sizes), casting="unsafe"))
+            )
         kept = over_kept(spec, dims, out_spec.ndim, LONG_RUN if same else RUN, same)
+        locate = LOCATED.get(ufunc)
+        if locate is not None and same and is_of_lines(spec, dims, np_dtype) and spec.sizes[-1] <= SHORT_LINE:
+            into, fresh = _located(spec, locate, kept)
+            return PlannedKernel(quiet(into), None if kept is not None or keepdims else fresh)
         if kept is not None:
 
             def block(piece: Any) -> tuple[Any, ...]:
@@ -247,6 +303,34 @@ def reduction(ufunc: Any, promotes: bool = False) -> Callable[[StructuredCall], 
         return PlannedKernel(quiet(into))
 
     return factory
+
+
+LOCATED: dict[np.ufunc, Any] = {np.maximum: np.ndarray.argmax, np.minimum: np.ndarray.argmin}
+"""What finds the place of an extremum, a NaN's before all others."""
+
+
+def _located(
+    spec: TensorSpec, locate: Any, kept: Callable[..., None] | None
+) -> tuple[Callable[..., None], Callable[..., Any]]:
+    """The extrema of contiguous lines by their places, into a given array, and in one block into a new one."""
+    length = spec.sizes[-1]
+    starts = np.arange(0, spec.numel, length)
+
+    def fresh(array: Any) -> Any:
+        found = line_extrema(array.reshape(-1, length), locate, starts)
+        return found if spec.ndim == 2 else found.reshape(spec.sizes[:-1])
+
+    def block(piece: Any) -> tuple[Any, ...]:
+        lines = piece.reshape(-1, length)
+        return (line_extrema(lines, locate, starts[: len(lines)]),)
+
+    def into(out: Any, array: Any) -> None:
+        if kept is not None:
+            kept(block, (out,), array)
+        else:
+            np.copyto(out, fresh(array).reshape(out.shape))
+
+    return into, fresh
 
 
 def aminmax(call: StructuredCall) -> PlannedKernel:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.scalar_type import bool_
 from .error_state import quiet
@@ -22,6 +24,16 @@ def at_least_1d(array: Any) -> Any:
     return array if array.ndim else array.reshape(1)
 
 
+BLOCK = 1 << 16
+"""Elements of a block, whose wide copy stays in the second-level cache."""
+SHARED_FROM = 1 << 17
+"""Elements from which lines are shared among threads: a step waits for the one before it, some 3 ns."""
+RUN = 16
+"""Elements of a run: runs lie across a block's rows, so that one addition makes a step of all of them."""
+LEAST_ROW = 32
+"""Elements side by side that are combined in one step, at least, where the scan goes from row to row."""
+
+
 def accumulation(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:
     """The factory of a ufunc's ``accumulate`` along ``call.extra["dim"]``."""
 
@@ -29,22 +41,124 @@ def accumulation(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:
         out_spec = call.outputs[0]
         if out_spec.dtype is bool_:
             raise call.refuse(out_spec)
-        axis = call.extra["dim"]
+        axis = call.extra["dim"] - max(call.args["self"].ndim, 1)
         wide = WIDE.get(compute_np(out_spec.dtype).kind, out_spec.np_dtype)
         direct = wide == out_spec.np_dtype
 
-        def into(out: Any, array: Any) -> None:
-            array = at_least_1d(array)
+        def step(out: Any, array: Any) -> None:
             if wide.kind in "iu" and array.dtype.kind not in "iub":
                 array = array.astype(wide)
             if direct:
-                ufunc.accumulate(array, axis, wide, at_least_1d(out))
+                ufunc.accumulate(array, axis, wide, out)
             else:
-                np.copyto(out, ufunc.accumulate(array, axis, wide).reshape(out.shape), casting="unsafe")
+                np.copyto(out, ufunc.accumulate(array, axis, wide), casting="unsafe")
 
-        return PlannedKernel(quiet(into))
+        # In float64 a run of narrower numbers cannot overflow, so that it may be added before what comes first.
+        in_runs = ufunc is np.add and wide == np.float64 and not direct
+        by_lines = shared_lines(call, prefix_sums if in_runs else step)
+        by_rows = shared_rows(call, ufunc, wide)
+
+        def into(out: Any, array: Any) -> None:
+            step(at_least_1d(out), at_least_1d(array))
+
+        return PlannedKernel(quiet(by_lines or by_rows or into))
 
     return factory
+
+
+def shared_lines(call: StructuredCall, step: Callable[..., None]) -> Callable[..., None] | None:
+    """``step(*out_lines, lines)`` over matrices of a large call's lines; None where the elements of one lie apart."""
+    spec, outs = call.args["self"], call.outputs
+    if spec.numel < BLOCK or call.extra["dim"] != spec.ndim - 1:
+        return None
+    if not all(s.is_contiguous for s in (spec, *outs)):
+        return None
+    length = spec.sizes[-1]
+    count = spec.numel // length
+    shares = spec.numel >= SHARED_FROM
+
+    def run(*data: Any) -> None:
+        matrices = [array.reshape(count, length, copy=False) for array in data]
+
+        def part(first: int, last: int) -> None:
+            step(*[matrix[first:last] for matrix in matrices])
+
+        if shares:
+            parallel_for(0, count, max(BLOCK // length, 1), part)
+        else:
+            part(0, count)
+
+    return run
+
+
+def prefix_sums(out: Any, lines: Any) -> None:
+    """Sums of all prefixes of contiguous lines in float64: of runs side by side, then of what comes before each run."""
+    count, length = lines.shape
+    some = min(max(BLOCK // length, 1), count)
+    width = min(length, max(BLOCK // some // RUN, 1) * RUN)
+    buffer = np.empty((RUN, some, width // RUN), np.float64)
+    for first in range(0, count, some):
+        rows = slice(first, first + some)
+        before = np.full(len(lines[rows]), -0.0)  # which changes nothing, -0.0 neither
+        for start in range(0, length, width):
+            piece, target = lines[rows, start : start + width], out[rows, start : start + width]
+            before = _prefix_sums_of_block(target, piece, before, buffer)
+
+
+def _prefix_sums_of_block(out: Any, piece: Any, before: Any, buffer: Any) -> Any:
+    rows, width = piece.shape
+    runs = width // RUN
+    whole = runs * RUN
+    if runs:
+        wide = buffer[:, :rows, :runs]
+        np.copyto(wide.transpose(1, 2, 0), piece[:, :whole].reshape(rows, runs, RUN))
+        for i in range(1, RUN):
+            np.add(wide[i - 1], wide[i], out=wide[i])
+        starts = np.empty((rows, runs), np.float64)
+        starts[:, 0] = before
+        starts[:, 1:] = wide[-1, :, :-1]
+        np.add.accumulate(starts, 1, None, starts)
+        wide += starts
+        before = wide[-1, :, -1].copy()
+        np.copyto(
+            out[:, :whole].reshape(rows, runs, RUN, copy=False), wide.transpose(1, 2, 0), casting="unsafe"
+        )
+    if whole < width:
+        rest = piece[:, whole:].astype(np.float64)
+        rest[:, 0] += before
+        np.add.accumulate(rest, 1, None, rest)
+        np.copyto(out[:, whole:], rest, casting="unsafe")
+        before = rest[:, -1]
+    return before
+
+
+def shared_rows(call: StructuredCall, ufunc: Any, wide: Any) -> Callable[[Any, Any], None] | None:
+    """The scan from row to row, a row at a time, where whole rows lie side by side; None for other calls."""
+    spec, axis = call.args["self"], call.extra["dim"]
+    if spec.numel < BLOCK or not spec.is_contiguous or not call.outputs[0].is_contiguous:
+        return None
+    length, inner = spec.sizes[axis], math.prod(spec.sizes[axis + 1 :])
+    if inner < LEAST_ROW or (wide.kind in "iu" and spec.np_dtype.kind not in "iub"):
+        return None
+    outer = spec.numel // (length * inner)
+    parts = [slice(start, start + BLOCK) for start in range(0, inner, BLOCK)]
+
+    def run(out: Any, array: Any) -> None:
+        source, target = (a.reshape(outer, length, inner, copy=False) for a in (array, out))
+        for index in range(outer):
+            for part in parts:
+                some = max(BLOCK // min(inner, BLOCK), 1)
+                last = None
+                for start in range(0, length, some):
+                    rows = source[index, start : start + some, part].astype(wide)
+                    if last is not None:
+                        ufunc(last, rows[0], out=rows[0])
+                    for i in range(1, len(rows)):
+                        ufunc(rows[i - 1], rows[i], out=rows[i])
+                    last = rows[-1]
+                    np.copyto(target[index, start : start + some, part], rows, casting="unsafe")
+
+    return run
 
 
 def logcumsumexp(call: StructuredCall) -> PlannedKernel:
@@ -54,6 +168,9 @@ def logcumsumexp(call: StructuredCall) -> PlannedKernel:
         raise call.refuse(spec)
     axis = call.extra["dim"]
     kind = WIDE["c" if spec.dtype.is_complex else "f"]
+
+    def lines(out: Any, array: Any) -> None:
+        np.copyto(out, np.logaddexp.accumulate(array.astype(kind), 1), casting="unsafe")
 
     def into(out: Any, array: Any) -> None:
         if not out.size:
@@ -68,7 +185,8 @@ def logcumsumexp(call: StructuredCall) -> PlannedKernel:
             found = np.logaddexp.accumulate(wide, axis)
         np.copyto(out, found.reshape(out.shape), casting="unsafe")
 
-    return PlannedKernel(quiet(into))
+    by_lines = shared_lines(call, lines) if kind.kind == "f" else None
+    return PlannedKernel(quiet(by_lines or into))
 
 
 REACH = 600.0
@@ -132,6 +250,14 @@ def running_extremum(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:
         positions = np.arange(spec.sizes[axis] if spec.ndim else 1)
         positions = positions.reshape(-1, *(1,) * (max(spec.ndim, 1) - axis - 1))
 
+        def lines(values: Any, indices: Any, array: Any) -> None:
+            wide = array.astype(np_dtype, copy=False)
+            running = ufunc.accumulate(wide, 1)
+            attained = wide == running
+            attained |= wide != wide
+            np.maximum.accumulate(attained * positions, 1, None, indices)
+            np.copyto(values, running, casting="unsafe")
+
         def into(values: Any, indices: Any, array: Any) -> None:
             wide = at_least_1d(array).astype(np_dtype, copy=False)
             running = ufunc.accumulate(wide, axis)
@@ -140,7 +266,7 @@ def running_extremum(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:
             values[...] = running.reshape(values.shape)
             indices[...] = where.reshape(indices.shape)
 
-        return PlannedKernel(quiet(into))
+        return PlannedKernel(quiet(shared_lines(call, lines) or into))
 
     return factory
 

@@ -178,16 +178,67 @@ def sort(call: StructuredCall) -> PlannedKernel:
     return over_lines(call, ordering(check_ordered(call), call.args["descending"]))
 
 
+SELECTED = 16
+"""From how many times `k` elements a line's first `k` are sought among those beyond a bound."""
+HALVINGS = 5
+"""How often half of a line is compared with its other half for a bound, at most."""
+
+
+def candidates(lines: Any, k: int, largest: bool) -> tuple[Any, Any] | None:
+    """The places and values of what may be among each line's first `k`, in order of places; None where it is much.
+
+    Each line has k groups whose extrema are beyond the k-th best of all groups' extrema, so k elements at least.
+    Lines with fewer candidates than another are filled up with what comes last.
+    """
+    count, length = lines.shape
+    extremum = np.maximum if largest else np.minimum
+    extrema = lines
+    for _ in range(min((length // (4 * k)).bit_length() - 1, HALVINGS)):
+        half = extrema.shape[1] // 2
+        extrema = extremum(extrema[:, :half], extrema[:, half : 2 * half])
+    rank = extrema.shape[1] - k if largest else k - 1
+    extrema.partition(rank, 1)
+    bound = extrema[:, rank : rank + 1]
+    if largest:
+        is_beyond = lines < bound  # false of NaN, which is above all numbers
+        np.logical_not(is_beyond, is_beyond)
+    else:
+        is_beyond = lines <= bound
+    flat = np.flatnonzero(is_beyond)
+    line, place = np.divmod(flat, length)
+    counts = np.bincount(line, minlength=count)
+    most = counts.max()
+    if counts.min() < k or most > length // 4:
+        return None
+    nth = np.arange(len(flat)) - np.repeat(np.cumsum(counts) - counts, counts)
+    places = np.zeros((count, most), np.int64)
+    places[line, nth] = place
+    if lines.dtype.kind == "f":
+        last = -np.inf if largest else np.nan
+    else:
+        last = np.iinfo(lines.dtype).min if largest else np.iinfo(lines.dtype).max
+    values = np.full((count, most), last, lines.dtype)
+    values[line, nth] = lines.reshape(-1)[flat]
+    return places, values
+
+
 def topk(call: StructuredCall) -> PlannedKernel:
     """The first `k`, found by a partition and then sorted."""
     dtype = check_ordered(call)
     keys_of, order = ordered_keys(dtype, call.args["largest"]), ordering(dtype, call.args["largest"])
     # A number has one element, which is selected however few are wanted.
     k: int = call.args["k"] if call.args["self"].ndim else 1
+    largest: bool = call.args["largest"]
+    as_they_are = dtype.np.kind in "fiu" and dtype.itemsize >= 4
 
     def first(lines: Any) -> Any:
         if lines.size <= SMALL:
             return order(lines)[:, :k]
+        if as_they_are and 0 < k <= lines.shape[1] // SELECTED:
+            found = candidates(lines, k, largest)
+            if found is not None:
+                places, values = found
+                return np.take_along_axis(places, order(values)[:, :k], 1)
         keys = keys_of(lines)
         with_places = packed(keys) if k < keys.shape[1] else None
         if with_places is None:

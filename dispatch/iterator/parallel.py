@@ -1,24 +1,29 @@
 """Threads for host kernels: `parallel_for`, `parallel_reduce` and the pool under them (ATen/Parallel.h).
 
+A range is cut into more chunks than there are threads, and each thread takes the next one that nobody has: a thread
+that wakes late (an idle core needs some 70 us) finds less to do, and is not waited for if it finds nothing.
 The pool is made by the first call that has work for it, and again after a fork. Kernels in NumPy release the
-GIL for long enough from some tens of thousands of elements.
+GIL for long enough from some tens of thousands of elements; between two of them a thread may have to wait for it.
 """
 
 from __future__ import annotations
 
 import contextvars
+import itertools
 import os
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
+    from queue import SimpleQueue
 
 T = TypeVar("T")
 
 GRAIN_SIZE = 32768
 """How many elements a thread should have at least, where the caller does not say."""
+CHUNKS_OF_THREAD = 4
+"""Chunks for each thread where the grain leaves room: the first to be done takes what another has not begun."""
 
 
 def _default_num_threads() -> int:
@@ -28,6 +33,41 @@ def _default_num_threads() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+class _Job:
+    """One call of `parallel_for`: its chunks, which threads claim one by one, and what became of them."""
+
+    __slots__ = ("chunks", "claim", "completed", "context", "errors", "finished", "fn")
+
+    def __init__(self, fn: Callable[[int, int], object], chunks: list[tuple[int, int]]) -> None:
+        self.fn: Callable[[int, int], object] | None = fn
+        self.chunks = chunks
+        # Counters of itertools are atomic under the GIL.
+        self.claim = itertools.count().__next__
+        self.completed = itertools.count(1).__next__
+        self.finished = threading.Lock()
+        self.finished.acquire()
+        self.errors: dict[int, BaseException] = {}
+
+    def work(self, thread_num: int) -> None:
+        """Claim chunks and do them until none is left."""
+        chunks, claim = self.chunks, self.claim
+        count = len(chunks)
+        _region.is_inside, _region.thread_num = True, thread_num
+        try:
+            while (i := claim()) < count:
+                try:
+                    if self.fn is not None:
+                        self.fn(*chunks[i])
+                except BaseException as error:
+                    self.errors[i] = error
+                    if not isinstance(error, Exception):
+                        self.fn = None  # interrupted: what is left is not begun
+                if self.completed() == count:
+                    self.finished.release()
+        finally:
+            _region.is_inside, _region.thread_num = False, 0
 
 
 class _Pool:
@@ -40,25 +80,41 @@ class _Pool:
     def forget_threads(self) -> None:
         """Start without threads and with a lock of our own: what a fork's child must do."""
         self.lock = threading.Lock()
-        self.executor: ThreadPoolExecutor | None = None
+        self.jobs: SimpleQueue[tuple[contextvars.Context, _Job] | None] | None = None
+        self.running = 0
 
     def resize(self, num_threads: int) -> None:
         """Use another number of threads from now on; threads at work finish what they have."""
         with self.lock:
             if num_threads != self.num_threads:
                 self.num_threads = num_threads
-                self.executor = None
+                if self.jobs is not None:
+                    for _ in range(self.running):
+                        self.jobs.put(None)
+                self.jobs, self.running = None, 0
 
-    def get(self) -> ThreadPoolExecutor:
-        """The executor, made if there is none."""
-        from concurrent.futures import ThreadPoolExecutor
+    def get(self) -> SimpleQueue[tuple[contextvars.Context, _Job] | None]:
+        """The queue that the threads take jobs from; they are started if there are none."""
+        from queue import SimpleQueue
 
         with self.lock:
-            if self.executor is None:
-                self.executor = ThreadPoolExecutor(
-                    max(self.num_threads - 1, 1), thread_name_prefix="triten-parallel"
-                )
-            return self.executor
+            if self.jobs is None:
+                self.jobs, self.running = SimpleQueue(), self.num_threads - 1
+                for number in range(1, self.num_threads):
+                    threading.Thread(
+                        target=_serve, args=(self.jobs, number), name=f"triten-parallel_{number}", daemon=True
+                    ).start()
+            return self.jobs
+
+
+def _serve(jobs: SimpleQueue[tuple[contextvars.Context, _Job] | None], thread_num: int) -> None:
+    """What a thread of the pool does: nothing of a job is kept while it waits for the next one."""
+    while True:
+        taken = jobs.get()
+        if taken is None:
+            return
+        taken[0].run(taken[1].work, thread_num)
+        del taken
 
 
 class _Region(threading.local):
@@ -97,26 +153,27 @@ def in_parallel_region() -> bool:
 
 
 def get_thread_num() -> int:
-    """The number of the chunk that the caller works on in a parallel region, 0 outside."""
+    """The number of the thread that works on the caller's chunk of a parallel region, 0 outside."""
     return _region.thread_num
 
 
-def chunk_ranges(begin: int, end: int, grain_size: int, num_threads: int) -> list[tuple[int, int]]:
-    """Equal ranges of at least `grain_size`, at most one for each thread.
+def chunk_ranges(begin: int, end: int, grain_size: int, most: int) -> list[tuple[int, int]]:
+    """Equal ranges of at least `grain_size`, at most `most` of them.
 
     >>> chunk_ranges(0, 10, 4, 8)
     [(0, 4), (4, 8), (8, 10)]
     """
     if end <= begin:
         return []
-    size = max(-(-(end - begin) // num_threads), grain_size, 1)
+    size = max(-(-(end - begin) // most), grain_size, 1)
     return [(start, min(start + size, end)) for start in range(begin, end, size)]
 
 
 def parallel_for(begin: int, end: int, grain_size: int, fn: Callable[[int, int], object]) -> None:
     """Call ``fn(chunk_begin, chunk_end)`` over chunks of a range, on several threads if there are several chunks.
 
-    The calling thread takes the first chunk. Chunks run in copies of the caller's context (`contextvars`).
+    The calling thread takes chunks too, the first one first; a range has up to `CHUNKS_OF_THREAD` for each thread.
+    Chunks run in copies of the caller's context (`contextvars`).
     The first chunk's exception, in the order of the range, is raised after all chunks ended.
 
     Example:
@@ -133,27 +190,15 @@ def parallel_for(begin: int, end: int, grain_size: int, fn: Callable[[int, int],
     if threads == 1 or end - begin <= grain_size or _region.is_inside:
         fn(begin, end)
         return
-    chunks = chunk_ranges(begin, end, grain_size, threads)
-    executor = _pool.get()
-    futures: list[Future[object]] = [
-        executor.submit(contextvars.copy_context().run, _run_chunk, fn, number, start, stop)
-        for number, (start, stop) in enumerate(chunks[1:], 1)
-    ]
-    try:
-        _run_chunk(fn, 0, *chunks[0])
-    finally:
-        errors = [future.exception() for future in futures]
-    for error in errors:
-        if error is not None:
-            raise error
-
-
-def _run_chunk(fn: Callable[[int, int], object], number: int, start: int, stop: int) -> None:
-    _region.is_inside, _region.thread_num = True, number
-    try:
-        fn(start, stop)
-    finally:
-        _region.is_inside, _region.thread_num = False, 0
+    job = _Job(fn, chunk_ranges(begin, end, grain_size, CHUNKS_OF_THREAD * threads))
+    jobs = _pool.get()
+    for _ in range(min(threads, len(job.chunks)) - 1):
+        jobs.put((contextvars.copy_context(), job))
+    job.work(0)
+    job.finished.acquire()
+    job.fn = None  # a thread that wakes late must not keep the arrays in it alive
+    for i in sorted(job.errors):
+        raise job.errors[i]
 
 
 def parallel_reduce(

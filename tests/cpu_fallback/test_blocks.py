@@ -9,8 +9,7 @@ import pytest
 import scipy.special
 
 import triten as tt
-from triten.cpu_fallback.blocks import BLOCK, Blocks, block_indices
-from triten.cpu_fallback.elementwise import SHARED_FROM
+from triten.cpu_fallback.blocks import BLOCK, SHARED_FROM, Blocks, block_indices
 from triten.cpu_fallback.widen import widened_halves
 from triten.runtime.tensor_spec import TensorSpec
 
@@ -26,7 +25,7 @@ def threads(request: pytest.FixtureRequest) -> None:
     tt.set_num_threads(before)
 
 
-SIZES = ((1,), (BLOCK + 1,), (3, 257, 129), (1, 5000, 7), (300, 2, 300))
+SIZES = ((1,), (BLOCK + 1,), (9, 257, 129), (1, 50000, 7), (600, 2, 300))
 
 
 @pytest.mark.parametrize(

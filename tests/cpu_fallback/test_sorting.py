@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+
 import numpy as np
 import pytest
 
@@ -96,3 +99,27 @@ def test_lines_are_shared_among_threads(threads: int) -> None:
         np.testing.assert_array_equal(columns.sort(0)[1].numpy().T, stable(plain(lines), False))
     finally:
         tt.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+@pytest.mark.parametrize("largest", [True, False])
+def test_topk_of_long_lines(dtype: str, largest: bool) -> None:
+    seed = np.random.SeedSequence().entropy
+    print("seed", seed)
+    rng = np.random.default_rng(seed)
+    for (count, length), k, spread in itertools.product(
+        ((1, 3001), (40, 333), (9, 1024)), (1, 3, 20), (2, 1e4)
+    ):
+        x = np.rint(spread * rng.standard_normal((count, length))).astype(dtype)
+        if x.dtype.kind == "f":
+            x[:, rng.integers(0, length, 5)] = rng.choice([math.nan, math.inf, -math.inf, 0.0, -0.0], 5)
+            x[count // 2, rng.random(length) < rng.choice([0.01, 0.5, 0.99])] = rng.choice(
+                [math.nan, math.inf]
+            )
+        ranked = np.where(np.isnan(x), np.inf, x), np.isnan(x), np.broadcast_to(np.arange(length), x.shape)
+        for line, (value, missing, place) in enumerate(zip(*ranked, strict=True)):
+            signed = -value.astype(np.float64) if largest else value.astype(np.float64)
+            order = np.lexsort((place, signed, ~missing if largest else missing))[:k]
+            values, places = tt.from_numpy(x).topk(k, 1, largest)
+            np.testing.assert_array_equal(places.numpy()[line], order, err_msg=f"{count, length, k, spread}")
+            np.testing.assert_array_equal(values.numpy()[line], x[line, order])

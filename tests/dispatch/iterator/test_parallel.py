@@ -3,7 +3,10 @@
 import contextvars
 import os
 import threading
+import time
+import weakref
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
@@ -28,10 +31,10 @@ def threads(request):
 
 
 @given(some.integers(0, 50), some.integers(0, 200), some.integers(0, 60), some.integers(1, 9))
-def test_chunks_partition_the_range(begin, length, grain, num_threads) -> None:
-    chunks = chunk_ranges(begin, begin + length, grain, num_threads)
+def test_chunks_partition_the_range(begin, length, grain, most) -> None:
+    chunks = chunk_ranges(begin, begin + length, grain, most)
     assert [i for first, last in chunks for i in range(first, last)] == list(range(begin, begin + length))
-    assert len(chunks) <= num_threads
+    assert len(chunks) <= most
     assert all(last - first >= grain for first, last in chunks[:-1])
 
 
@@ -73,7 +76,7 @@ def test_nested_calls_do_not_split(threads: int) -> None:
 
     parallel_for(0, 8, 1, outer)
     assert set(inner) == {(0, 100)}
-    assert len(inner) == (8 if threads == 4 else 1)
+    assert len(inner) == (16 if threads == 4 else 1)
 
 
 def test_the_first_chunks_error_is_raised_after_all_ended(threads: int) -> None:
@@ -130,3 +133,69 @@ def test_a_forked_child_makes_a_pool_of_its_own() -> None:
         parallel_for(0, 8, 1, lambda i, j: seen.append(j - i))
         os._exit(0 if sum(seen) == 8 else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.parametrize("threads", [4], indirect=True)
+def test_threads_that_are_busy_elsewhere_are_not_waited_for(threads: int) -> None:
+    all_hold, leave = threading.Barrier(threads + 1), threading.Event()
+
+    def hold(begin: int, end: int) -> None:
+        all_hold.wait(10)
+        assert leave.wait(10)
+
+    holder = threading.Thread(target=parallel_for, args=(0, threads, 1, hold))
+    holder.start()
+    all_hold.wait(10)  # every thread of the pool is in there now
+    seen = []
+    parallel_for(0, 100, 1, lambda i, j: seen.append((i, j, get_thread_num())))
+    assert sorted(k for i, j, _ in seen for k in range(i, j)) == list(range(100))
+    assert {number for _, _, number in seen} == {0}
+    leave.set()
+    holder.join(10)
+    assert not holder.is_alive()
+
+
+@pytest.mark.parametrize("threads", [4], indirect=True)
+def test_an_interrupted_range_is_not_begun_further(threads: int) -> None:
+    begun = []
+
+    def interrupt(begin: int, end: int) -> None:
+        begun.append(begin)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        parallel_for(0, 1000, 1, interrupt)
+    assert 1 <= len(begun) <= threads
+    parallel_for(0, 1000, 1, lambda i, j: begun.extend(range(i, j)))
+    assert set(begun) >= set(range(1000))
+
+
+@pytest.mark.parametrize("threads", [4], indirect=True)
+def test_threads_of_another_number_end(threads: int) -> None:
+    parallel_for(0, threads, 1, lambda i, j: None)
+    for number in (2, 5, 1, threads):
+        set_num_threads(number)
+        parallel_for(0, 8, 1, lambda i, j: None)
+    until = time.monotonic() + 10
+    while time.monotonic() < until and _pool_threads() > threads - 1:
+        time.sleep(0.001)
+    assert _pool_threads() == threads - 1
+
+
+def _pool_threads() -> int:
+    return sum(thread.name.startswith("triten-parallel") for thread in threading.enumerate())
+
+
+def test_nothing_is_kept_of_what_was_done(threads: int) -> None:
+    array = np.ones(8)
+    kept = weakref.ref(array)
+
+    def use(begin: int, end: int, array: np.ndarray = array) -> None:
+        assert array.sum() == 8
+
+    parallel_for(0, 64, 1, use)
+    del use, array
+    until = time.monotonic() + 10
+    while kept() is not None and time.monotonic() < until:
+        time.sleep(0.001)
+    assert kept() is None
