@@ -63,4 +63,8 @@ def test_memory_is_that_of_the_output_and_of_a_few_blocks(dim):
     tracemalloc.stop()
     nbytes = y.numel() * y.element_size()
     # A block of columns is the larger: 512 of them.
-    assert nbytes <= peak < nbytes + tt.get_num_threads() * 4 * 4 * (512 * 2000 if dim == 0 else softmax_rows.WIDENED_BLOCK)
+    assert (
+        nbytes
+        <= peak
+        < nbytes + tt.get_num_threads() * 4 * 4 * (512 * 2000 if dim == 0 else softmax_rows.WIDENED_BLOCK)
+    )
