@@ -1,4 +1,4 @@
-"""gelu of large contiguous float32: its chain of NumPy's calls on blocks, with arrays that are kept from block to block.
+"""gelu of large contiguous float32: its chain of NumPy's calls on blocks, with arrays kept from block to block.
 
 A chain's calls are short, and threads that both call NumPy wait for each other at every one of them: a second thread is
 worth its while with long blocks alone.

@@ -25,7 +25,7 @@ for each other."""
 GRAIN = 1 << 18
 """Elements that a thread takes at least: waking one costs as much as computing some 100,000."""
 LINE = 1 << 13
-"""Elements to which a row of parameters is repeated: NumPy writes shorter ones out into its buffer, at twice the time."""
+"""Elements to which a row of parameters is repeated: NumPy writes shorter ones out into a buffer, at twice the time."""
 LEAST_LINES = 8
 """So many of those, at least, make it worth while."""
 STRIPS = 16
