@@ -17,11 +17,17 @@ import numpy as np
 from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.tensor_spec import TensorSpec
-from .error_state import quiet
+from .error_state import ignoring, quiet
 from .moments import BLOCK, GRAIN, column_sums, combined, ones, row_dots
 from .widen import compute_np
 
 Array = np.ndarray[Any, Any]
+
+
+NEAR = 4.0
+"""Up to so many spreads from zero a mean is multiplied out, which saves a pass: the error is a few roundings of it."""
+SMALL = 1 << 14
+"""Up to so many elements a pass takes less than looking."""
 
 
 class Part(NamedTuple):
@@ -56,6 +62,7 @@ class Channels:
         )
         if self.last and merged:
             self.sizes = (1, c, n * self.sizes[2])
+        self.line = c if self.last else self.sizes[2]
         self.parts = list(self._parts()) if spec.numel else []
         largest = max((math.prod(s.stop - s.start for s in part) for part in self.parts), default=1)
         self.grain = max(1, GRAIN // largest)
@@ -174,17 +181,26 @@ class Channels:
         # What the pivot's rounding left.
         return mean, np.maximum(self.sums(gaps, gaps) - count * np.square(mean - pivot), 0)
 
-    def normalise(self, out: Array, x: Array, mean: Array, scale: Array, shift: Array | None) -> None:
-        """(x - mean) * scale + shift, each (samples or 1, channels)."""
+    def normalise(self, out: Array, x: Array, mean: Array, rstd: Array, weight: Any, bias: Any) -> None:
+        """(x - mean) * rstd * weight + bias, each (samples or 1, channels) or None."""
         target = self.whole(out)
         direct = out.dtype == self.dtype
+        scale = rstd if weight is None else rstd * weight
+        shift = bias
+        centred = out.size <= SMALL or not (np.abs(mean * rstd) <= NEAR).all()
+        if not centred:
+            wide = mean.astype(np.float64) * scale
+            shift = -wide if bias is None else bias - wide
         mean, scale = mean.astype(self.dtype, copy=False), scale.astype(self.dtype, copy=False)
+        shift = None if shift is None else shift.astype(self.dtype, copy=False)
 
         def run(part: Part) -> None:
             block = self.read(x, part)
             there = self.block(target, part)
-            made = np.subtract(block, self.of(mean, part), there if direct else None)
-            made *= self.of(scale, part)
+            made = there if direct else None
+            if centred:
+                block = made = np.subtract(block, self.of(mean, part), made)
+            made = np.multiply(block, self.of(scale, part), made)
             if shift is not None:
                 made += self.of(shift, part)
             if not direct:
@@ -252,6 +268,8 @@ def group_norm(call: StructuredCall) -> PlannedKernel:
     spec, group = call.args["input"], call.args["group"]
     view = Channels(spec)
     each = spec.sizes[1] // group
+    if spec.is_contiguous and call.outputs[0].is_contiguous and 0 < each * view.sizes[2] <= BLOCK:
+        return PlannedKernel(quiet(_group_rows(view, group), ignoring(view.line)))
 
     def into(out: Any, means: Any, rstds: Any, x: Any, weight: Any, bias: Any, eps: Any) -> None:
         if not len(x):
@@ -261,12 +279,65 @@ def group_norm(call: StructuredCall) -> PlannedKernel:
         rstd = 1 / np.sqrt(variance + eps)
         np.copyto(means, mean.reshape(means.shape), casting="unsafe")
         np.copyto(rstds, rstd.reshape(rstds.shape), casting="unsafe")
-        scale = np.repeat(rstd, each, 1)
-        if weight is not None:
-            scale *= weight.reshape(1, -1)
-        view.normalise(out, x, np.repeat(mean, each, 1), scale, view.parameter(bias))
+        mean, rstd = np.repeat(mean, each, 1), np.repeat(rstd, each, 1)
+        view.normalise(out, x, mean, rstd, view.parameter(weight), view.parameter(bias))
 
-    return PlannedKernel(quiet(into))
+    return PlannedKernel(quiet(into, ignoring(view.line)))
+
+
+def _group_rows(view: Channels, groups: int) -> Callable[..., None]:
+    """group_norm of contiguous tensors, each of whose groups is a row of at most a block."""
+    n, c, m = view.sizes
+    rows, each, count = n * groups, c // groups, c // groups * m
+    units = ones(count, view.dtype)
+    step, grain = max(1, BLOCK // count), max(1, GRAIN // count)
+    lines = (-1, m)
+
+    def moments(a: Array, target: Array) -> tuple[Array, Array]:
+        """Mean and variance of rows; `target` becomes a - mean."""
+        mean = row_dots(a, units) / count
+        pivot = mean.astype(a.dtype)
+        np.subtract(a, pivot[:, None], target)
+        squares = row_dots(target, target) - count * np.square(mean - pivot)
+        return mean, np.maximum(squares, 0) / count
+
+    def into(out: Any, means: Any, rstds: Any, x: Any, weight: Any, bias: Any, eps: Any) -> None:
+        x, target = x.reshape(rows, count), out.reshape(rows, count)
+        means, rstds = means.reshape(rows), rstds.reshape(rows)
+        direct = out.dtype == view.dtype
+        scales, shifts = (
+            None if p is None else np.tile(p.reshape(groups, each).astype(view.dtype, copy=False), (n, 1))
+            for p in (weight, bias)
+        )
+
+        def some(first: int, last: int) -> None:
+            for start in range(first, last, step):
+                part = slice(start, min(start + step, last))
+                a = x[part].astype(view.dtype, copy=False)
+                made = target[part] if direct else np.empty(a.shape, view.dtype)
+                mean, variance = moments(a, made)
+                if view.dtype != np.float64 and not np.isfinite(variance).all():
+                    # Sums or squares may have overflowed.
+                    wide = np.empty(a.shape, np.float64)
+                    mean, variance = moments(a.astype(np.float64), wide)
+                    np.copyto(made, wide, casting="same_kind")
+                rstd = 1 / np.sqrt(variance + eps)
+                means[part], rstds[part] = mean, rstd
+                rstd = rstd[:, None]
+                if scales is None:
+                    made *= rstd.astype(view.dtype)
+                else:
+                    by_channel = made.reshape(lines)
+                    by_channel *= (scales[part] * rstd).astype(view.dtype).reshape(-1, 1)
+                if shifts is not None:
+                    by_channel = made.reshape(lines)
+                    by_channel += shifts[part].reshape(-1, 1)
+                if not direct:
+                    np.copyto(target[part], made, casting="unsafe")
+
+        parallel_for(0, rows, grain, some)
+
+    return into
 
 
 def _store(target: Any, sums: Array) -> None:
@@ -300,7 +371,7 @@ def group_norm_backward(call: StructuredCall) -> PlannedKernel:
         ]
         view.differentiate(to, grad, x, mean, rstd, (means_of[0], means_of[1] * rstd), view.parameter(weight))
 
-    return PlannedKernel(quiet(into))
+    return PlannedKernel(quiet(into, ignoring(view.line)))
 
 
 def batch_norm(call: StructuredCall) -> PlannedKernel:
@@ -335,10 +406,9 @@ def batch_norm(call: StructuredCall) -> PlannedKernel:
                     np.copyto(running, moved, casting="unsafe")
         else:
             mean, invstd = view.parameter(running_mean), reciprocal_root(view.parameter(running_var), eps)
-        scale = invstd if weight is None else invstd * weight.reshape(1, -1)
-        view.normalise(out, x, mean, scale, view.parameter(bias))
+        view.normalise(out, x, mean, invstd, view.parameter(weight), view.parameter(bias))
 
-    return PlannedKernel(quiet(into))
+    return PlannedKernel(quiet(into, ignoring(view.line)))
 
 
 def batch_norm_backward(call: StructuredCall) -> PlannedKernel:
@@ -374,7 +444,7 @@ def batch_norm_backward(call: StructuredCall) -> PlannedKernel:
             scale = rstd if weight is None else rstd * weight.reshape(1, -1)
             view.differentiate(to, grad, x, mean, scale, shifts)
 
-    return PlannedKernel(quiet(into))
+    return PlannedKernel(quiet(into, ignoring(view.line)))
 
 
 FACTORIES = {

@@ -14,13 +14,25 @@ from numpy._core.umath import _extobj_contextvar, _make_extobj  # NumPy >= 2.0 k
 set_state = _extobj_contextvar.set
 reset_state = _extobj_contextvar.reset
 IGNORE = _make_extobj(all="ignore")
+LINE = 512
+IGNORE_IN_LINES = _make_extobj(all="ignore", bufsize=LINE)
+"""The same for arrays whose lines have `LINE` elements and more, with a value or more of its own for each line.
+
+An operand that repeats along an axis is written out into NumPy's buffer, at twice the time of the operation itself,
+unless the axis is longer than the buffer.
+"""
 
 
-def quiet(function: Callable[..., Any]) -> Callable[..., Any]:
+def ignoring(line: int) -> Any:
+    """The state for arrays with lines of so many elements."""
+    return IGNORE_IN_LINES if line >= LINE else IGNORE
+
+
+def quiet(function: Callable[..., Any], state: Any = IGNORE) -> Callable[..., Any]:
     """`function`, called with floating-point errors ignored."""
 
     def called(*args: Any) -> Any:
-        token = set_state(IGNORE)
+        token = set_state(state)
         try:
             return function(*args)
         finally:

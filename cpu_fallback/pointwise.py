@@ -22,6 +22,7 @@ from . import number_parts as parts
 from . import pointwise_math as m
 from .blocks import SHARED_BYTES, Blocks, part_of
 from .elementwise import compute_dtype_of, constant_cache, planned
+from .gelu import chained
 from .selection import SMALL, selected
 from .widen import NARROW, comparable_np, compute_np
 
@@ -346,6 +347,8 @@ def sigmoid(call: StructuredCall) -> PlannedKernel:
 def gelu(call: StructuredCall) -> PlannedKernel:
     """x * Phi(x), by erf or by tanh."""
     check_kind(call, FLOAT)
+    if (kernel := chained(call, False)) is not None:
+        return kernel
     if call.args["approximate"] == "tanh":
         return planned(call, m.gelu_tanh)
     return planned(call, m.gelu)
@@ -354,6 +357,8 @@ def gelu(call: StructuredCall) -> PlannedKernel:
 def gelu_backward(call: StructuredCall) -> PlannedKernel:
     """The gradient of gelu, by erf or by tanh."""
     check_kind(call, FLOAT)
+    if (kernel := chained(call, True)) is not None:
+        return kernel
     if call.args["approximate"] == "tanh":
         return planned(call, m.gelu_tanh_backward)
     return planned(call, m.gelu_backward)

@@ -15,12 +15,19 @@ import numpy as np
 from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.tensor_spec import TensorSpec
-from .error_state import quiet
-from .moments import GRAIN, blocks, column_sums, ones, row_dots
+from .error_state import ignoring, quiet
+from .moments import column_sums, ones, row_dots
 from .widen import compute_np
 
-REPEATED = 4
-"""From so many blocks on, parameters are laid out as a block: NumPy repeats a row at half the speed."""
+BLOCK = 1 << 18
+"""Elements of a block: the third-level cache is near enough, and threads that come back to Python less often wait less
+for each other."""
+GRAIN = 1 << 18
+"""Elements that a thread takes at least: waking one costs as much as computing some 100,000."""
+LINE = 1 << 13
+"""Elements to which a row of parameters is repeated: NumPy writes shorter ones out into a buffer, at twice the time."""
+LEAST_LINES = 8
+"""So many of those, at least, make it worth while."""
 STRIPS = 16
 """Into how many parts, at most, rows are split whose sums are held at once."""
 STRIP_BYTES = 16 << 20
@@ -32,13 +39,35 @@ def epsilon(dtype: Any) -> float:
     return float(np.finfo(dtype).eps)
 
 
-def _flat(array: Any, dtype: Any) -> Any:
-    """A parameter as one row of the dtype computed in; None stays."""
-    return None if array is None else array.reshape(1, -1).astype(dtype, copy=False)
-
-
 def _rows_of(spec: TensorSpec, lead: int) -> tuple[int, int]:
     return math.prod(spec.sizes[:lead]), math.prod(spec.sizes[lead:])
+
+
+class Parameter:
+    """A row of n values that is applied to blocks (rows, n) without gaps."""
+
+    def __init__(self, array: Any, dtype: Any, rows: int) -> None:
+        """`rows` is how many the largest block has."""
+        self.row = array.reshape(1, -1).astype(dtype, copy=False)
+        n = self.row.shape[1]
+        self.repeats = -(-LINE // n) if n < LINE <= rows * n // LEAST_LINES else 1
+        if self.repeats > 1:
+            self.line = np.tile(self.row, (1, self.repeats))
+
+    def apply(self, operation: Any, block: Any, out: Any) -> None:
+        """out = operation(block, row) for each row."""
+        if self.repeats == 1:
+            operation(block, self.row, out)
+            return
+        whole = len(block) // self.repeats * self.repeats
+        lines = (-1, self.line.shape[1])
+        operation(block[:whole].reshape(lines), self.line, out[:whole].reshape(lines))
+        if whole < len(block):
+            operation(block[whole:], self.row, out[whole:])
+
+
+def _parameter(array: Any, dtype: Any, rows: int) -> Parameter | None:
+    return None if array is None else Parameter(array, dtype, rows)
 
 
 def rows_forward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
@@ -51,14 +80,12 @@ def rows_forward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
         same = spec.np_dtype == dtype
         default = epsilon(dtype)
         units = ones(n, dtype)
-        parts = list(blocks(rows, n)) if n else []
-        grain = max(1, GRAIN // max(n * (parts[0].stop if parts else 1), 1))
+        step = max(1, min(BLOCK // max(n, 1), rows))
+        grain = max(1, GRAIN // max(n, 1))
 
         def compute(out: Any, means: Any, rstds: Any, x: Any, weight: Any, bias: Any, eps: Any) -> None:
             eps = default if eps is None else eps
-            weight, bias = _flat(weight, dtype), _flat(bias, dtype)
-            if len(parts) > REPEATED and parts[0].stop > 1:
-                weight, bias = (None if a is None else np.tile(a, (parts[0].stop, 1)) for a in (weight, bias))
+            scale, shift = _parameter(weight, dtype, step), _parameter(bias, dtype, step)
             x, out, rstds = x.reshape(rows, n), out.reshape(rows, n), rstds.reshape(rows, 1)
             if means is not None:
                 means = means.reshape(rows, 1)
@@ -77,29 +104,35 @@ def rows_forward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
                     means[part] = mean
                 rstd = (1 / np.sqrt(row_dots(a, a) / n + eps)).astype(dtype)[:, None]
                 np.multiply(a, rstd, target)
-                if weight is not None:
-                    np.multiply(target, weight[: len(a)], target)
-                if bias is not None:
-                    np.add(target, bias[: len(a)], target)
+                if scale is not None:
+                    scale.apply(np.multiply, target, target)
+                if shift is not None:
+                    shift.apply(np.add, target, target)
                 rstds[part] = rstd
                 if not same:
                     np.copyto(out[part], target, casting="unsafe")
 
             def some(first: int, last: int) -> None:
-                for part in parts[first:last]:
-                    normalise(part)
+                for start in range(first, last, step):
+                    normalise(slice(start, min(start + step, last)))
 
-            parallel_for(0, len(parts), grain, some)
+            parallel_for(0, rows, grain, some)
 
         if centred:
-            return PlannedKernel(quiet(compute))
-        return PlannedKernel(quiet(lambda out, rstd, x, w, eps: compute(out, None, rstd, x, w, None, eps)))
+            return PlannedKernel(quiet(compute, ignoring(n)))
+        return PlannedKernel(
+            quiet(lambda out, rstd, x, w, eps: compute(out, None, rstd, x, w, None, eps), ignoring(n))
+        )
 
     return factory
 
 
 def rows_backward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
-    """The gradients of input, weight and bias."""
+    """The gradients of input, weight and bias.
+
+    With gap = x - mean and g = grad * weight that of the input is rstd * g - gap * rstd**3 * mean(g * gap) - rstd *
+    mean(g): values for each row, made in float64, and three passes over a block.
+    """
 
     def factory(call: StructuredCall) -> PlannedKernel:
         spec = call.args["input"]
@@ -107,16 +140,17 @@ def rows_backward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
         dtype = compute_np(spec.dtype)
         same = spec.np_dtype == dtype
         units = ones(n, dtype)
-        parts = list(blocks(rows, n)) if n else []
+        step = max(1, min(BLOCK // max(n, 1), rows))
+        parts = [slice(start, min(start + step, rows)) for start in range(0, rows, step)] if n else []
         # Strips depend on the sizes alone, so that the order of additions does not on the number of threads.
         most = max(1, min(STRIPS, STRIP_BYTES // (16 * max(n, 1))))
-        each = max(1, -(-len(parts) // most), GRAIN // max(n * (parts[0].stop if parts else 1), 1))
+        each = max(1, -(-len(parts) // most), GRAIN // max(n * step, 1))
         strips = [parts[start : start + each] for start in range(0, len(parts), each)]
 
         def compute(
             to: Any, to_weight: Any, to_bias: Any, grad: Any, x: Any, means: Any, rstds: Any, weight: Any
         ) -> None:
-            weight = _flat(weight, dtype)
+            scale = _parameter(weight, dtype, step)
             grad, x, rstds = grad.reshape(rows, n), x.reshape(rows, n), rstds.reshape(rows, 1)
             means = None if means is None else means.reshape(rows, 1)
             if to is not None:
@@ -128,30 +162,32 @@ def rows_backward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
             def differentiate(part: slice, strip: int) -> None:
                 g = grad[part].astype(dtype, copy=False)
                 rstd = rstds[part].astype(dtype, copy=False)
-                hat = x[part].astype(dtype, copy=False)
+                gap = x[part].astype(dtype, copy=False)
+                fresh = None
                 if means is not None:
-                    hat = np.subtract(hat, means[part].astype(dtype, copy=False))
-                    hat *= rstd
-                else:
-                    hat = np.multiply(hat, rstd)
+                    gap = fresh = np.subtract(gap, means[part].astype(dtype, copy=False))
+                made = None
                 if of_bias is not None:
                     of_bias[strip] += column_sums(g)
-                made = None
                 if of_weight is not None:
-                    made = np.multiply(g, hat)
+                    made = np.multiply(g, gap)
+                    made *= rstd
                     of_weight[strip] += column_sums(made)
                 if to is None:
                     return
-                if weight is not None:
-                    g = made = np.multiply(g, weight, made)
-                share = (row_dots(g, hat) / n).astype(dtype)[:, None]
-                hat *= share
-                target = to[part] if same else np.empty(hat.shape, dtype)
-                mean = (row_dots(g, units) / n).astype(dtype)[:, None] if centred else None
-                np.subtract(g, hat, target)
-                if mean is not None:
-                    target -= mean
-                target *= rstd
+                if scale is not None:
+                    made = np.empty(g.shape, dtype) if made is None else made
+                    scale.apply(np.multiply, g, made)
+                    g = made
+                wide = rstds[part].astype(np.float64)
+                slope = wide**3 * (row_dots(g, gap) / -n)[:, None]
+                rest = (wide * (row_dots(g, units) / -n)[:, None]).astype(dtype) if centred else None
+                gap = np.multiply(gap, slope.astype(dtype), fresh)
+                target = to[part] if same else np.empty(gap.shape, dtype)
+                np.multiply(g, rstd, target)
+                target += gap
+                if rest is not None:
+                    target += rest
                 if not same:
                     np.copyto(to[part], target, casting="unsafe")
 
@@ -165,7 +201,7 @@ def rows_backward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
                 if target is not None:
                     np.copyto(target, sums.sum(0).reshape(target.shape), casting="unsafe")
 
-        return PlannedKernel(quiet(masked(compute, centred)))
+        return PlannedKernel(quiet(masked(compute, centred), ignoring(n)))
 
     return factory
 

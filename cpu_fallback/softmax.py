@@ -16,12 +16,16 @@ import numpy as np
 from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.tensor_spec import TensorSpec
+from . import softmax_rows
 from .reduction import kept_sum, pairwise_sum
+from .softmax_rows import LEAST_ROW, by_rows
 from .widen import compute_np
 
 ROW = 128
 """Up to this length of a contiguous row its sum is a product with ones, and its maximum the element at argmax."""
 
+ONE_CALL = 1 << 13
+"""Up to so many elements are computed in whole arrays."""
 BLOCK = 1 << 16
 """Elements of a block."""
 RUN = 512
@@ -95,6 +99,10 @@ def _planned(call: StructuredCall, name: str, compute: Any, summed: str | None =
     np_dtype = compute_np(spec.dtype)
     if spec.numel == 0:
         return PlannedKernel(lambda out, *_: None)
+    same = all(s.np_dtype == np_dtype for s in (*_tensors(call), call.outputs[0]))
+    if spec.numel > ONE_CALL and _has_rows(call, axis):
+        n = spec.sizes[axis]
+        return by_rows(BY_ROWS[compute], spec.numel // n, n, np_dtype, same)
     if spec.numel > 2 * BLOCK:
         return _in_blocks(call, spec, compute, axis, np_dtype)
     lift = spec.ndim == 0
@@ -115,6 +123,18 @@ def _planned(call: StructuredCall, name: str, compute: Any, summed: str | None =
             return PlannedKernel(into, lambda array: compute(array, peak, total), quiet=True)
         return PlannedKernel(into, lambda first, second: compute(first, second, peak, total), quiet=True)
     return PlannedKernel(into, quiet=True)
+
+
+def _tensors(call: StructuredCall) -> list[TensorSpec]:
+    return [a for a in call.args.values() if isinstance(a, TensorSpec)]
+
+
+def _has_rows(call: StructuredCall, axis: int) -> bool:
+    """Whether all operands and the output are rows along the axis, without gaps."""
+    specs = (*_tensors(call), call.outputs[0])
+    return specs[0].sizes[axis] >= LEAST_ROW and all(
+        s.is_contiguous and axis == s.ndim - 1 and s.sizes == specs[0].sizes for s in specs
+    )
 
 
 def _is_short_row(geometry: TensorSpec, axis: int) -> bool:
@@ -163,6 +183,14 @@ def _log_softmax_backward(grad: Any, output: Any, peak: Any, total: Any) -> Any:
     result = np.exp(output, order="C")
     np.multiply(result, total(grad), result)
     return np.subtract(grad, result, result)
+
+
+BY_ROWS = {
+    _softmax: softmax_rows.softmax,
+    _log_softmax: softmax_rows.log_softmax,
+    _softmax_backward: softmax_rows.softmax_backward,
+    _log_softmax_backward: softmax_rows.log_softmax_backward,
+}
 
 
 def softmax(call: StructuredCall) -> PlannedKernel:
