@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from ..runtime.scalar_type import (
 )
 from .blocks import BLOCK, Blocks
 from .error_state import IGNORE, reset_state, set_state
+from .undispatched import copyto
 from .widen import HALVES_FROM, cast_by, widened_halves
 
 FOREIGN = frozenset({bfloat16, float8_e4m3fn, float8_e5m2})
@@ -44,7 +46,7 @@ def copy(call: StructuredCall) -> PlannedKernel:
     large = out_spec.nbytes >= BLOCKS_FROM
     if source is target:
         if not large:
-            return PlannedKernel(np.copyto)
+            return PlannedKernel(copyto)
         return PlannedKernel(partial(Blocks(out_spec, [spec], SHARED_BLOCK).run, np.copyto))
     steps = cast_steps(source, target)
     real_only = source.is_complex and not target.is_complex and target is not bool_
@@ -65,7 +67,13 @@ def copy(call: StructuredCall) -> PlannedKernel:
         finally:
             reset_state(token)
 
-    return PlannedKernel(cast)
+    if (
+        steps
+        or real_only
+        or not (spec.is_contiguous and out_spec.is_contiguous and spec.sizes == out_spec.sizes)
+    ):
+        return PlannedKernel(cast)
+    return PlannedKernel(cast, methodcaller("astype", out_spec.np_dtype), quiet=True)
 
 
 def cast_steps(source: dtype, target: dtype) -> list[Callable[[Any], Any]]:

@@ -107,7 +107,7 @@ def sum_(call: StructuredCall) -> PlannedKernel:
         return PlannedKernel(quiet(lambda out, array: np.copyto(out, everything(array), casting="unsafe")))
     if _is_whole(call):
         if out_spec.ndim == 0 and 0 < spec.numel <= SMALL and spec.dtype.name in ("float32", "float64"):
-            return PlannedKernel(_dot_with_ones(spec.numel, np_dtype))
+            return PlannedKernel(_dot_with_ones(spec.numel, np_dtype), quiet=True)
 
         def whole(out: Any, array: Any) -> None:
             token = set_state(IGNORE)
@@ -140,18 +140,10 @@ def _dot_with_ones(size: int, np_dtype: Any, count: Any = None) -> Callable[[Any
     ones = np.ones(size, np_dtype)
 
     def total(out: Any, array: Any) -> None:
-        token = set_state(IGNORE)
-        try:
-            array.reshape(-1).dot(ones, out)
-        finally:
-            reset_state(token)
+        array.ravel().dot(ones, out)
 
     def mean(out: Any, array: Any) -> None:
-        token = set_state(IGNORE)
-        try:
-            out.fill(array.reshape(-1).dot(ones) / count)
-        finally:
-            reset_state(token)
+        out.fill(array.ravel().dot(ones) / count)
 
     return total if count is None else mean
 
@@ -200,7 +192,7 @@ def mean(call: StructuredCall) -> PlannedKernel:
         )
     if _is_whole(call) and out_spec.ndim == 0:
         if 0 < spec.numel <= SMALL and spec.dtype.name in ("float32", "float64"):
-            return PlannedKernel(_dot_with_ones(spec.numel, np_dtype, count))
+            return PlannedKernel(_dot_with_ones(spec.numel, np_dtype, count), quiet=True)
         return PlannedKernel(quiet(lambda out, array: out.fill(np.add.reduce(array.reshape(-1)) / count)))
 
     total = kept_sum(spec, dims, np_dtype)

@@ -22,6 +22,11 @@ from .widen import compute_np
 ROW = 128
 """Up to this length of a contiguous row its sum is a product with ones, and its maximum the element at argmax."""
 
+EXPANDED = 32
+"""Up to this length a row's sum is laid out along the row by a product, which is quicker than to repeat it."""
+UNSHIFTED = 64.0
+"""The largest number whose exp is far from both ends of float32, even when a row of them is added."""
+
 BLOCK = 1 << 16
 """Elements of a block."""
 RUN = 512
@@ -111,6 +116,8 @@ def _planned(call: StructuredCall, name: str, compute: Any, summed: str | None =
         np.copyto(out, compute(*wide, peak, total).reshape(out.shape), casting="unsafe")
 
     if spec.np_dtype == np_dtype == call.outputs[0].np_dtype and not lift:
+        if compute is _softmax and _is_short_row(geometry, axis) and spec.sizes[axis] <= EXPANDED:
+            return PlannedKernel(into, _small_softmax(spec, peak), quiet=True)
         if summed is None and len(call.runtime) == 1:
             return PlannedKernel(into, lambda array: compute(array, peak, total), quiet=True)
         return PlannedKernel(into, lambda first, second: compute(first, second, peak, total), quiet=True)
@@ -146,6 +153,30 @@ def _softmax(a: Any, peak: Any, total: Any) -> Any:
     result = np.subtract(a, peak(a), order="C")
     np.exp(result, result)
     return np.divide(result, total(result), result)
+
+
+def _small_softmax(spec: TensorSpec, peak: Any) -> Callable[[Any], Any]:
+    """Softmax of short contiguous rows, whose sums a product lays out beside their elements.
+
+    Where no element is beyond `UNSHIFTED` exp neither overflows nor underflows, so that no maximum is subtracted: that
+    would only round once more. The sum of squares bounds the elements; infinities and NaN exceed every bound.
+    """
+    n = spec.sizes[-1]
+    lines = (spec.numel // n, n)
+    ones = np.ones((n, n), spec.np_dtype)
+    bound = UNSHIFTED**2
+
+    def compute(a: Any) -> Any:
+        flat = a.ravel()
+        if flat.dot(flat) <= bound:
+            result = np.exp(a)
+        else:
+            result = np.subtract(a, peak(a))
+            np.exp(result, result)
+        total = result.dot(ones) if a.ndim == 2 else result.reshape(lines).dot(ones).reshape(a.shape)
+        return np.divide(result, total, result)
+
+    return compute
 
 
 def _log_softmax(a: Any, peak: Any, total: Any) -> Any:

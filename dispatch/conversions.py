@@ -11,6 +11,7 @@ from ..runtime.device import device as Device
 from ..runtime.grad_mode import is_grad_enabled
 from ..runtime.memory_format import memory_format as MemoryFormat
 from ..runtime.memory_format import preserve_format
+from ..runtime.scalar_type import ALL as ALL_DTYPES
 from ..runtime.tensor_impl import TensorImpl
 from .scalars import readable
 
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     _Base = TensorImpl
 else:
     _Base = object
+
+
+AS_NUMPY = frozenset(dtype for dtype in ALL_DTYPES if dtype.np.kind in "biufc")
+"""Dtypes whose elements NumPy turns into Python numbers itself."""
 
 
 class ConversionMethods(_Base):
@@ -74,6 +79,8 @@ class ConversionMethods(_Base):
     def item(self) -> Any:
         """The one element as a Python number. Raises RuntimeError for any other number of elements."""
         spec = self._spec
+        if spec.dtype in AS_NUMPY and spec.numel == 1 and spec.device is CPU:
+            return self._data.item()
         if spec.numel != 1:
             raise RuntimeError(f"a Tensor with {spec.numel} elements cannot be converted to Scalar")
         if spec.is_meta:
