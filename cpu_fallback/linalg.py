@@ -99,7 +99,9 @@ def product(first: str, second: str) -> Callable[[StructuredCall], PlannedKernel
                 return PlannedKernel(
                     _into_transposed if is_blas_ready(spec) else assign, multiply_arrays, quiet=True
                 )
-            return PlannedKernel(_dot_into if spec.is_contiguous else assign, multiply_arrays, quiet=True)
+            if not spec.is_contiguous:
+                return PlannedKernel(assign, multiply_arrays, quiet=True)
+            return PlannedKernel(_dot_into, multiply_arrays, quiet=True, unshared=_dot_unshared)
         into = _matmul_into if multiply is np.matmul and spec.is_contiguous else assign
         return PlannedKernel(into, multiply, quiet=True)
 
@@ -115,6 +117,10 @@ def _dot_into(out: Any, a: Any, b: Any) -> None:
             np.dot(a, b, out)
     finally:
         reset_state(token)
+
+
+def _dot_unshared(out: Any, a: Any, b: Any) -> None:
+    a.dot(b, out)
 
 
 def _scalar_into(out: Any, a: Any, b: Any) -> None:
@@ -218,7 +224,7 @@ def product_sum(
         fresh = None if spec.np_dtype != np_dtype or not spec.ndim else quiet(combined)
         plain = where_beta is None and where_alpha is None and not is_empty and not widen
         if plain and multiply is multiply_arrays and spec.ndim == 2 and spec.is_contiguous:
-            return PlannedKernel(_addmm_into, _addmm_fresh, quiet=True)
+            return PlannedKernel(_addmm_into, _addmm_fresh, quiet=True, unshared=_addmm_unshared)
         return PlannedKernel(into, fresh)
 
     return factory
@@ -235,6 +241,11 @@ def _addmm_fresh(self: Any, a: Any, b: Any) -> Any:
     made = a.dot(b)
     made += self
     return made
+
+
+def _addmm_unshared(out: Any, self: Any, a: Any, b: Any) -> None:
+    a.dot(b, out)
+    out += self
 
 
 def _addmm_into(out: Any, self: Any, a: Any, b: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,10 @@ BLOCK = 128
 
 SMALL = 512
 """Up to this many elements a product with ones is the quickest sum; BLAS adds them in many partial sums."""
+
+
+SMALL_MATRIX = 4096
+"""The same for sums over some dimensions: of more elements BLAS might share the work among threads."""
 
 
 def pairwise_sum(array: Any, axes: tuple[int, ...], np_dtype: Any) -> Any:
@@ -121,10 +126,45 @@ def sum_(call: StructuredCall) -> PlannedKernel:
     if kept is not None:
         add = _block_sum(spec, dims, np_dtype)
         return PlannedKernel(quiet(lambda out, array: kept(lambda piece: (add(piece),), (out,), array)))
+    product = _product_with_ones(spec, dims, np_dtype) if sizes else None
+    if product is not None and spec.np_dtype == out_spec.np_dtype == np_dtype:
+        shape = None if len(sizes) == 1 else sizes
+
+        def by_product(array: Any) -> Any:
+            made = product(array)
+            return made if shape is None else made.reshape(shape)
+
+        fresh = product if shape is None else by_product
+        return PlannedKernel(lambda out, array: np.copyto(out, by_product(array)), fresh, quiet=True)
     if out_spec.np_dtype == np_dtype and adds_directly(spec, dims, np_dtype):
         return PlannedKernel(*_reducing(reduce, dims, np_dtype, _keepdims(call)))
     total = kept_sum(spec, dims, np_dtype)
     return PlannedKernel(quiet(lambda out, a: np.copyto(out, total(a).reshape(sizes), casting="unsafe")))
+
+
+def _product_with_ones(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Callable[[Any], Any] | None:
+    """The sums over the first or the last dimensions of a small contiguous array as a vector; None for others.
+
+    BLAS adds up to `BLOCK` numbers in less than half of the time that NumPy takes to begin.
+    """
+    count, numel, rank = count_of(spec, dims), spec.numel, spec.ndim
+    if not spec.is_contiguous or np_dtype not in (np.float32, np.float64):
+        return None
+    if not 0 < count <= BLOCK or not 0 < numel <= SMALL_MATRIX:
+        return None
+    ones = np.ones(count, np_dtype)
+    lines: tuple[int, int] | None
+    if dims == tuple(range(len(dims))):
+        if rank == 2:
+            return ones.dot
+        lines = (count, numel // count)
+        return lambda array: ones.dot(array.reshape(lines))
+    if dims == tuple(range(rank - len(dims), rank)):
+        if rank == 2:
+            return methodcaller("dot", ones)
+        lines = (numel // count, count)
+        return lambda array: array.reshape(lines).dot(ones)
+    return None
 
 
 def _block_sum(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Callable[[Any], Any]:

@@ -94,28 +94,31 @@ def rows_forward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
             parallel_for(0, len(parts), grain, some)
 
         if centred:
-            small = same and 0 < n <= EXPANDED and 0 < rows * n <= BLOCK
-            return PlannedKernel(quiet(compute), first=_small_rows(rows, n, dtype) if small else None)
+            if same and 0 < n <= EXPANDED and 0 < rows * n <= BLOCK:
+                return _small_rows(rows, n, dtype)
+            return PlannedKernel(quiet(compute))
         return PlannedKernel(quiet(lambda out, rstd, x, w, eps: compute(out, None, rstd, x, w, None, eps)))
 
     return factory
 
 
-def _small_rows(rows: int, n: int, dtype: Any) -> Callable[..., Any]:
-    """layer_norm alone of a few short rows: products lay means and variances out along the rows."""
+def _small_rows(rows: int, n: int, dtype: Any) -> PlannedKernel:
+    """layer_norm of a few short rows: products lay means and variances out along the rows."""
     ones = np.ones((n, n), dtype)
     mean_of = np.full((n, n), 1 / n, dtype)
     count = np.array(n, dtype)
     is_exact = n & (n - 1) == 0
     known: dict[float, Any] = {}
 
-    def compute(x: Any, weight: Any, bias: Any, eps: float) -> Any:
+    def normalised(x: Any, weight: Any, bias: Any, eps: float, means: Any = None, rstds: Any = None) -> Any:
         lines = x if x.ndim == 2 else x.reshape(rows, n)
         if is_exact:
             made = lines.dot(mean_of)
         else:
             made = lines.dot(ones)
             np.divide(made, count, made)
+        if means is not None:
+            means.reshape(-1)[:] = made[:, 0]
         np.subtract(lines, made, made)
         scale = np.multiply(made, made).dot(mean_of)
         added = known.get(eps)
@@ -124,6 +127,8 @@ def _small_rows(rows: int, n: int, dtype: Any) -> Callable[..., Any]:
             added = known[eps] = np.array(eps, dtype)
         np.add(scale, added, scale)
         np.sqrt(scale, scale)
+        if rstds is not None:
+            np.divide(1, scale[:, 0], rstds.reshape(-1))
         np.divide(made, scale, made)
         if weight is not None:
             np.multiply(made, weight.reshape(1, n), made)
@@ -131,7 +136,10 @@ def _small_rows(rows: int, n: int, dtype: Any) -> Callable[..., Any]:
             np.add(made, bias.reshape(1, n), made)
         return made if x.ndim == 2 else made.reshape(x.shape)
 
-    return compute
+    def into(out: Any, means: Any, rstds: Any, x: Any, weight: Any, bias: Any, eps: float) -> None:
+        np.copyto(out, normalised(x, weight, bias, eps, means, rstds))
+
+    return PlannedKernel(into, quiet=True, first=normalised)
 
 
 def rows_backward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:

@@ -117,7 +117,11 @@ def _planned(call: StructuredCall, name: str, compute: Any, summed: str | None =
 
     if spec.np_dtype == np_dtype == call.outputs[0].np_dtype and not lift:
         if compute is _softmax and _is_short_row(geometry, axis) and spec.sizes[axis] <= EXPANDED:
-            return PlannedKernel(into, _small_softmax(spec, peak), quiet=True)
+            small = _small_softmax(spec, peak)
+            return PlannedKernel(lambda out, array: np.copyto(out, small(array)), small, quiet=True)
+        if compute is _log_softmax and _is_short_row(geometry, axis) and spec.sizes[axis] <= EXPANDED:
+            small = _small_log_softmax(spec)
+            return PlannedKernel(lambda out, array: np.copyto(out, small(array)), small, quiet=True)
         if summed is None and len(call.runtime) == 1:
             return PlannedKernel(into, lambda array: compute(array, peak, total), quiet=True)
         return PlannedKernel(into, lambda first, second: compute(first, second, peak, total), quiet=True)
@@ -175,6 +179,27 @@ def _small_softmax(spec: TensorSpec, peak: Any) -> Callable[[Any], Any]:
             np.exp(result, result)
         total = result.dot(ones) if a.ndim == 2 else result.reshape(lines).dot(ones).reshape(a.shape)
         return np.divide(result, total, result)
+
+    return compute
+
+
+def _small_log_softmax(spec: TensorSpec) -> Callable[[Any], Any]:
+    """log_softmax of short contiguous rows, whose maxima and sums products lay out beside their elements."""
+    n = spec.sizes[-1]
+    lines = (spec.numel // n, n)
+    starts = np.arange(0, spec.numel, n)
+    ones, row = np.ones((n, n), spec.np_dtype), np.ones((1, n), spec.np_dtype)
+
+    def compute(a: Any) -> Any:
+        flat = a if a.ndim == 2 else a.reshape(lines)
+        index = flat.argmax(1)
+        index += starts
+        result = flat.take(index).reshape(-1, 1).dot(row)
+        np.subtract(flat, result, result)
+        total = np.exp(result).dot(ones)
+        np.log(total, total)
+        np.subtract(result, total, result)
+        return result if a.ndim == 2 else result.reshape(a.shape)
 
     return compute
 

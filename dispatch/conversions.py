@@ -13,6 +13,7 @@ from ..runtime.memory_format import memory_format as MemoryFormat
 from ..runtime.memory_format import preserve_format
 from ..runtime.scalar_type import ALL as ALL_DTYPES
 from ..runtime.tensor_impl import TensorImpl
+from .core.tensor_function import plain_classes
 from .scalars import readable
 
 if TYPE_CHECKING:
@@ -79,7 +80,13 @@ class ConversionMethods(_Base):
     def item(self) -> Any:
         """The one element as a Python number. Raises RuntimeError for any other number of elements."""
         spec = self._spec
-        if spec.dtype in AS_NUMPY and spec.numel == 1 and spec.device is CPU:
+        # Other classes have a `host_array` of their own.
+        if (
+            spec.numel == 1
+            and spec.dtype in AS_NUMPY
+            and self.__class__ in plain_classes
+            and spec.device is CPU
+        ):
             return self._data.item()
         if spec.numel != 1:
             raise RuntimeError(f"a Tensor with {spec.numel} elements cannot be converted to Scalar")

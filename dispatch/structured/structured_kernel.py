@@ -267,7 +267,7 @@ def functional_plan(
 
     `kinds` says which runtime arguments are tensors; `one_list` that the only one is a list of tensors.
     """
-    into, fresh, quiet = kernel.into, kernel.fresh, kernel.quiet
+    into, fresh, quiet = kernel.unshared or kernel.into, kernel.fresh, kernel.quiet
     if len(outputs) != 1 or result_type is not None:
         several = _several_outputs(quietly(into) if quiet else into, outputs, result_type)
         if kernel.first is not None and numpy_may_allocate(outputs[0]):
@@ -341,6 +341,8 @@ def functional_plan(
             return out
 
         return quiet_unary_into
+    if quiet and len(kinds) in (2, 3) and all(kinds):
+        return _quiet_into(spec, into, len(kinds))
     if quiet:
         into = quietly(into)
         fresh = None if fresh is None else quietly(fresh)
@@ -435,6 +437,38 @@ def functional_plan(
     return general
 
 
+def _quiet_into(spec: TensorSpec, write: Callable[..., Any], count: int) -> Plan:
+    """The plan that has `write` fill new memory from two or three tensors, with floating-point errors ignored."""
+    allocate = allocator_of(spec)
+    if count == 2:
+
+        def binary_into(self: Any, other: Any) -> Any:
+            out = Tensor()
+            out._data = data = allocate()
+            try:
+                run_quiet(write, data, self._data, other._data)
+            except RuntimeError:
+                run_quiet_copy(write, data, self._data, other._data)
+            out._spec = spec
+            out._version_cell = out._autograd = out._view_base = None
+            return out
+
+        return binary_into
+
+    def ternary_into(self: Any, other: Any, third: Any) -> Any:
+        out = Tensor()
+        out._data = data = allocate()
+        try:
+            run_quiet(write, data, self._data, other._data, third._data)
+        except RuntimeError:
+            run_quiet_copy(write, data, self._data, other._data, third._data)
+        out._spec = spec
+        out._version_cell = out._autograd = out._view_base = None
+        return out
+
+    return ternary_into
+
+
 def quietly(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function`, called with floating-point errors ignored."""
 
@@ -453,6 +487,19 @@ def _several_outputs(
     result_type: Callable[[Sequence[Any]], Any] | None,
 ) -> Plan:
     allocators = [(spec, allocator_of(spec)) for spec in outputs]
+    if len(outputs) == 2:
+        (first, allocate_first), (second, allocate_second) = allocators
+
+        def two(*values: Any) -> Any:
+            one, other = Tensor(), Tensor()
+            one._data, other._data = allocate_first(), allocate_second()
+            one._spec, other._spec = first, second
+            one._version_cell = one._autograd = one._view_base = None
+            other._version_cell = other._autograd = other._view_base = None
+            into(one._data, other._data, *[data_of(v) for v in values])
+            return (one, other) if result_type is None else result_type((one, other))
+
+        return two
 
     def several(*values: Any) -> Any:
         results = [Tensor.from_data(allocate(), spec) for spec, allocate in allocators]
