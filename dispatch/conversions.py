@@ -13,7 +13,6 @@ from ..runtime.memory_format import memory_format as MemoryFormat
 from ..runtime.memory_format import preserve_format
 from ..runtime.scalar_type import ALL as ALL_DTYPES
 from ..runtime.tensor_impl import TensorImpl
-from .core.tensor_function import plain_classes
 from .scalars import readable
 
 if TYPE_CHECKING:
@@ -80,13 +79,9 @@ class ConversionMethods(_Base):
     def item(self) -> Any:
         """The one element as a Python number. Raises RuntimeError for any other number of elements."""
         spec = self._spec
-        # Other classes have a `host_array` of their own.
-        if (
-            spec.numel == 1
-            and spec.dtype in AS_NUMPY
-            and self.__class__ in plain_classes
-            and spec.device is CPU
-        ):
+        # Classes whose values are elsewhere, or must not be read, have a `host_array` of their own.
+        is_here = self.__class__.host_array is _host_array and spec.device is CPU
+        if is_here and spec.numel == 1 and spec.dtype in AS_NUMPY:
             return self._data.item()
         if spec.numel != 1:
             raise RuntimeError(f"a Tensor with {spec.numel} elements cannot be converted to Scalar")
@@ -303,6 +298,9 @@ def _assign(part: Any, value: Any) -> None:
         part.fill_(value)
     else:
         part.copy_(value)
+
+
+_host_array = ConversionMethods.host_array
 
 
 def number_of(array: Any) -> Any:

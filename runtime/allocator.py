@@ -63,7 +63,7 @@ def _address_in_interface(array: Any) -> int:
 
 
 def _address_in_object(array: Any) -> int:
-    return _pointer_at(id(array) + _HEADER).value  # type: ignore[no-any-return]
+    return _pointer_at(id(array) + _HEADER).value
 
 
 _pointer_at = ctypes.c_size_t.from_address

@@ -646,7 +646,7 @@ class OverloadPacket:
 
 def _picking(plan: Plan, picks: list[int], count: int) -> Plan:
     """A plan called with those of a call's `count` runtime arguments that `picks` names, None for -1."""
-    return _picker(count, tuple(picks))(plan)  # type: ignore[no-any-return]
+    return _picker(count, tuple(picks))(plan)
 
 
 @functools.cache
