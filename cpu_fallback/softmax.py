@@ -169,8 +169,11 @@ def _small_softmax(spec: TensorSpec, peak: Any) -> Callable[[Any], Any]:
     lines = (spec.numel // n, n)
     ones = np.ones((n, n), spec.np_dtype)
     bound = UNSHIFTED**2
+    gathers = not spec.is_contiguous
 
     def compute(a: Any) -> Any:
+        if gathers:
+            a = np.ascontiguousarray(a)
         flat = a.ravel()
         if flat.dot(flat) <= bound:
             result = np.exp(a)
