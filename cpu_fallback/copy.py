@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from ..runtime.scalar_type import (
 from ..runtime.tensor_spec import TensorSpec
 from .blocks import BLOCK, SHARED_BLOCK, SHARED_BYTES, SHARED_FROM, TURNED_FROM, Blocks, part_of
 from .error_state import IGNORE, reset_state, set_state
+from .undispatched import copyto
 from .widen import HALVES_FROM, cast_by, widened_halves
 
 FOREIGN = frozenset({bfloat16, float8_e4m3fn, float8_e5m2})
@@ -45,7 +47,7 @@ def copy(call: StructuredCall) -> PlannedKernel:
     spec, out_spec = call.args.get("src", call.args["self"]), call.outputs[0]
     source, target = spec.dtype, out_spec.dtype
     if source is target:
-        return PlannedKernel(_whole(out_spec, spec, shares_from=SHARED_BYTES) or np.copyto)
+        return PlannedKernel(_whole(out_spec, spec, shares_from=SHARED_BYTES) or copyto)
     steps = cast_steps(source, target)
     real_only = source.is_complex and not target.is_complex and target is not bool_
 
@@ -71,7 +73,13 @@ def copy(call: StructuredCall) -> PlannedKernel:
         finally:
             reset_state(token)
 
-    return PlannedKernel(cast)
+    if (
+        steps
+        or real_only
+        or not (spec.is_contiguous and out_spec.is_contiguous and spec.sizes == out_spec.sizes)
+    ):
+        return PlannedKernel(cast)
+    return PlannedKernel(cast, methodcaller("astype", out_spec.np_dtype), quiet=True)
 
 
 def _whole(

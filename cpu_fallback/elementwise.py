@@ -16,6 +16,7 @@ import numpy as np
 from ..dispatch.scalars import element_of
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall
 from ..dispatch.structured.supported_dtypes import ROUNDING_NUMBERS
+from ..runtime.float_errors import run_quiet, run_quiet_copy
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.scalar_type import float16
 from ..runtime.tensor_spec import TensorSpec
@@ -399,22 +400,22 @@ def _output_first(function: Any, arity: int) -> Callable[..., Any]:
 
 def _with_constant(function: Any, constants: Constants) -> Callable[..., Any]:
     def binary(a: Any, number: Any) -> Any:
-        token = set_state(IGNORE)
+        value = constants[number]
         try:
-            return function(a, constants[number])
-        finally:
-            reset_state(token)
+            return run_quiet(function, a, value)
+        except RuntimeError:
+            return run_quiet_copy(function, a, value)
 
     return binary
 
 
 def _with_constant_into(function: Any, constants: Constants) -> Callable[..., Any]:
     def binary(out: Any, a: Any, number: Any) -> None:
-        token = set_state(IGNORE)
+        value = constants[number]
         try:
-            function(a, constants[number], out=out)
-        finally:
-            reset_state(token)
+            run_quiet(function, a, value, out=out)
+        except RuntimeError:
+            run_quiet_copy(function, a, value, out=out)
 
     return binary
 

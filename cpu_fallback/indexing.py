@@ -16,6 +16,7 @@ from .combining import COMBINED_BY, add_rows, combine_at, divide_by_counts, iden
 from .error_state import IGNORE, reset_state, set_state
 from .index_bounds import check_bounds, check_rows, is_within
 from .pointwise import constant_cache
+from .undispatched import concatenate
 from .widen import FLOAT32, NARROW
 
 
@@ -24,11 +25,13 @@ def cat(call: StructuredCall) -> PlannedKernel:
     specs = call.args["tensors"]
     kept: tuple[int, ...] = call.extra["kept"]
     axis: int = call.extra["dim"]
-    concatenate = np.concatenate
     everything = len(kept) == len(specs)
     if not kept:
         return PlannedKernel(lambda out, arrays: None)
     same = all(specs[i].dtype is call.outputs[0].dtype for i in kept)
+
+    def join(out: Any, arrays: Sequence[Any]) -> None:
+        concatenate(arrays, axis, out)
 
     def into(out: Any, arrays: Sequence[Any]) -> None:
         token = set_state(IGNORE)
@@ -38,7 +41,8 @@ def cat(call: StructuredCall) -> PlannedKernel:
             reset_state(token)
 
     if same and everything and all(spec.is_contiguous for spec in specs):
-        return PlannedKernel(into, lambda arrays: concatenate(arrays, axis))
+        sizes, np_dtype, empty = call.outputs[0].sizes, call.outputs[0].np_dtype, np.empty
+        return PlannedKernel(join, lambda arrays: concatenate(arrays, axis, empty(sizes, np_dtype)))
     return PlannedKernel(into)
 
 
@@ -80,7 +84,7 @@ def index(call: StructuredCall) -> PlannedKernel:
 
         def one_fresh(data: Any, indices: Sequence[Any]) -> Any:
             try:
-                return take(data, indices[axis], axis)
+                return data.take(indices[axis], axis)
             except IndexError as failure:
                 raise _translated(failure) from None
 

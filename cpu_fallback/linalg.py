@@ -13,6 +13,7 @@ from ..runtime.tensor_spec import TensorSpec
 from .error_state import IGNORE, quiet, reset_state, set_state
 from .integer_matmul import integer_matmul
 from .pointwise_math import gelu
+from .undispatched import dot as multiply_arrays
 from .widen import FLOAT32, NARROW
 
 Product = Callable[[Any, Any], Any]
@@ -57,7 +58,7 @@ def product_of(call: StructuredCall, first: str, second: str) -> Product:
     if not _is_blas(dtype):
         return integer_matmul
     if a.ndim <= 2:
-        return np.dot
+        return multiply_arrays
     ready_a, ready_b = is_blas_ready(a), is_blas_ready(b)
     if ready_a and ready_b:
         return np.matmul
@@ -93,12 +94,16 @@ def product(first: str, second: str) -> Callable[[StructuredCall], PlannedKernel
             return PlannedKernel(assign)
         if not spec.ndim:
             return PlannedKernel(_scalar_into)
-        fresh = quiet(multiply)
-        if multiply is np.dot:
+        if multiply is multiply_arrays:
             if spec.ndim == 2 and not spec.is_contiguous:
-                return PlannedKernel(_into_transposed if is_blas_ready(spec) else assign, fresh)
-            return PlannedKernel(_dot_into if spec.is_contiguous else assign, fresh)
-        return PlannedKernel(_matmul_into if multiply is np.matmul and spec.is_contiguous else assign, fresh)
+                return PlannedKernel(
+                    _into_transposed if is_blas_ready(spec) else assign, multiply_arrays, quiet=True
+                )
+            if not spec.is_contiguous:
+                return PlannedKernel(assign, multiply_arrays, quiet=True)
+            return PlannedKernel(_dot_into, multiply_arrays, quiet=True, unshared=_dot_unshared)
+        into = _matmul_into if multiply is np.matmul and spec.is_contiguous else assign
+        return PlannedKernel(into, multiply, quiet=True)
 
     return factory
 
@@ -112,6 +117,10 @@ def _dot_into(out: Any, a: Any, b: Any) -> None:
             np.dot(a, b, out)
     finally:
         reset_state(token)
+
+
+def _dot_unshared(out: Any, a: Any, b: Any) -> None:
+    a.dot(b, out)
 
 
 def _scalar_into(out: Any, a: Any, b: Any) -> None:
@@ -214,8 +223,8 @@ def product_sum(
             return PlannedKernel(into)
         fresh = None if spec.np_dtype != np_dtype or not spec.ndim else quiet(combined)
         plain = where_beta is None and where_alpha is None and not is_empty and not widen
-        if plain and multiply is np.dot and spec.ndim == 2 and spec.is_contiguous:
-            return PlannedKernel(_addmm_into, _addmm_fresh)
+        if plain and multiply is multiply_arrays and spec.ndim == 2 and spec.is_contiguous:
+            return PlannedKernel(_addmm_into, _addmm_fresh, quiet=True, unshared=_addmm_unshared)
         return PlannedKernel(into, fresh)
 
     return factory
@@ -229,13 +238,14 @@ def activation_of(call: StructuredCall) -> Callable[[Any], None]:
 
 
 def _addmm_fresh(self: Any, a: Any, b: Any) -> Any:
-    token = set_state(IGNORE)
-    try:
-        made = np.dot(a, b)
-        made += self
-        return made
-    finally:
-        reset_state(token)
+    made = a.dot(b)
+    made += self
+    return made
+
+
+def _addmm_unshared(out: Any, self: Any, a: Any, b: Any) -> None:
+    a.dot(b, out)
+    out += self
 
 
 def _addmm_into(out: Any, self: Any, a: Any, b: Any) -> None:

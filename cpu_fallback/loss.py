@@ -78,7 +78,7 @@ def nll_loss_forward(call: StructuredCall) -> PlannedKernel:
         out.fill((-picked.dot(ones) if ones is not None else -np.add.reduce(picked)) / scale)
         total_weight.fill(count)
 
-    return PlannedKernel(quiet(into_unweighted))
+    return PlannedKernel(into_unweighted, quiet=True)
 
 
 def _is_plain(call: StructuredCall) -> bool:
@@ -134,9 +134,13 @@ def nll_loss_backward(call: StructuredCall) -> PlannedKernel:
             into(out, grad, array, target, weight, total_weight)
             return
         out.fill(0)
-        out[rows, target] = grad * scale
+        if out.flags.c_contiguous:
+            # At positions of the flat array, in half of the time that an index for each dimension takes.
+            out.reshape(-1)[rows * classes + target] = grad * scale
+        else:
+            out[rows, target] = grad * scale
 
-    return PlannedKernel(quiet(into_unweighted))
+    return PlannedKernel(into_unweighted, quiet=True)
 
 
 def _difference(call: StructuredCall) -> tuple[Any, Any]:

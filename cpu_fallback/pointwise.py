@@ -8,6 +8,7 @@ A row may name the kinds of dtype that the kernel has (``f`` floats, ``c`` compl
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -24,6 +25,8 @@ from .blocks import SHARED_BYTES, Blocks, part_of
 from .elementwise import compute_dtype_of, constant_cache, planned
 from .gelu import chained
 from .selection import SMALL, selected
+from .undispatched import copyto
+from .undispatched import where as choice
 from .widen import NARROW, comparable_np, compute_np
 
 __all__ = ["constant_cache", "pointwise"]
@@ -228,7 +231,7 @@ def relu(call: StructuredCall) -> PlannedKernel:
 
     def sized(sizes: tuple[int, ...]) -> PlannedKernel:
         zero = np.zeros(sizes, np_dtype)
-        return PlannedKernel(lambda out, a: maximum(zero, a, out=out), lambda a: maximum(zero, a))
+        return PlannedKernel(lambda out, a: maximum(zero, a, out=out), partial(maximum, zero))
 
     return sized(spec.sizes)._replace(any_shape=ZEROS, sized=sized)
 
@@ -322,7 +325,17 @@ def without_argument(kernel: PlannedKernel, position: int) -> PlannedKernel:
 
 def where(call: StructuredCall) -> PlannedKernel:
     """`self` where the condition holds, else `other`."""
-    choose = selected if call.outputs[0].numel > SMALL else np.where
+    spec = call.outputs[0]
+    choose = selected if spec.numel > SMALL else choice
+    chosen_from = [call.args[name] for name in call.runtime]
+    if (
+        choose is choice
+        and all(isinstance(each, TensorSpec) and each.is_contiguous for each in chosen_from)
+        and all(each.dtype is spec.dtype for each in chosen_from[1:])
+        and chosen_from[0].dtype.name == "bool"
+        and spec.is_contiguous
+    ):
+        return PlannedKernel(lambda out, *given: copyto(out, choice(*given)), choice)
     return planned(call, choose, call.extra["common_dtype"].np, ("condition",))
 
 

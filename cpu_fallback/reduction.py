@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,10 @@ BLOCK = 128
 
 SMALL = 512
 """Up to this many elements a product with ones is the quickest sum; BLAS adds them in many partial sums."""
+
+
+SMALL_MATRIX = 4096
+"""The same for sums over some dimensions: of more elements BLAS might share the work among threads."""
 
 
 def pairwise_sum(array: Any, axes: tuple[int, ...], np_dtype: Any) -> Any:
@@ -117,7 +122,7 @@ def sum_(call: StructuredCall) -> PlannedKernel:
         return PlannedKernel(quiet(lambda out, array: np.copyto(out, everything(array), casting="unsafe")))
     if _is_whole(call):
         if out_spec.ndim == 0 and 0 < spec.numel <= SMALL and spec.dtype.name in ("float32", "float64"):
-            return PlannedKernel(_dot_with_ones(spec.numel, np_dtype))
+            return PlannedKernel(_dot_with_ones(spec.numel, np_dtype), quiet=True)
 
         def whole(out: Any, array: Any) -> None:
             token = set_state(IGNORE)
@@ -134,6 +139,16 @@ def sum_(call: StructuredCall) -> PlannedKernel:
     kept = over_kept(spec, dims, out_spec.ndim, LONG_RUN, spec.np_dtype == np_dtype)
     if kept is not None:
         return PlannedKernel(quiet(lambda out, array: kept(lambda piece: (add(piece),), (out,), array)))
+    product = _product_with_ones(spec, dims, np_dtype) if sizes else None
+    if product is not None and spec.np_dtype == out_spec.np_dtype == np_dtype:
+        shape = None if len(sizes) == 1 else sizes
+
+        def by_product(array: Any) -> Any:
+            made = product(array)
+            return made if shape is None else made.reshape(shape)
+
+        fresh = product if shape is None else by_product
+        return PlannedKernel(lambda out, array: np.copyto(out, by_product(array)), fresh, quiet=True)
     if out_spec.np_dtype == np_dtype and is_of_lines(spec, dims, np_dtype):
         into = quiet(lambda out, array: np.copyto(out, line_sums(array).reshape(sizes)))
         return PlannedKernel(into, None if _keepdims(call) else line_sums)
@@ -150,6 +165,31 @@ def widened_line_sums(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) ->
     if len(dims) == spec.ndim:
         return lambda array: line_sums(array.astype(np_dtype).reshape(-1))
     return (lambda array: line_sums(array.astype(np_dtype))) if dims == (spec.ndim - 1,) else None
+
+
+def _product_with_ones(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Callable[[Any], Any] | None:
+    """The sums over the first or the last dimensions of a small contiguous array as a vector; None for others.
+
+    BLAS adds up to `BLOCK` numbers in less than half of the time that NumPy takes to begin.
+    """
+    count, numel, rank = count_of(spec, dims), spec.numel, spec.ndim
+    if not spec.is_contiguous or np_dtype not in (np.float32, np.float64):
+        return None
+    if not 0 < count <= BLOCK or not 0 < numel <= SMALL_MATRIX:
+        return None
+    ones = np.ones(count, np_dtype)
+    lines: tuple[int, int] | None
+    if dims == tuple(range(len(dims))):
+        if rank == 2:
+            return ones.dot
+        lines = (count, numel // count)
+        return lambda array: ones.dot(array.reshape(lines))
+    if dims == tuple(range(rank - len(dims), rank)):
+        if rank == 2:
+            return methodcaller("dot", ones)
+        lines = (numel // count, count)
+        return lambda array: array.reshape(lines).dot(ones)
+    return None
 
 
 def _block_sum(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Callable[[Any], Any]:
@@ -174,18 +214,10 @@ def _dot_with_ones(size: int, np_dtype: Any, count: Any = None) -> Callable[[Any
     ones = np.ones(size, np_dtype)
 
     def total(out: Any, array: Any) -> None:
-        token = set_state(IGNORE)
-        try:
-            array.reshape(-1).dot(ones, out)
-        finally:
-            reset_state(token)
+        array.ravel().dot(ones, out)
 
     def mean(out: Any, array: Any) -> None:
-        token = set_state(IGNORE)
-        try:
-            out.fill(array.reshape(-1).dot(ones) / count)
-        finally:
-            reset_state(token)
+        out.fill(array.ravel().dot(ones) / count)
 
     return total if count is None else mean
 
@@ -239,7 +271,7 @@ def mean(call: StructuredCall) -> PlannedKernel:
         )
     if _is_whole(call) and out_spec.ndim == 0:
         if 0 < spec.numel <= SMALL and spec.dtype.name in ("float32", "float64"):
-            return PlannedKernel(_dot_with_ones(spec.numel, np_dtype, count))
+            return PlannedKernel(_dot_with_ones(spec.numel, np_dtype, count), quiet=True)
         return PlannedKernel(quiet(lambda out, array: out.fill(np.add.reduce(array.reshape(-1)) / count)))
 
     total = kept_sum(spec, dims, np_dtype)

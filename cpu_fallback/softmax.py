@@ -26,6 +26,11 @@ ROW = 128
 
 ONE_CALL = 1 << 13
 """Up to so many elements are computed in whole arrays."""
+EXPANDED = 32
+"""Up to this length a row's sum is laid out along the row by a product, which is quicker than to repeat it."""
+UNSHIFTED = 64.0
+"""The largest number whose exp is far from both ends of float32, even when a row of them is added."""
+
 BLOCK = 1 << 16
 """Elements of a block."""
 RUN = 512
@@ -119,6 +124,12 @@ def _planned(call: StructuredCall, name: str, compute: Any, summed: str | None =
         np.copyto(out, compute(*wide, peak, total).reshape(out.shape), casting="unsafe")
 
     if spec.np_dtype == np_dtype == call.outputs[0].np_dtype and not lift:
+        if compute is _softmax and _is_short_row(geometry, axis) and spec.sizes[axis] <= EXPANDED:
+            small = _small_softmax(spec, peak)
+            return PlannedKernel(lambda out, array: np.copyto(out, small(array)), small, quiet=True)
+        if compute is _log_softmax and _is_short_row(geometry, axis) and spec.sizes[axis] <= EXPANDED:
+            small = _small_log_softmax(spec)
+            return PlannedKernel(lambda out, array: np.copyto(out, small(array)), small, quiet=True)
         if summed is None and len(call.runtime) == 1:
             return PlannedKernel(into, lambda array: compute(array, peak, total), quiet=True)
         return PlannedKernel(into, lambda first, second: compute(first, second, peak, total), quiet=True)
@@ -166,6 +177,54 @@ def _softmax(a: Any, peak: Any, total: Any) -> Any:
     result = np.subtract(a, peak(a), order="C")
     np.exp(result, result)
     return np.divide(result, total(result), result)
+
+
+def _small_softmax(spec: TensorSpec, peak: Any) -> Callable[[Any], Any]:
+    """Softmax of short contiguous rows, whose sums a product lays out beside their elements.
+
+    Where no element is beyond `UNSHIFTED` exp neither overflows nor underflows, so that no maximum is subtracted: that
+    would only round once more. The sum of squares bounds the elements; infinities and NaN exceed every bound.
+    """
+    n = spec.sizes[-1]
+    lines = (spec.numel // n, n)
+    ones = np.ones((n, n), spec.np_dtype)
+    bound = UNSHIFTED**2
+    gathers = not spec.is_contiguous
+
+    def compute(a: Any) -> Any:
+        if gathers:
+            a = np.ascontiguousarray(a)
+        flat = a.ravel()
+        if flat.dot(flat) <= bound:
+            result = np.exp(a)
+        else:
+            result = np.subtract(a, peak(a))
+            np.exp(result, result)
+        total = result.dot(ones) if a.ndim == 2 else result.reshape(lines).dot(ones).reshape(a.shape)
+        return np.divide(result, total, result)
+
+    return compute
+
+
+def _small_log_softmax(spec: TensorSpec) -> Callable[[Any], Any]:
+    """log_softmax of short contiguous rows, whose maxima and sums products lay out beside their elements."""
+    n = spec.sizes[-1]
+    lines = (spec.numel // n, n)
+    starts = np.arange(0, spec.numel, n)
+    ones, row = np.ones((n, n), spec.np_dtype), np.ones((1, n), spec.np_dtype)
+
+    def compute(a: Any) -> Any:
+        flat = a if a.ndim == 2 else a.reshape(lines)
+        index = flat.argmax(1)
+        index += starts
+        result = flat.take(index).reshape(-1, 1).dot(row)
+        np.subtract(flat, result, result)
+        total = np.exp(result).dot(ones)
+        np.log(total, total)
+        np.subtract(result, total, result)
+        return result if a.ndim == 2 else result.reshape(a.shape)
+
+    return compute
 
 
 def _log_softmax(a: Any, peak: Any, total: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -52,6 +53,34 @@ class Allocator(ABC):
 
 class HostBuffer(np.ndarray[Any, Any]):
     """Bytes under an aligned array. Its own class, so that NumPy's views stop at the array over it."""
+
+
+BYTE = np.dtype(np.uint8)
+
+
+def _address_in_interface(array: Any) -> int:
+    return array.__array_interface__["data"][0]  # type: ignore[no-any-return]
+
+
+def _address_in_object(array: Any) -> int:
+    return _pointer_at(id(array) + _HEADER).value
+
+
+_pointer_at = ctypes.c_size_t.from_address
+_HEADER = object.__basicsize__
+"""NumPy's ABI has the pointer to the elements first in an array, after what every Python object has."""
+
+
+def _quickest_address() -> Callable[[Any], int]:
+    """The way to an array's address: a read of the object, 0.1 us, where that is what the interface says, 0.8 us."""
+    probes = [np.empty(n, BYTE) for n in (1, 64, ALIGN_FROM)]
+    if sys.implementation.name != "cpython":
+        return _address_in_interface
+    agree = all(_address_in_object(each) == _address_in_interface(each) for each in probes)
+    return _address_in_object if agree else _address_in_interface
+
+
+_address_of = _quickest_address()
 
 
 class HostAllocator(Allocator):
@@ -172,10 +201,8 @@ def empty_array(sizes: tuple[int, ...], strides: tuple[int, ...], np_dtype: Any,
     byte_strides = None if contiguous else tuple(s * itemsize for s in strides)
     if not host_is_custom and nbytes:
         # The host allocator's own steps without the pointer between them: large results come through here.
-        buffer = HostBuffer((nbytes + ALIGNMENT,), np.uint8)
-        return np.ndarray(
-            sizes, np_dtype, buffer, -buffer.__array_interface__["data"][0] % ALIGNMENT, byte_strides
-        )
+        buffer = HostBuffer((nbytes + ALIGNMENT,), BYTE)
+        return np.ndarray(sizes, np_dtype, buffer, -_address_of(buffer) % ALIGNMENT, byte_strides)
     return (host_is_custom[0] if host_is_custom else _HOST).empty_array(sizes, np_dtype, byte_strides, nbytes)
 
 

@@ -19,6 +19,6 @@ run_quiet: Callable[..., Any] = _quiet.run
 """``run_quiet(function, *args)``; raises RuntimeError, before the call, while another thread is inside."""
 
 
-def run_quiet_copy(function: Callable[..., Any], *args: Any) -> Any:
+def run_quiet_copy(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
     """The same in a context of its own, for when `run_quiet` is taken."""
-    return _quiet.copy().run(function, *args)
+    return _quiet.copy().run(function, *args, **named)

@@ -302,9 +302,21 @@ def function_text(signature: PythonSignature, method: bool = False, takes_more: 
         )
         definition = f"{leading}, **kwargs: Any"
         body = ['if modes or "out" in kwargs:', f"    return {calls[0]}", f"return {calls[1]}"]
+        if method:
+            body = [
+                "if len(args) == 1 and not kwargs and args[0].__class__ in SHORT and not modes:",
+                f"    plan = {signature.name}_short.get((self._spec, args[0]))",
+                "    if plan is not None:",
+                "        return plan(self)",
+                *body,
+            ]
         if signature.is_factory:
             definition = f"{leading}, requires_grad: bool = False, **kwargs: Any"
             body = [
+                "if len(args) == 1 and not kwargs and args[0].__class__ is int and not modes:",
+                f"    plan = {signature.name}_short.get(args[0])",
+                "    if plan is not None:",
+                "        return plan(args[0]).requires_grad_() if requires_grad else plan(args[0])",
                 f'made = {calls[0]} if modes or "out" in kwargs else {calls[1]}',
                 "return made.requires_grad_() if requires_grad else made",
             ]
@@ -366,6 +378,9 @@ def functions_module(
         )
         if signature.name in deprecated:
             body.append(f"{signature.name}_packet.deprecated = {deprecated[signature.name]!r}")
+        is_method = any("method" in f.variants for f in signature.overloads)
+        if signature.general and (is_method or signature.is_factory):
+            body.append(f"{signature.name}_short = {signature.name}_packet.short")
         if not signature.general:
             body.append(f"{signature.name}_plans = {signature.name}_packet.plans")
             if any(p.role == "scale" for p in signature.parameters):
@@ -408,7 +423,9 @@ def methods_module(
     tables: list[str] = []
     for name in sorted(used):
         wanted = [f"{name}_packet"]
-        if not signatures[name].general:
+        if signatures[name].general:
+            wanted.append(f"{name}_short")
+        else:
             wanted.append(f"{name}_plans")
             if any(p.role == "scale" for p in signatures[name].parameters):
                 wanted.append(f"{name}_scaled")
@@ -436,8 +453,9 @@ def imports_for(code: str, family: str, packet: bool = True) -> str:
     parts = sorted(names & {"NOT_GIVEN", "Parameter"})
     if parts:
         lines.append(f"from ..core.call_parts import {', '.join(parts)}")
-    if packet:
-        lines.append("from ..core.overload_packet import packet")
+    from_packet = ["SHORT"] * ("SHORT" in names) + ["packet"] * packet
+    if from_packet:
+        lines.append(f"from ..core.overload_packet import {', '.join(from_packet)}")
     if "METHOD" in names:
         lines.append("from ..core.public_form import METHOD")
     constants = sorted(n for n in names if re.fullmatch(r"INT_(NEG_)?\d+", n))

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...runtime.device import CPU
 from ...runtime.device import device as Device
 from ...runtime.memory_format import memory_format as MemoryFormat
 from ...runtime.memory_format import preserve_format
 from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.tensor_spec import TensorSpec
+from ..core.kernel_function import Plan
+from ..core.operator_entry import OperatorEntry
 from ..generated.functions import _to_copy, empty_like
 from ..structured.native.copy import resolve_device
+from ..structured.part_plans import plan_of_part
+from ..structured.register import planned_by
 
 
 def contiguous(self: Any, memory_format: MemoryFormat) -> Any:
@@ -39,6 +46,63 @@ def _copy_from(self: Any, dst: Any, non_blocking: bool) -> Any:
     )
 
 
+def _planned_as(
+    canonical: Callable[..., tuple[Any, ...]],
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator of a form of ``to`` that `canonical` turns into the arguments of `to_dtype_layout`."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+            made = _plan_conversion(op, key_set, args, *canonical(*args))
+            return op.rebind(function, args) if made is None else made
+
+        return planned_by(plan)(function)
+
+    return decorate
+
+
+def _plan_conversion(
+    op: OperatorEntry,
+    key_set: int,
+    args: Sequence[Any],
+    self: Any,
+    dtype: ScalarType | None,
+    layout: Any,
+    device: Device | None,
+    pin_memory: bool | None,
+    non_blocking: bool,
+    copy: bool,
+    memory_format: MemoryFormat | None,
+) -> Plan | None:
+    """A conversion within the host's memory is the tensor itself, or `_to_copy`; None for others."""
+    spec = self._spec
+    if spec.device is not CPU or (device is not None and device.type != "cpu"):
+        return None
+    if not copy and _is_same(spec, dtype, CPU, memory_format):
+        return lambda self, *_: self
+    given = (self, dtype, layout, CPU, pin_memory, non_blocking, memory_format)
+    part = plan_of_part(op, key_set, args, "aten::_to_copy", given)
+    if part is None or len(op.runtime_positions(args)) == 1:
+        return part
+    return lambda self, *_: part(self)
+
+
+def _is_same(
+    spec: TensorSpec, dtype: ScalarType | None, device: Device, memory_format: MemoryFormat | None
+) -> bool:
+    """Whether a tensor has dtype, device and memory format already."""
+    return (
+        (dtype is None or dtype is spec.dtype)
+        and device is spec.device
+        and (
+            memory_format is None
+            or memory_format is preserve_format
+            or spec.suggest_memory_format() is memory_format
+        )
+    )
+
+
+@_planned_as(lambda *args: args)
 def to_dtype_layout(
     self: Any,
     dtype: ScalarType | None,
@@ -52,16 +116,7 @@ def to_dtype_layout(
     """`Tensor.to` with every option."""
     spec = self._spec
     target = spec.device if device is None else resolve_device(device)
-    same = (
-        (dtype is None or dtype is spec.dtype)
-        and target is spec.device
-        and (
-            memory_format is None
-            or memory_format is preserve_format
-            or spec.suggest_memory_format() is memory_format
-        )
-    )
-    if same and not copy:
+    if not copy and _is_same(spec, dtype, target, memory_format):
         return self
     return _to_copy(
         self,
@@ -74,6 +129,18 @@ def to_dtype_layout(
     )
 
 
+@_planned_as(
+    lambda self, device, dtype, non_blocking, copy, fmt: (
+        self,
+        dtype,
+        None,
+        device,
+        None,
+        non_blocking,
+        copy,
+        fmt,
+    )
+)
 def to_device(
     self: Any,
     device: Device,
@@ -86,6 +153,9 @@ def to_device(
     return to_dtype_layout(self, dtype, None, device, None, non_blocking, copy, memory_format)
 
 
+@_planned_as(
+    lambda self, dtype, non_blocking, copy, fmt: (self, dtype, None, None, None, non_blocking, copy, fmt)
+)
 def to_dtype(
     self: Any, dtype: ScalarType, non_blocking: bool, copy: bool, memory_format: MemoryFormat | None
 ) -> Any:
@@ -100,6 +170,18 @@ def to_other(
     return to_dtype_layout(self, other.dtype, None, other.device, None, non_blocking, copy, memory_format)
 
 
+@_planned_as(
+    lambda self, device, dtype, non_blocking, copy, fmt: (
+        self,
+        dtype,
+        None,
+        device,
+        None,
+        non_blocking,
+        copy,
+        fmt,
+    )
+)
 def to_prim_device(
     self: Any,
     device: Device | None,

@@ -12,7 +12,13 @@ from ...runtime.memory_format import contiguous_strides
 from ...runtime.scalar_type import complex128, dtype_of_number, float64, get_default_dtype, int64
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_impl import TensorImpl
+from ..core.kernel_function import Plan
+from ..core.operator_entry import OperatorEntry
 from ..generated.functions import _arange_, _linspace_, empty, empty_like, empty_strided
+from ..structured.allocation import numpy_may_allocate
+from ..structured.part_plans import is_unseen
+from ..structured.register import planned_by
+from ..tensor import Tensor
 from .dimnames import named_factory
 
 
@@ -126,6 +132,40 @@ def _range_length(start: Any, end: Any, step: Any, dtype: ScalarType) -> int:
     return elements
 
 
+TEMPLATE_BYTES, TEMPLATES = 1 << 10, 256
+"""Ranges of up to so many bytes are kept, so many of a plan, and copied for the next call."""
+
+
+def _plan_range(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """A short range of whole numbers on the host is a copy of the one that was made first."""
+    count = len(args) - 4
+    composed = op.rebind((arange, arange_start, arange_start_step)[count - 1], args)
+    whole = all(n.__class__ is int for n in args[:count])
+    if not whole or args[-1] or not is_unseen(key_set, ("aten::empty.memory_format", "aten::_arange_")):
+        return composed
+    templates: dict[Any, Any] = {}
+
+    def planned(*numbers: Any) -> Any:
+        template = templates.get(numbers)
+        if template is None:
+            made = composed(*numbers)
+            if (
+                made._spec.nbytes <= TEMPLATE_BYTES
+                and len(templates) < TEMPLATES
+                and numpy_may_allocate(made._spec)
+            ):
+                templates[numbers] = (made._data.copy(), made._spec)
+            return made
+        out = Tensor()
+        out._data = template[0].copy()
+        out._spec = template[1]
+        out._version_cell = out._autograd = out._view_base = None
+        return out
+
+    return planned
+
+
+@planned_by(_plan_range)
 def arange_start_step(
     start: Any, end: Any, step: Any, dtype: ScalarType | None, layout: Any, device: Device | None, pin: Any
 ) -> Any:
@@ -135,6 +175,7 @@ def arange_start_step(
     return _arange_(empty(length, dtype=chosen, layout=layout, device=device, pin_memory=pin), start, step)
 
 
+@planned_by(_plan_range)
 def arange_start(
     start: Any, end: Any, dtype: ScalarType | None, layout: Any, device: Device | None, pin: Any
 ) -> Any:
@@ -142,6 +183,7 @@ def arange_start(
     return arange_start_step(start, end, 1, dtype, layout, device, pin)
 
 
+@planned_by(_plan_range)
 def arange(end: Any, dtype: ScalarType | None, layout: Any, device: Device | None, pin: Any) -> Any:
     """``arange(end)``."""
     return arange_start_step(0, end, 1, dtype, layout, device, pin)

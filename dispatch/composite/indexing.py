@@ -6,13 +6,22 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...runtime.device import CPU
 from ...runtime.dimname import position_of
 from ...runtime.memory_format import contiguous_format
 from ...runtime.scalar_type import bool_, int32, int64
+from ...runtime.tensor_spec import TensorSpec
+from ..core.kernel_function import Plan
+from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
 from ..iterator.overlap import assert_no_internal_overlap, check_no_overlap, shares_memory
+from ..structured.allocation import allocator_of
 from ..structured.native.dims import wrap_dim
 from ..structured.native.indexing import broadcast_sizes, can_cast
+from ..structured.part_plans import is_unseen
+from ..structured.register import planned_by
+from ..structured.stub import StructuredCall, find_kernel
+from ..tensor import Tensor
 from .dimnames import by_name, refused
 from .forms import write_out
 
@@ -22,6 +31,42 @@ def concat(tensors: Sequence[Any], dim: int) -> Any:
     return ops.cat(tensors, dim)
 
 
+def _plan_stack(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """Host tensors that lie alike without gaps are joined at once, where their elements go."""
+    composed = op.rebind(stack, args)
+    tensors, dim = args
+    specs = tuple([each._spec for each in tensors])
+    if not specs or len(set(specs)) > 1 or not specs[0].is_contiguous or specs[0].device is not CPU:
+        return composed
+    if not is_unseen(key_set, ("aten::cat", "aten::unsqueeze")):
+        return composed
+    sizes = specs[0].sizes
+    d = wrap_dim(dim, len(sizes) + 1)
+    spec = TensorSpec.contiguous((*sizes[:d], len(specs), *sizes[d:]), specs[0].dtype, CPU)
+    # Along a dimension that the tensors have, the result is their concatenation, read with one dimension more.
+    lifted = (*sizes, 1) if d == len(sizes) else sizes
+    part = TensorSpec.contiguous(lifted, spec.dtype, CPU)
+    joined = TensorSpec.contiguous((*lifted[:d], lifted[d] * len(specs), *lifted[d + 1 :]), spec.dtype, CPU)
+    extra = {"kept": tuple(range(len(specs))), "dim": d}
+    call = StructuredCall("cat", {"tensors": (part,) * len(specs)}, ("tensors",), (joined,), None, CPU, extra)
+    join = find_kernel("cat_stub", "cpu", "cat")(call).into
+    allocate, whole, lifts = allocator_of(spec), joined.sizes, lifted != sizes
+
+    def planned(tensors: Sequence[Any]) -> Any:
+        out = Tensor()
+        out._data = data = allocate()
+        if lifts:
+            join(data.reshape(whole), [each._data.reshape(lifted) for each in tensors])
+        else:
+            join(data.reshape(whole), [each._data for each in tensors])
+        out._spec = spec
+        out._version_cell = out._autograd = out._view_base = None
+        return out
+
+    return planned
+
+
+@planned_by(_plan_stack)
 def stack(tensors: Sequence[Any], dim: int) -> Any:
     """`torch.stack`: tensors of one shape along a new dimension."""
     if not tensors:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.scalar_type import uint8
+from ..core.kernel_function import Plan
+from ..core.operator_entry import OperatorEntry
 from ..core.overload_packet import packets
 from ..generated import functions as ops
 from ..structured.native.normalization import (
@@ -15,9 +17,18 @@ from ..structured.native.normalization import (
     check_features,
     check_normalized_shape,
 )
+from ..structured.part_plans import first_of, plan_of_part
+from ..structured.register import planned_by
 from .forms import check_out, out_form, write_out
 
 
+def _plan_layer_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """The first result of `native_layer_norm`."""
+    part = plan_of_part(op, key_set, args, "aten::native_layer_norm", args[:5])
+    return op.rebind(layer_norm, args) if part is None else first_of(part)
+
+
+@planned_by(_plan_layer_norm)
 def layer_norm(
     input: Any, normalized_shape: Sequence[int], weight: Any, bias: Any, eps: float, cudnn_enable: bool
 ) -> Any:

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.scalar_type import dtype as ScalarType
+from ..core.kernel_function import Plan, Planner
+from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
+from ..structured.part_plans import plan_of_part
+from ..structured.register import planned_by
 from .dimnames import by_name
 
 
+def _served_by(part: str) -> Planner:
+    """The planner of ``(self, dim, dtype)`` without a dtype to convert to: all of the call is `part`."""
+
+    def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+        self, dim, dtype = args
+        planned = None if dtype is not None else plan_of_part(op, key_set, args, part, (self, dim, False))
+        kernel = softmax if part == "aten::_softmax" else log_softmax
+        return op.rebind(kernel, args) if planned is None else planned
+
+    return plan
+
+
+@planned_by(_served_by("aten::_softmax"))
 def softmax(self: Any, dim: int, dtype: ScalarType | None) -> Any:
     """`torch.softmax`."""
     return ops._softmax(self if dtype is None else self.to(dtype), dim, False)
@@ -19,6 +37,7 @@ def softmax_out(self: Any, dim: int, dtype: ScalarType | None, out: Any) -> Any:
     return ops._softmax(self if dtype is None else self.to(dtype), dim, False, out=out)
 
 
+@planned_by(_served_by("aten::_log_softmax"))
 def log_softmax(self: Any, dim: int, dtype: ScalarType | None) -> Any:
     """`torch.log_softmax`."""
     return ops._log_softmax(self if dtype is None else self.to(dtype), dim, False)

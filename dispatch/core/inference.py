@@ -7,6 +7,7 @@ from typing import Any
 
 from ...runtime.dispatch_key import ADINPLACE_BIT
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled, is_inference_mode_enabled
+from ...runtime.storage import root_of
 from ...runtime.tensor_impl import TensorImpl
 from ..schema import FunctionSchema
 from .argument_roles import tensors_in
@@ -18,10 +19,16 @@ def as_inference(schema: FunctionSchema, args: Sequence[Any], result: Any) -> An
 
     Results that alias an argument (views, in-place and ``out=`` forms) stay what they are.
     """
-    if schema.returns and all(r.alias_info is None for r in schema.returns):
-        given = {id(t) for t in tensors_in(args)}
+    if schema.returns:
+        arguments = tensors_in(args)
+        given = {id(t) for t in arguments}
+        # What may alias an argument does so where it lies in its memory.
+        may_alias = any(r.alias_info is not None for r in schema.returns)
+        roots = {id(root_of(t._data)) for t in arguments} if may_alias else set()
         for tensor in tensors_in(result if isinstance(result, list | tuple) else (result,)):
-            if id(tensor) not in given and tensor._view_base is None and not tensor._spec.is_inference:
+            if id(tensor) in given or tensor._view_base is not None or tensor._spec.is_inference:
+                continue
+            if not may_alias or id(root_of(tensor._data)) not in roots:
                 tensor._spec = tensor._spec.replace(is_inference=True, requires_grad=False)
                 tensor._version_cell = tensor._autograd = None
     return result

@@ -7,6 +7,7 @@ generated function will find it. Calls under modes, guards or with ``out=`` come
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -40,6 +41,9 @@ from .factory_options import OPTIONS, without_options
 from .kernel_function import Plan
 from .operator_entry import MAX_PLANS, OperatorEntry
 from .public_form import FUNCTION, METHOD, public_form
+
+SHORT = frozenset({int, scalar_type.dtype, device.device})
+"""Classes of the last argument of general calls that the generated functions find in `short` themselves."""
 
 FIRST: list[int | str] = [0]
 """Where the runtime arguments of a general call stand if the first argument is the only one."""
@@ -84,8 +88,9 @@ class OverloadPacket:
 
     `plans` maps the first argument's key part to a plan, or to a table by the other parts; `scaled` is the
     same for calls whose ``alpha``-like arguments are not at their defaults, `outs` for calls with ``out=``,
-    `guarded` for calls under modes, keyed by the thread's key sets too. Methods have entries of their own where a
-    call may be handled elsewhere, whose handler gets the public callable.
+    `guarded` for calls under modes, keyed by the thread's key sets too. `short` has those of a general name's calls
+    that one argument decides: of a factory by a number, of a method by the tensor's spec and it. Methods have
+    entries of their own where a call may be handled elsewhere, whose handler gets the public callable.
     """
 
     __slots__ = (
@@ -104,6 +109,7 @@ class OverloadPacket:
         "parameters",
         "plans",
         "scaled",
+        "short",
     )
 
     def __init__(
@@ -122,6 +128,7 @@ class OverloadPacket:
         self.scaled: dict[Any, Any] = {}
         self.outs: dict[Any, Plan] = {}
         self.guarded: dict[Any, Plan] = {}
+        self.short: dict[Any, Plan] = {}
         self._bindings: dict[Any, _Binding] = {}
         self._general: dict[Any, tuple[Plan, list[int | str]]] = {}
         self._below: dict[Any, Plan] = {}
@@ -137,6 +144,7 @@ class OverloadPacket:
         self.guarded.clear()
         self._bindings.clear()
         self._general.clear()
+        self.short.clear()
         self._below.clear()
         self.count = 0
 
@@ -281,7 +289,9 @@ class OverloadPacket:
             value = args[index]
             bound[position] = tuple(value) if value.__class__ is list else value
         plan = entry.plan(entry.key_set_of(bound), bound)
-        return plan if picks is None else _picking(plan, picks)
+        if picks is None:
+            return plan
+        return _picking(plan, picks, sum(role not in ("static", "rare", "scale") for role, _ in self._roles))
 
     def _plan_anew(
         self,
@@ -443,7 +453,7 @@ class OverloadPacket:
         plan = entry.plan(effective(entry.key_set_of(bound)), bound)
         if picks == list(range(len(names))):
             return plan, True, None
-        return _picking(plan, picks), True, picks
+        return _picking(plan, picks, len(names)), True, picks
 
     def miss_out(self, *args: Any) -> Plan:
         """The plan for arguments in the parameters' order and ``out``, stored in `outs`; called with all runtime ones.
@@ -621,21 +631,30 @@ class OverloadPacket:
                     _planned.add(self)
                     if len(self._general) >= MAX_PLANS:
                         self._general.clear()
+                        self.short.clear()
                     self._general[key] = found
+                    if where == FIRST and not kwargs and args[-1].__class__ in SHORT:
+                        if len(args) == 1:
+                            self.short[args[0]] = plan
+                        elif len(args) == 2 and form == METHOD:
+                            self.short[args[0]._spec, args[1]] = plan
         plan, where = found
         if where == FIRST:
             return plan(args[0])
         return plan(*[args[w] if w.__class__ is int else kwargs[w] if w else None for w in where])  # type: ignore[index]
 
 
-def _picking(plan: Plan, picks: list[int]) -> Plan:
-    """A plan called with those of a call's runtime arguments that `picks` names, None for -1."""
-    if -1 in picks:
-        return lambda *values: plan(*[None if i < 0 else values[i] for i in picks])
-    if picks == list(range(len(picks))):
-        count = len(picks)
-        return lambda *values: plan(*values[:count])
-    return lambda *values: plan(*[values[i] for i in picks])
+def _picking(plan: Plan, picks: list[int], count: int) -> Plan:
+    """A plan called with those of a call's `count` runtime arguments that `picks` names, None for -1."""
+    return _picker(count, tuple(picks))(plan)
+
+
+@functools.cache
+def _picker(count: int, picks: tuple[int, ...]) -> Callable[[Plan], Plan]:
+    """What makes a function of `count` arguments of a plan: written out, which takes a third of the time of a list."""
+    names = ", ".join([f"v{i}" for i in range(count)])
+    picked = ", ".join(["None" if i < 0 else f"v{i}" for i in picks])
+    return eval(f"lambda plan: lambda {names}: plan({picked})")  # type: ignore[no-any-return]
 
 
 def not_implemented(*_: Any) -> Any:

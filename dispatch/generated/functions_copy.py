@@ -87,6 +87,7 @@ to_packet = packet(
     (),
     False,
 )
+to_short = to_packet.short
 type_as_packet = packet(
     "type_as",
     ("type_as",),

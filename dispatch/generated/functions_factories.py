@@ -304,6 +304,7 @@ arange_packet = packet(
     (),
     False,
 )
+arange_short = arange_packet.short
 _arange__packet = packet(
     "_arange_",
     ("_arange_",),
@@ -717,6 +718,10 @@ def arange(*args: Any, requires_grad: bool = False, **kwargs: Any) -> Any:
     arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
 
     arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    if len(args) == 1 and not kwargs and args[0].__class__ is int and not modes:
+        plan = arange_short.get(args[0])
+        if plan is not None:
+            return plan(args[0]).requires_grad_() if requires_grad else plan(args[0])
     made = (
         arange_packet.call(*args, **kwargs)
         if modes or "out" in kwargs

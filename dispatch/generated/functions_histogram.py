@@ -30,6 +30,7 @@ histogram_packet = packet(
     (),
     False,
 )
+histogram_short = histogram_packet.short
 _histogramdd_bin_edges_packet = packet(
     "_histogramdd_bin_edges",
     ("_histogramdd_bin_edges",),

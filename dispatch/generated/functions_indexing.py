@@ -449,6 +449,7 @@ scatter_packet = packet(
     (),
     False,
 )
+scatter_short = scatter_packet.short
 scatter__packet = packet(
     "scatter_",
     (
@@ -460,6 +461,7 @@ scatter__packet = packet(
     (),
     False,
 )
+scatter__short = scatter__packet.short
 scatter_add_packet = packet(
     "scatter_add",
     (
@@ -777,6 +779,7 @@ repeat_interleave_packet = packet(
     (),
     False,
 )
+repeat_interleave_short = repeat_interleave_packet.short
 tile_packet = packet(
     "tile",
     ("tile",),

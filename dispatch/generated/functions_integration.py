@@ -50,6 +50,7 @@ gradient_packet = packet(
     (),
     False,
 )
+gradient_short = gradient_packet.short
 trapezoid_packet = packet(
     "trapezoid",
     (

@@ -117,6 +117,7 @@ random__packet = packet(
     (),
     False,
 )
+random__short = random__packet.short
 bernoulli__packet = packet(
     "bernoulli_",
     (
@@ -242,6 +243,7 @@ randint_packet = packet(
     (),
     False,
 )
+randint_short = randint_packet.short
 randint_like_packet = packet(
     "randint_like",
     (
@@ -255,6 +257,7 @@ randint_like_packet = packet(
     (),
     False,
 )
+randint_like_short = randint_like_packet.short
 randperm_packet = packet(
     "randperm",
     (
@@ -616,6 +619,10 @@ def randint(*args: Any, requires_grad: bool = False, **kwargs: Any) -> Any:
     randint.low(SymInt low, SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
 
     randint.low_generator(SymInt low, SymInt high, SymInt[] size, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    if len(args) == 1 and not kwargs and args[0].__class__ is int and not modes:
+        plan = randint_short.get(args[0])
+        if plan is not None:
+            return plan(args[0]).requires_grad_() if requires_grad else plan(args[0])
     made = (
         randint_packet.call(*args, **kwargs)
         if modes or "out" in kwargs
@@ -636,6 +643,10 @@ def randint_like(*args: Any, requires_grad: bool = False, **kwargs: Any) -> Any:
     randint_like.Tensor_generator(Tensor self, Tensor high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
 
     randint_like.low_generator_dtype(Tensor self, SymInt low, SymInt high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
+    if len(args) == 1 and not kwargs and args[0].__class__ is int and not modes:
+        plan = randint_like_short.get(args[0])
+        if plan is not None:
+            return plan(args[0]).requires_grad_() if requires_grad else plan(args[0])
     made = (
         randint_like_packet.call(*args, **kwargs)
         if modes or "out" in kwargs

@@ -179,6 +179,7 @@ max_packet = packet(
     (),
     False,
 )
+max_short = max_packet.short
 min_packet = packet(
     "min",
     (
@@ -194,6 +195,7 @@ min_packet = packet(
     (),
     False,
 )
+min_short = min_packet.short
 argmax_packet = packet(
     "argmax",
     (
@@ -293,6 +295,7 @@ var_packet = packet(
     (),
     False,
 )
+var_short = var_packet.short
 std_packet = packet(
     "std",
     (
@@ -309,6 +312,7 @@ std_packet = packet(
     (),
     False,
 )
+std_short = std_packet.short
 var_mean_packet = packet(
     "var_mean",
     (

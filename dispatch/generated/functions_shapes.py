@@ -45,6 +45,7 @@ hsplit_packet = packet(
     (),
     False,
 )
+hsplit_short = hsplit_packet.short
 vsplit_packet = packet(
     "vsplit",
     (
@@ -54,6 +55,7 @@ vsplit_packet = packet(
     (),
     False,
 )
+vsplit_short = vsplit_packet.short
 dsplit_packet = packet(
     "dsplit",
     (
@@ -63,6 +65,7 @@ dsplit_packet = packet(
     (),
     False,
 )
+dsplit_short = dsplit_packet.short
 unsafe_chunk_packet = packet(
     "unsafe_chunk",
     ("unsafe_chunk",),

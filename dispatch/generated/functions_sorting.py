@@ -36,6 +36,7 @@ sort_packet = packet(
     (),
     False,
 )
+sort_short = sort_packet.short
 argsort_packet = packet(
     "argsort",
     (
@@ -47,6 +48,7 @@ argsort_packet = packet(
     (),
     False,
 )
+argsort_short = argsort_packet.short
 msort_packet = packet(
     "msort",
     (

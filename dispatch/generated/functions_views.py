@@ -520,6 +520,7 @@ tensor_split_packet = packet(
     (),
     False,
 )
+tensor_split_short = tensor_split_packet.short
 unbind_packet = packet(
     "unbind",
     (

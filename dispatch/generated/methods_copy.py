@@ -9,6 +9,7 @@ from typing import Any
 
 from ...runtime.local_dispatch_key_set import modes
 from ...runtime.memory_format import contiguous_format
+from ..core.overload_packet import SHORT
 from ..core.public_form import METHOD
 from .functions_copy import (
     clone_packet,
@@ -18,6 +19,7 @@ from .functions_copy import (
     copy__packet,
     copy__plans,
     to_packet,
+    to_short,
     type_as_packet,
     type_as_plans,
 )
@@ -70,6 +72,10 @@ class CopyMethods:
         to.dtype_layout(Tensor(a) self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)
 
         to.prim_Device(Tensor(a) self, Device? device, ScalarType? dtype=None, bool non_blocking=False, bool copy=False, *, MemoryFormat? memory_format=None) -> Tensor(a)"""
+        if len(args) == 1 and not kwargs and args[0].__class__ in SHORT and not modes:
+            plan = to_short.get((self._spec, args[0]))
+            if plan is not None:
+                return plan(self)
         if modes or "out" in kwargs:
             return to_packet.call_method(self, *args, **kwargs)
         return to_packet.general((self, *args), kwargs, METHOD)

@@ -8,9 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from ...runtime.local_dispatch_key_set import modes
+from ..core.overload_packet import SHORT
 from ..core.public_form import METHOD
 from .functions_histogram import (
     histogram_packet,
+    histogram_short,
 )
 
 
@@ -25,6 +27,10 @@ class HistogramMethods:
         """histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)
 
         histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)"""
+        if len(args) == 1 and not kwargs and args[0].__class__ in SHORT and not modes:
+            plan = histogram_short.get((self._spec, args[0]))
+            if plan is not None:
+                return plan(self)
         if modes or "out" in kwargs:
             return histogram_packet.call_method(self, *args, **kwargs)
         return histogram_packet.general((self, *args), kwargs, METHOD)

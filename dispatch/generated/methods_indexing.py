@@ -10,6 +10,7 @@ from typing import Any
 from ...runtime.local_dispatch_key_set import modes
 from ..core.call_parts import NOT_GIVEN
 from ..core.constants import INT_1
+from ..core.overload_packet import SHORT
 from ..core.public_form import METHOD
 from .functions_indexing import (
     argwhere_packet,
@@ -77,6 +78,7 @@ from .functions_indexing import (
     put_packet,
     put_plans,
     repeat_interleave_packet,
+    repeat_interleave_short,
     repeat_packet,
     repeat_plans,
     roll_packet,
@@ -84,6 +86,7 @@ from .functions_indexing import (
     rot90_packet,
     rot90_plans,
     scatter__packet,
+    scatter__short,
     scatter_add__packet,
     scatter_add__plans,
     scatter_add_outs,
@@ -95,6 +98,7 @@ from .functions_indexing import (
     scatter_reduce_outs,
     scatter_reduce_packet,
     scatter_reduce_plans,
+    scatter_short,
     take_along_dim_outs,
     take_along_dim_packet,
     take_along_dim_plans,
@@ -370,6 +374,10 @@ class IndexingMethods:
         scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor
 
         scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor"""
+        if len(args) == 1 and not kwargs and args[0].__class__ in SHORT and not modes:
+            plan = scatter_short.get((self._spec, args[0]))
+            if plan is not None:
+                return plan(self)
         if modes or "out" in kwargs:
             return scatter_packet.call_method(self, *args, **kwargs)
         return scatter_packet.general((self, *args), kwargs, METHOD)
@@ -382,6 +390,10 @@ class IndexingMethods:
         scatter_.reduce(Tensor(a!) self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor(a!)
 
         scatter_.value_reduce(Tensor(a!) self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor(a!)"""
+        if len(args) == 1 and not kwargs and args[0].__class__ in SHORT and not modes:
+            plan = scatter__short.get((self._spec, args[0]))
+            if plan is not None:
+                return plan(self)
         if modes or "out" in kwargs:
             return scatter__packet.call_method(self, *args, **kwargs)
         return scatter__packet.general((self, *args), kwargs, METHOD)
@@ -676,6 +688,10 @@ class IndexingMethods:
         repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor
 
         repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor"""
+        if len(args) == 1 and not kwargs and args[0].__class__ in SHORT and not modes:
+            plan = repeat_interleave_short.get((self._spec, args[0]))
+            if plan is not None:
+                return plan(self)
         if modes or "out" in kwargs:
             return repeat_interleave_packet.call_method(self, *args, **kwargs)
         return repeat_interleave_packet.general((self, *args), kwargs, METHOD)

@@ -8,12 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 from ...runtime.local_dispatch_key_set import modes
+from ..core.overload_packet import SHORT
 from ..core.public_form import METHOD
 from .functions_integration import (
     diff_outs,
     diff_packet,
     diff_plans,
     gradient_packet,
+    gradient_short,
 )
 
 
@@ -68,6 +70,10 @@ class IntegrationMethods:
         gradient.tensorarrayint(Tensor self, *, Tensor[] spacing, int? dim=None, int edge_order=1) -> Tensor[]
 
         gradient.tensorarray(Tensor self, *, Tensor[] spacing, int[] dim, int edge_order=1) -> Tensor[]"""
+        if len(args) == 1 and not kwargs and args[0].__class__ in SHORT and not modes:
+            plan = gradient_short.get((self._spec, args[0]))
+            if plan is not None:
+                return plan(self)
         if modes or "out" in kwargs:
             return gradient_packet.call_method(self, *args, **kwargs)
         return gradient_packet.general((self, *args), kwargs, METHOD)

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...runtime.local_dispatch_key_set import modes
 from ..core.call_parts import NOT_GIVEN
+from ..core.overload_packet import SHORT
 from ..core.public_form import METHOD
 from .functions_random import (
     bernoulli__packet,
@@ -30,6 +31,7 @@ from .functions_random import (
     normal__packet,
     normal__plans,
     random__packet,
+    random__short,
     uniform__packet,
     uniform__plans,
 )
@@ -108,6 +110,10 @@ class RandomMethods:
         random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)
 
         random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)"""
+        if len(args) == 1 and not kwargs and args[0].__class__ in SHORT and not modes:
+            plan = random__short.get((self._spec, args[0]))
+            if plan is not None:
+                return plan(self)
         if modes or "out" in kwargs:
             return random__packet.call_method(self, *args, **kwargs)
         return random__packet.general((self, *args), kwargs, METHOD)

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...runtime.local_dispatch_key_set import modes
 from ..core.call_parts import NOT_GIVEN
+from ..core.overload_packet import SHORT
 from ..core.public_form import METHOD
 from .functions_reduction import (
     all_outs,
@@ -60,18 +61,22 @@ from .functions_reduction import (
     logsumexp_packet,
     logsumexp_plans,
     max_packet,
+    max_short,
     mean_outs,
     mean_packet,
     mean_plans,
     min_packet,
+    min_short,
     prod_outs,
     prod_packet,
     prod_plans,
     std_packet,
+    std_short,
     sum_outs,
     sum_packet,
     sum_plans,
     var_packet,
+    var_short,
 )
 
 
@@ -220,6 +225,10 @@ class ReductionMethods:
         max.other(Tensor self, Tensor other) -> Tensor
 
         max(Tensor self) -> Tensor"""
+        if len(args) == 1 and not kwargs and args[0].__class__ in SHORT and not modes:
+            plan = max_short.get((self._spec, args[0]))
+            if plan is not None:
+                return plan(self)
         if modes or "out" in kwargs:
             return max_packet.call_method(self, *args, **kwargs)
         return max_packet.general((self, *args), kwargs, METHOD)
@@ -232,6 +241,10 @@ class ReductionMethods:
         min.other(Tensor self, Tensor other) -> Tensor
 
         min(Tensor self) -> Tensor"""
+        if len(args) == 1 and not kwargs and args[0].__class__ in SHORT and not modes:
+            plan = min_short.get((self._spec, args[0]))
+            if plan is not None:
+                return plan(self)
         if modes or "out" in kwargs:
             return min_packet.call_method(self, *args, **kwargs)
         return min_packet.general((self, *args), kwargs, METHOD)
@@ -334,6 +347,10 @@ class ReductionMethods:
         var.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> Tensor
 
         var.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
+        if len(args) == 1 and not kwargs and args[0].__class__ in SHORT and not modes:
+            plan = var_short.get((self._spec, args[0]))
+            if plan is not None:
+                return plan(self)
         if modes or "out" in kwargs:
             return var_packet.call_method(self, *args, **kwargs)
         return var_packet.general((self, *args), kwargs, METHOD)
@@ -348,6 +365,10 @@ class ReductionMethods:
         std.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> Tensor
 
         std.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
+        if len(args) == 1 and not kwargs and args[0].__class__ in SHORT and not modes:
+            plan = std_short.get((self._spec, args[0]))
+            if plan is not None:
+                return plan(self)
         if modes or "out" in kwargs:
             return std_packet.call_method(self, *args, **kwargs)
         return std_packet.general((self, *args), kwargs, METHOD)

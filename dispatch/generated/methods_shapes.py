@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...runtime.local_dispatch_key_set import modes
+from ..core.overload_packet import SHORT
 from ..core.public_form import METHOD
 from .functions_shapes import (
     diag_embed_outs,
@@ -19,7 +20,9 @@ from .functions_shapes import (
     diagflat_packet,
     diagflat_plans,
     dsplit_packet,
+    dsplit_short,
     hsplit_packet,
+    hsplit_short,
     narrow_copy_outs,
     narrow_copy_packet,
     narrow_copy_plans,
@@ -32,6 +35,7 @@ from .functions_shapes import (
     unsafe_split_with_sizes_packet,
     unsafe_split_with_sizes_plans,
     vsplit_packet,
+    vsplit_short,
 )
 
 
@@ -46,6 +50,10 @@ class ShapesMethods:
         """hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]
 
         hsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]"""
+        if len(args) == 1 and not kwargs and args[0].__class__ in SHORT and not modes:
+            plan = hsplit_short.get((self._spec, args[0]))
+            if plan is not None:
+                return plan(self)
         if modes or "out" in kwargs:
             return hsplit_packet.call_method(self, *args, **kwargs)
         return hsplit_packet.general((self, *args), kwargs, METHOD)
@@ -54,6 +62,10 @@ class ShapesMethods:
         """vsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]
 
         vsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]"""
+        if len(args) == 1 and not kwargs and args[0].__class__ in SHORT and not modes:
+            plan = vsplit_short.get((self._spec, args[0]))
+            if plan is not None:
+                return plan(self)
         if modes or "out" in kwargs:
             return vsplit_packet.call_method(self, *args, **kwargs)
         return vsplit_packet.general((self, *args), kwargs, METHOD)
@@ -62,6 +74,10 @@ class ShapesMethods:
         """dsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]
 
         dsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]"""
+        if len(args) == 1 and not kwargs and args[0].__class__ in SHORT and not modes:
+            plan = dsplit_short.get((self._spec, args[0]))
+            if plan is not None:
+                return plan(self)
         if modes or "out" in kwargs:
             return dsplit_packet.call_method(self, *args, **kwargs)
         return dsplit_packet.general((self, *args), kwargs, METHOD)

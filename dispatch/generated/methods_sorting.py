@@ -9,9 +9,11 @@ from typing import Any
 
 from ...runtime.local_dispatch_key_set import modes
 from ..core.call_parts import NOT_GIVEN
+from ..core.overload_packet import SHORT
 from ..core.public_form import METHOD
 from .functions_sorting import (
     argsort_packet,
+    argsort_short,
     kthvalue_outs,
     kthvalue_packet,
     kthvalue_plans,
@@ -25,6 +27,7 @@ from .functions_sorting import (
     nanmedian_packet,
     nanmedian_plans,
     sort_packet,
+    sort_short,
     topk_outs,
     topk_packet,
     topk_plans,
@@ -46,6 +49,10 @@ class SortingMethods:
         sort.dimname(Tensor self, Dimname dim, bool descending=False) -> (Tensor values, Tensor indices)
 
         sort.dimname_stable(Tensor self, *, bool? stable, Dimname dim, bool descending=False) -> (Tensor values, Tensor indices)"""
+        if len(args) == 1 and not kwargs and args[0].__class__ in SHORT and not modes:
+            plan = sort_short.get((self._spec, args[0]))
+            if plan is not None:
+                return plan(self)
         if modes or "out" in kwargs:
             return sort_packet.call_method(self, *args, **kwargs)
         return sort_packet.general((self, *args), kwargs, METHOD)
@@ -56,6 +63,10 @@ class SortingMethods:
         argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor
 
         argsort.dimname(Tensor self, Dimname dim, bool descending=False) -> Tensor"""
+        if len(args) == 1 and not kwargs and args[0].__class__ in SHORT and not modes:
+            plan = argsort_short.get((self._spec, args[0]))
+            if plan is not None:
+                return plan(self)
         if modes or "out" in kwargs:
             return argsort_packet.call_method(self, *args, **kwargs)
         return argsort_packet.general((self, *args), kwargs, METHOD)

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...runtime.local_dispatch_key_set import modes
 from ..core.call_parts import NOT_GIVEN
+from ..core.overload_packet import SHORT
 from ..core.public_form import METHOD
 from .functions_views import (
     _basic_index_packet,
@@ -80,6 +81,7 @@ from .functions_views import (
     t_packet,
     t_plans,
     tensor_split_packet,
+    tensor_split_short,
     transpose__packet,
     transpose__plans,
     transpose_packet,
@@ -514,6 +516,10 @@ class ViewsMethods:
         tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]
 
         tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor(a)[]"""
+        if len(args) == 1 and not kwargs and args[0].__class__ in SHORT and not modes:
+            plan = tensor_split_short.get((self._spec, args[0]))
+            if plan is not None:
+                return plan(self)
         if modes or "out" in kwargs:
             return tensor_split_packet.call_method(self, *args, **kwargs)
         return tensor_split_packet.general((self, *args), kwargs, METHOD)

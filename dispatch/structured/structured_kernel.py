@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ...runtime.device import device as Device
 from ...runtime.float_errors import run_quiet, run_quiet_copy
 from ...runtime.memory_format import contiguous_strides
@@ -110,11 +112,12 @@ class StructuredKernel:
             kernel = PlannedKernel(_compute_nothing, any_shape=sys.maxsize)
         else:
             kernel = find_kernel(self.stub, call.device.type, name)(call)
+        one_list = len(runtime) == 1 and _is_list(specs[runtime[0]])
         written = len(runtime) - len(outs) if self.form == "out" else 0
 
         def plan_for(kernel: PlannedKernel, outputs: tuple[TensorSpec, ...]) -> Plan:
             if functional:
-                return functional_plan(kernel, outputs, kinds, result_type)
+                return functional_plan(kernel, outputs, kinds, result_type, one_list)
             return writing_plan(kernel, builder, outputs, kinds, written, result_type, call.runtime)
 
         plan = plan_for(kernel, outputs)
@@ -126,6 +129,11 @@ class StructuredKernel:
             if len(known) < MAX_PLANS:
                 known[kind] = of_kind
         return plan
+
+
+def _is_list(specs: Any) -> bool:
+    """Whether a runtime argument is a list of tensors, none of them missing."""
+    return specs.__class__ is tuple and all(spec.__class__ is TensorSpec for spec in specs)
 
 
 def _is_plain(builder: MetaBase, specs: Sequence[Any]) -> bool:
@@ -254,12 +262,30 @@ def functional_plan(
     outputs: tuple[TensorSpec, ...],
     kinds: Sequence[bool],
     result_type: Callable[[Sequence[Any]], Any] | None,
+    one_list: bool = False,
 ) -> Plan:
-    """The plan of a functional form, its frequent shapes spelt out to keep the call short."""
-    into, fresh, quiet = kernel.into, kernel.fresh, kernel.quiet
+    """The plan of a functional form, its frequent shapes spelt out to keep the call short.
+
+    `kinds` says which runtime arguments are tensors; `one_list` that the only one is a list of tensors.
+    """
+    into, fresh, quiet = kernel.unshared or kernel.into, kernel.fresh, kernel.quiet
     if len(outputs) != 1 or result_type is not None:
-        return _several_outputs(quietly(into) if quiet else into, outputs, result_type)
+        several = _several_outputs(quietly(into) if quiet else into, outputs, result_type)
+        if kernel.first is not None and numpy_may_allocate(outputs[0]):
+            several.first = _first_output(kernel.first, outputs[0])  # type: ignore[attr-defined]
+        return several
     spec = outputs[0]
+    if one_list and fresh is not None and not quiet and numpy_may_allocate(spec):
+        join = fresh
+
+        def listed(tensors: Any) -> Any:
+            out = Tensor()
+            out._data = join([t._data for t in tensors])
+            out._spec = spec
+            out._version_cell = out._autograd = out._view_base = None
+            return out
+
+        return listed
     if quiet and fresh is not None and numpy_may_allocate(spec) and all(kinds):
         compute = fresh
         if len(kinds) == 1:
@@ -288,6 +314,36 @@ def functional_plan(
                 return out
 
             return quiet_binary
+        if len(kinds) == 3:
+
+            def quiet_ternary(self: Any, other: Any, third: Any) -> Any:
+                out = Tensor()
+                try:
+                    out._data = run_quiet(compute, self._data, other._data, third._data)
+                except RuntimeError:
+                    out._data = run_quiet_copy(compute, self._data, other._data, third._data)
+                out._spec = spec
+                out._version_cell = out._autograd = out._view_base = None
+                return out
+
+            return quiet_ternary
+    if quiet and len(kinds) == 1 and kinds[0]:
+        allocate, write = allocator_of(spec), into
+
+        def quiet_unary_into(self: Any) -> Any:
+            out = Tensor()
+            out._data = data = allocate()
+            try:
+                run_quiet(write, data, self._data)
+            except RuntimeError:
+                run_quiet_copy(write, data, self._data)
+            out._spec = spec
+            out._version_cell = out._autograd = out._view_base = None
+            return out
+
+        return quiet_unary_into
+    if quiet and len(kinds) in (2, 3) and all(kinds):
+        return _quiet_into(spec, into, len(kinds))
     if quiet:
         into = quietly(into)
         fresh = None if fresh is None else quietly(fresh)
@@ -382,6 +438,38 @@ def functional_plan(
     return general
 
 
+def _quiet_into(spec: TensorSpec, write: Callable[..., Any], count: int) -> Plan:
+    """The plan that has `write` fill new memory from two or three tensors, with floating-point errors ignored."""
+    allocate = allocator_of(spec)
+    if count == 2:
+
+        def binary_into(self: Any, other: Any) -> Any:
+            out = Tensor()
+            out._data = data = allocate()
+            try:
+                run_quiet(write, data, self._data, other._data)
+            except RuntimeError:
+                run_quiet_copy(write, data, self._data, other._data)
+            out._spec = spec
+            out._version_cell = out._autograd = out._view_base = None
+            return out
+
+        return binary_into
+
+    def ternary_into(self: Any, other: Any, third: Any) -> Any:
+        out = Tensor()
+        out._data = data = allocate()
+        try:
+            run_quiet(write, data, self._data, other._data, third._data)
+        except RuntimeError:
+            run_quiet_copy(write, data, self._data, other._data, third._data)
+        out._spec = spec
+        out._version_cell = out._autograd = out._view_base = None
+        return out
+
+    return ternary_into
+
+
 def quietly(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function`, called with floating-point errors ignored."""
 
@@ -400,6 +488,19 @@ def _several_outputs(
     result_type: Callable[[Sequence[Any]], Any] | None,
 ) -> Plan:
     allocators = [(spec, allocator_of(spec)) for spec in outputs]
+    if len(outputs) == 2:
+        (first, allocate_first), (second, allocate_second) = allocators
+
+        def two(*values: Any) -> Any:
+            one, other = Tensor(), Tensor()
+            one._data, other._data = allocate_first(), allocate_second()
+            one._spec, other._spec = first, second
+            one._version_cell = one._autograd = one._view_base = None
+            other._version_cell = other._autograd = other._view_base = None
+            into(one._data, other._data, *[data_of(v) for v in values])
+            return (one, other) if result_type is None else result_type((one, other))
+
+        return two
 
     def several(*values: Any) -> Any:
         results = [Tensor.from_data(allocate(), spec) for spec, allocate in allocators]
@@ -407,6 +508,23 @@ def _several_outputs(
         return tuple(results) if result_type is None else result_type(results)
 
     return several
+
+
+def _first_output(compute: Callable[..., Any], spec: TensorSpec) -> Plan:
+    """The plan of the first output alone, for those who want no other."""
+
+    def first(*values: Any) -> Any:
+        out = Tensor()
+        inputs = [data_of(v) for v in values]
+        try:
+            out._data = run_quiet(compute, *inputs)
+        except RuntimeError:
+            out._data = run_quiet_copy(compute, *inputs)
+        out._spec = spec
+        out._version_cell = out._autograd = out._view_base = None
+        return out
+
+    return first
 
 
 def writing_plan(
@@ -427,6 +545,10 @@ def writing_plan(
     separate = [name in apart for name in read_names]  # type: ignore[operator]
     into = quietly(kernel.into) if kernel.quiet else kernel.into
     inplace = builder.form == "inplace"
+    direct = not builder.proxy and not builder.resized and not apart and all(kinds)
+    ufunc = kernel.fresh
+    if direct and isinstance(ufunc, np.ufunc) and ufunc.nout == 1 and ufunc.nin == len(kinds) - (not inplace):
+        return _ufunc_writing(ufunc, len(kinds), inplace)
     if inplace and not builder.proxy and not apart and len(kinds) <= 2 and all(kinds):
         if len(kinds) == 1:
 
@@ -509,6 +631,82 @@ def writing_plan(
             raise
 
     return writing_resized
+
+
+def _ufunc_writing(ufunc: np.ufunc, count: int, inplace: bool) -> Plan:
+    """The plan that has a ufunc of one or two tensors write its output, with floating-point errors ignored.
+
+    `count` is the number of tensors that the plan is called with.
+    """
+    if inplace and count == 1:
+
+        def unary_(self: Any) -> Any:
+            data = self._data
+            try:
+                run_quiet(ufunc, data, out=data)
+            except RuntimeError:
+                run_quiet_copy(ufunc, data, out=data)
+            cell = self._version_cell
+            if cell is None:
+                self.bump_version()
+            else:
+                cell[0] += 1
+            return self
+
+        return unary_
+    if inplace:
+
+        def binary_(self: Any, other: Any) -> Any:
+            data = self._data
+            cell = self._version_cell
+            if cell is not None and other._version_cell is cell and other is not self:
+                check_write_overlap(self, other)
+            try:
+                run_quiet(ufunc, data, other._data, out=data)
+            except RuntimeError:
+                run_quiet_copy(ufunc, data, other._data, out=data)
+            if cell is None:
+                self.bump_version()
+            else:
+                cell[0] += 1
+            return self
+
+        return binary_
+    if count == 2:
+
+        def unary_out(self: Any, out: Any) -> Any:
+            cell = out._version_cell
+            if cell is not None and self._version_cell is cell and self is not out:
+                check_write_overlap(out, self)
+            try:
+                run_quiet(ufunc, self._data, out=out._data)
+            except RuntimeError:
+                run_quiet_copy(ufunc, self._data, out=out._data)
+            if cell is None:
+                out.bump_version()
+            else:
+                cell[0] += 1
+            return out
+
+        return unary_out
+
+    def binary_out(self: Any, other: Any, out: Any) -> Any:
+        cell = out._version_cell
+        if cell is not None:
+            for value in (self, other):
+                if value._version_cell is cell and value is not out:
+                    check_write_overlap(out, value)
+        try:
+            run_quiet(ufunc, self._data, other._data, out=out._data)
+        except RuntimeError:
+            run_quiet_copy(ufunc, self._data, other._data, out=out._data)
+        if cell is None:
+            out.bump_version()
+        else:
+            cell[0] += 1
+        return out
+
+    return binary_out
 
 
 def _restore(target: Any, data: Any, spec: TensorSpec, cell: list[int] | None, version: int | None) -> None:

@@ -61,7 +61,9 @@ class PlannedKernel(NamedTuple):
     contiguous array, for host results that NumPy may allocate itself. `quiet` has the plan call them with
     floating-point errors ignored; such kernels raise no RuntimeError of their own. A kernel that depends on
     dtypes alone as long as all operands are contiguous serves other shapes too, up to `any_shape` elements;
-    `sized`, where there is one, makes it anew for the output's sizes.
+    `sized`, where there is one, makes it anew for the output's sizes. `first(*inputs)` returns a new array of the first
+    of several outputs, and is called as if `quiet`, where nobody asks for the others. `unshared` is `into` for one
+    output that overlaps no input, where that saves looking.
     """
 
     into: Callable[..., Any]
@@ -69,6 +71,8 @@ class PlannedKernel(NamedTuple):
     quiet: bool = False
     any_shape: int = 0
     sized: Callable[[tuple[int, ...]], Any] | None = None
+    first: Callable[..., Any] | None = None
+    unshared: Callable[..., Any] | None = None
 
 
 KernelFactory = Callable[[StructuredCall], PlannedKernel]
@@ -274,6 +278,8 @@ def _guarded(kernel: PlannedKernel, device: Device) -> PlannedKernel:
     return kernel._replace(
         into=guarded(kernel.into),
         fresh=None if kernel.fresh is None else guarded(kernel.fresh),
+        first=None if kernel.first is None else guarded(kernel.first),
+        unshared=None if kernel.unshared is None else guarded(kernel.unshared),
         sized=None if sized is None else lambda sizes: _guarded(sized(sizes), device),
     )
 

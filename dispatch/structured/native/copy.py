@@ -20,8 +20,9 @@ from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
 from ...iterator.overlap import check_write_overlap
 from ...tensor import Tensor
-from ..allocation import allocator_of, pinned_allocator_of
+from ..allocation import allocator_of, numpy_may_allocate, pinned_allocator_of
 from ..meta_base import MetaBase
+from ..structured_kernel import functional_plan
 from ..stub import OWN, StructuredCall, find_kernel, has_kernel
 
 
@@ -188,6 +189,11 @@ def to_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     # As PyTorch: a copy to the host that need not wait goes to memory that lets it.
     pinned = args[4] or (non_blocking and target.device is CPU and source.device.type == "cuda")
     allocate = pinned_allocator_of(target, "to") if pinned else allocator_of(target)
+    if source.device is CPU and target.device is CPU and not pinned:
+        call = StructuredCall("copy", {"self": source}, ("self",), (target,), None, CPU, {})
+        kernel = find_kernel("copy_stub", "cpu", "copy_")(call)
+        if kernel.fresh is not None and numpy_may_allocate(target):
+            return functional_plan(kernel, (target,), (True,), None)
     copy = copier(target, source, non_blocking)
 
     def plan(self: Any) -> Any:

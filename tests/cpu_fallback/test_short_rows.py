@@ -1,0 +1,84 @@
+"""Softmax, layer_norm and sums of short rows, and joins and ranges planned as one part, beside float64 and NumPy."""
+
+import numpy as np
+import pytest
+
+import triten as tt
+
+F = tt.nn.functional
+LAYOUTS = {
+    "contiguous": lambda a: a,
+    "transposed": lambda a: tt.from_numpy(np.ascontiguousarray(a.numpy().T)).t(),
+    "stepped": lambda a: tt.from_numpy(np.repeat(a.numpy(), 2, 1))[:, ::2],
+}
+
+
+@pytest.fixture
+def generator(request):
+    seed = int.from_bytes(np.random.default_rng().bytes(4), "little")
+    print("seed", seed)
+    return np.random.default_rng(seed)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("spread", (1.0, 40.0, 1e4))
+@pytest.mark.parametrize("sizes", ((1, 1), (5, 7), (16, 16), (3, 32), (2, 33)))
+def test_rows(generator, layout, spread, sizes):
+    x = (generator.standard_normal(sizes) * spread).astype(np.float32)
+    given = LAYOUTS[layout](tt.from_numpy(x))
+    wide = x.astype(np.float64)
+    shifted = wide - wide.max(1, keepdims=True)
+    expected = np.exp(shifted) / np.exp(shifted).sum(1, keepdims=True)
+    made = tt.softmax(given, -1)
+    assert made.is_contiguous()
+    np.testing.assert_allclose(made.numpy(), expected, rtol=1e-5, atol=1e-37)
+    likelihood = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
+    np.testing.assert_allclose(tt.log_softmax(given, 1).numpy(), likelihood, rtol=2e-6, atol=2e-7 * spread)
+    deviation = wide - wide.mean(1, keepdims=True)
+    normal = deviation / np.sqrt((deviation**2).mean(1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(F.layer_norm(given, sizes[1:]).numpy(), normal, rtol=1e-4, atol=1e-5)
+    alone, mean, _ = tt.native_layer_norm(given, sizes[1:], None, None, 1e-5)
+    assert alone.equal(F.layer_norm(given, sizes[1:]))
+    np.testing.assert_allclose(mean.numpy()[:, 0], wide.mean(1), rtol=1e-5, atol=1e-6 * spread)
+    for dim in (0, 1):
+        total = given.sum(dim).numpy()
+        np.testing.assert_allclose(total, wide.sum(dim), rtol=1e-4, atol=1e-5 * spread)
+
+
+@pytest.mark.parametrize("special", (np.nan, np.inf, -np.inf))
+def test_what_is_not_finite_stays_in_its_row(generator, special):
+    x = generator.standard_normal((6, 8)).astype(np.float32)
+    x[2, 3] = special
+    clean = np.delete(np.arange(6), 2)
+    for name in ("softmax", "log_softmax"):
+        made = getattr(tt, name)(tt.from_numpy(x), 1).numpy()
+        assert np.isfinite(made[clean]).all()
+        assert np.isnan(made[2]).any() == (special != -np.inf)
+    assert np.isfinite(F.layer_norm(tt.from_numpy(x), (8,)).numpy()[clean]).all()
+
+
+@pytest.mark.parametrize("dim", (0, 1, 2, -1))
+@pytest.mark.parametrize("dtype", (tt.float32, tt.int64, tt.bfloat16))
+def test_stack(dim, dtype):
+    a, b = tt.arange(6).reshape(2, 3).to(dtype), tt.arange(6, 12).reshape(2, 3).to(dtype)
+    for _ in range(2):
+        made = tt.stack((a, b), dim)
+        assert made.select(dim, 0).equal(a) and made.select(dim, 1).equal(b) and made.is_contiguous()
+    assert tt.stack([tt.tensor(1.0), tt.tensor(2.0)]).tolist() == [1.0, 2.0]
+
+
+def test_a_kept_range_is_nobodys():
+    first = tt.arange(4)
+    first += 1
+    second = tt.arange(4)
+    second += 1
+    assert tt.arange(4).tolist() == [0, 1, 2, 3] and tt.arange(True).tolist() == [0]
+    assert tt.arange(2, 8, 3).tolist() == [2, 5] and tt.arange(4.0).dtype is tt.float32
+
+
+def test_short_calls_follow_the_defaults():
+    x = tt.ones(3)
+    assert x.to(tt.float64).dtype is tt.float64 and x.to(tt.float32) is x
+    with tt.inference_mode():
+        assert x.to(tt.float64).is_inference()
+    assert not x.to(tt.float64).is_inference()
