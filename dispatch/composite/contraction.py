@@ -12,6 +12,7 @@ from ..generated import functions as ops
 from ..iterator.type_promotion import promote_types
 from ..structured.native.dims import wrap_dim
 from .einsum import einsum
+from .forms import out_form
 
 __all__ = ["einsum"]
 
@@ -69,6 +70,13 @@ def inner(self: Any, other: Any) -> Any:
             f"{list(a)} and {list(b)}"
         )
     return tensordot(self, other, [-1], [-1])
+
+
+def inner_out(self: Any, other: Any, out: Any) -> Any:
+    """``inner(out=)``: the multiple by a number is cast to the output's dtype, sums of products are not."""
+    if not self._spec.ndim or not other._spec.ndim:
+        return ops.mul(self, other, out=out)
+    return out_form("inner", inner, exact=True)(self, other, out)
 
 
 def kron(self: Any, other: Any) -> Any:

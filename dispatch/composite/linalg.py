@@ -157,3 +157,8 @@ def linear(input: Any, weight: Any, bias: Any) -> Any:
         rows = input.view((_product(spec.sizes[:-1]), spec.sizes[-1]))
         return addmm(bias, rows, transposed).view((*spec.sizes[:-1], weight._spec.sizes[0]))
     return matmul(input, transposed) + bias
+
+
+def linear_out(input: Any, weight: Any, bias: Any, out: Any) -> Any:
+    """``linear(out=)``."""
+    return write_out("linear", out, linear(input, weight, bias), exact=True)

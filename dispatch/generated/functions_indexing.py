@@ -614,6 +614,7 @@ nonzero_packet = packet(
         "nonzero",
         "nonzero.out",
         "nonzero.as_tuple",
+        "nonzero.as_tuple_out",
     ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
