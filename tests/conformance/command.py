@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .outcome import Tally
 
-MODES = ("forward", "reference", "layouts", "errors", "out", "inplace", "gradient", "forward_ad", "gradgrad")
+MODES = (
+    "forward",
+    "reference",
+    "layouts",
+    "strides",
+    "errors",
+    "out",
+    "inplace",
+    "gradient",
+    "forward_ad",
+    "gradgrad",
+)
 DERIVATIVES = {"gradient", "forward_ad", "gradgrad"}
 
 
