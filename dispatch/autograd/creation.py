@@ -10,8 +10,8 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from ...runtime.grad_mode import is_grad_enabled, is_inference_mode_enabled
-from .node import AccumulateGrad, leaf_meta
+from ...runtime.grad_mode import inference_enabled, state
+from .node import AccumulateGrad, AutogradMeta
 
 
 class Creation(enum.Enum):
@@ -23,7 +23,8 @@ class Creation(enum.Enum):
     CUSTOM_FUNCTION = "custom function"
 
 
-UNRECORDED = frozenset({Creation.NO_GRAD, Creation.INFERENCE})
+# By name: a look into the enumeration, or its hash, costs as much as a view.
+_NO_GRAD, _INFERENCE, _ONE_OF_SEVERAL = Creation.NO_GRAD, Creation.INFERENCE, Creation.ONE_OF_SEVERAL
 _BLOCKS = (
     " Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both "
     "the view and the inplace either both inside the {0} block (if you don't want the inplace to be tracked) or both "
@@ -52,20 +53,25 @@ def creation_of(view: Any) -> Creation | None:
 
 def mark_unrecorded(view: Any) -> None:
     """Mark a view that was just made, if this thread records nothing; it requires grad as its base does."""
-    if is_grad_enabled():
+    if state.grad_enabled:
         return
-    view._creation = Creation.INFERENCE if is_inference_mode_enabled() else Creation.NO_GRAD
-    if view._view_base._spec.requires_grad and not view._spec.requires_grad:
-        dtype = view._spec.dtype
-        if dtype.is_floating_point or dtype.is_complex:
-            view._spec = view._spec.twin
-            view._autograd = leaf_meta()
-            view._autograd.version = view._version_cell[0]
+    view._creation = _INFERENCE if inference_enabled and state.inference else _NO_GRAD
+    if view._view_base._spec.requires_grad:
+        spec = view._spec
+        if not spec.requires_grad and (spec.dtype.is_floating_point or spec.dtype.is_complex):
+            view._spec = spec.twin
+            meta = view._autograd = AutogradMeta()
+            meta.edge = meta.grad = None
+            meta.version = view._version_cell[0]
+
+
+def _records_nothing(creation: Creation | None) -> bool:
+    return creation is _NO_GRAD or creation is _INFERENCE
 
 
 def unmark(view: Any) -> None:
     """Take back `mark_unrecorded`, for a view that is recorded after all."""
-    if creation_of(view) in UNRECORDED:
+    if _records_nothing(creation_of(view)):
         view._creation = None
         view._spec = view._spec.detached
         view._autograd = None
@@ -74,14 +80,20 @@ def unmark(view: Any) -> None:
 def is_unrecorded(tensor: Any) -> bool:
     """Whether a tensor requires grad only because it is an unrecorded view of one that does."""
     base = tensor._view_base
-    return base is not None and base._spec.requires_grad and creation_of(tensor) in UNRECORDED
+    return base is not None and base._spec.requires_grad and _records_nothing(creation_of(tensor))
 
 
 def mark_several(views: tuple[Any, ...], name: str) -> tuple[Any, ...]:
     """Mark the views that the operator `name` returned together."""
     for number, view in enumerate(views):
-        if view._view_base is not None and creation_of(view) not in UNRECORDED:
-            view._creation = Creation.ONE_OF_SEVERAL
+        if view._view_base is None:
+            continue
+        try:
+            creation = view._creation
+        except AttributeError:  # made elsewhere, unmarked
+            creation = None
+        if creation is not _NO_GRAD and creation is not _INFERENCE:
+            view._creation = _ONE_OF_SEVERAL
             if view._autograd is not None:
                 view._autograd.made_by = f"Output {number} of {name}"
     return views
@@ -97,7 +109,7 @@ def refuse_marked(view: Any, written: str) -> None:
     made = getattr(meta, "made_by", None)
     if made is None and edge is not None and edge[0].__class__ is not AccumulateGrad:
         made = f"Output {edge[1]} of {edge[0].name().removesuffix('Backward0').removesuffix('Backward')}"
-    if creation in UNRECORDED or made is None:
+    if _records_nothing(creation) or made is None:
         start = (
             "A view was created in" if made is None else f"{made} is a view of a view which was created in"
         )
