@@ -78,6 +78,9 @@ RESIZED = {"larger", "empty"}
 # PyTorch's result is not defined where it does not refuse these.
 UNDEFINED = {"expanded", "shifted input", "on meta", "requires grad"}
 
+# PyTorch 2.13 writes beyond the output's memory.
+CORRUPTING = {("lu_unpack", "transposed")}
+
 
 def cases(operator: OpInfo, settings: Settings) -> Iterator[tuple[str, Check]]:
     ours = functional(operator)
@@ -88,6 +91,8 @@ def cases(operator: OpInfo, settings: Settings) -> Iterator[tuple[str, Check]]:
         named.pop("out", None)
         plain = outcome(lambda: operator.op(*copied(positional), **copied(named)))  # noqa: B023 - called here
         for label in (*OUTPUTS, "shifted input", "requires grad"):
+            if (operator.name, label) in CORRUPTING:
+                continue
             if label != "on meta" or settings.device == "cpu":
                 yield f"out {label}", partial(_check, operator, ours, settings, sample, plain, label)
 
