@@ -62,5 +62,6 @@ def _near(exact: Any, theirs: Any, ours: Any) -> bool:
     with np.errstate(all="ignore"):
         same = (mine == rounded) | (np.isnan(mine) & np.isnan(rounded)) | (mine == before)
         slack = torch.finfo(theirs.dtype).eps * np.abs(sought)
-        nearer = np.abs(mine - sought) <= np.fmax(np.abs(before - sought), slack)
+        theirs_off = np.where(before == rounded, 0, np.abs(before - sought))
+        nearer = np.abs(mine - sought) <= np.fmax(theirs_off, slack)
     return bool(np.all(same | nearer))

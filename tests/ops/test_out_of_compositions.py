@@ -24,6 +24,13 @@ def test_linear_writes_its_output(device):
         F.linear(x, w, out=tt.empty(2, 4, dtype=tt.float64, device=device))
     with pytest.raises(RuntimeError, match=r"linear\(\): functions with out=\.\.\. arguments"):
         F.linear(x.clone().requires_grad_(), w, out=tt.empty(2, 4, device=device))
+    memory = tt.zeros(13, device=device)
+    for call in (
+        lambda x, out: F.linear(x, tt.ones(3, 3, device=device), out=out),
+        lambda x, out: tt.matmul(x, tt.ones(2, 3, 3, device=device), out=out),
+    ):
+        with pytest.raises(RuntimeError, match=SHARES):
+            call(memory[:-1].view(2, 2, 3), memory[1:].view(2, 2, 3))
     with pytest.raises(RuntimeError, match="to be on device"):
         F.linear(x, w, out=_far(tt.empty(2, 4), device))
 
