@@ -56,8 +56,6 @@ class AutogradMethods(_Base):
             self._spec = spec.twin
         if requires_grad and self._autograd is None:
             self._autograd = leaf_meta()
-            if self._view_base is not None and self._version_cell is not None:
-                self._autograd.version = self._version_cell[0]
         return self
 
     @property
