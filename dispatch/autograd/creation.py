@@ -74,7 +74,8 @@ def unmark(view: Any) -> None:
     if _records_nothing(creation_of(view)):
         view._creation = None
         view._spec = view._spec.detached
-        view._autograd = None
+        if not hasattr(view._autograd, "tangents"):
+            view._autograd = None
 
 
 def is_unrecorded(tensor: Any) -> bool:

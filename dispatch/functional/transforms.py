@@ -13,6 +13,7 @@ from typing import Any
 
 from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
+from ..autograd.creation import unmark
 from ..autograd.forward_ad import dual_level, make_dual, unpack_dual
 from ..autograd.functional import grad as gradients
 from ..autograd.node import AccumulateGrad, Node, root_edge
@@ -85,7 +86,9 @@ def lowered(tensor: Any) -> Any:
         return tensor
     before = set_grad_enabled(False)
     try:
-        return _alias(tensor)
+        lower = _alias(tensor)
+        unmark(lower)
+        return lower
     finally:
         set_grad_enabled(before)
 
