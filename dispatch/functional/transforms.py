@@ -68,7 +68,9 @@ class _Sources:
 
 
 def _alias(tensor: Any) -> Any:
-    return tensor.alias()
+    alias = tensor.alias()
+    unmark(alias)  # in no_grad mode too it is a source, or a result, of its own
+    return alias
 
 
 def _of_innermost_vmap(tensor: Any) -> Any:
@@ -86,9 +88,7 @@ def lowered(tensor: Any) -> Any:
         return tensor
     before = set_grad_enabled(False)
     try:
-        lower = _alias(tensor)
-        unmark(lower)
-        return lower
+        return _alias(tensor)
     finally:
         set_grad_enabled(before)
 
