@@ -115,8 +115,18 @@ def erfinv(a: Array) -> Array:
 def airy_ai(a: Array) -> Array:
     """The Airy function Ai; NaN at the infinities, 0 beyond where it underflows in float64."""
     x = a.astype(np.float64)
-    found = np.where(x > 103.892, 0.0, _special().airy(np.where(np.isinf(x), 0.0, x))[0])
+    far = x < -1e5  # the library gives up from -1e6 on
+    found = np.where(x > 103.892, 0.0, _special().airy(np.where(np.isinf(x) | far, 0.0, x))[0])
+    if far.any():
+        found = np.where(far, _airy_ai_far(np.where(far & ~np.isinf(x), -x, 1e5)), found)
     return np.where(np.isinf(x), np.nan, found).astype(a.dtype)
+
+
+def _airy_ai_far(x: Array) -> Array:
+    """Ai(-x) for large x, by two terms of its asymptotic series (DLMF 9.7.9)."""
+    zeta = x * np.sqrt(x) * (2 / 3)
+    phase = zeta - np.pi / 4
+    return (np.cos(phase) + np.sin(phase) * (5 / 72) / zeta) / np.sqrt(np.pi * np.sqrt(x))
 
 
 def spherical_bessel_j0(a: Array) -> Array:

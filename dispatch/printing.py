@@ -36,8 +36,7 @@ def tensor_text(tensor: Any) -> str:
     if spec.dtype.name not in usual:
         notes.append(f"dtype={spec.dtype}")
     if spec.requires_grad:
-        node = tensor.grad_fn
-        notes.append("requires_grad=True" if node is None else f"grad_fn=<{node.name()}>")
+        notes.append(_history(tensor))
     if any(name is not None for name in spec.names):
         notes.append(f"names={spec.names}")
     tangents = tangents_of(tensor)
@@ -106,3 +105,12 @@ def _nested(array: Any, text: Any, indent: int, summarise: bool) -> str:
     rows = ["..." if i is None else _nested(array[i], text, indent + 1, summarise) for i in picks]
     separator: str = "," + "\n" * int(array.ndim - 1) + " " * (indent + 1)
     return "[" + separator.join(rows) + "]"
+
+
+def _history(tensor: Any) -> str:
+    """What made a tensor that requires grad; a view whose history a write made void says so."""
+    try:
+        node = tensor.grad_fn
+    except RuntimeError:
+        return "grad_fn=<Invalid>"
+    return "requires_grad=True" if node is None else f"grad_fn=<{node.name()}>"

@@ -65,11 +65,16 @@ def _channels(name: str, rank: int, input: Any, p: float, training: bool, inplac
             stacklevel=3,
         )
         unbatched = False
-    planes = input.unsqueeze(0) if unbatched else input
     if inplace:
-        _ops.feature_dropout_(planes, p, training)
+        if not unbatched:
+            return _ops.feature_dropout_(input, p, training)
+        input.unsqueeze_(0)
+        try:
+            _ops.feature_dropout_(input, p, training)
+        finally:
+            input.squeeze_(0)
         return input
-    result = _ops.feature_dropout(planes, p, training)
+    result = _ops.feature_dropout(input.unsqueeze(0) if unbatched else input, p, training)
     return result.squeeze(0) if unbatched else result
 
 

@@ -14,7 +14,7 @@ class _State(threading.local):
     inference: bool = False
 
 
-_state = _State()
+state = _State()
 grad_disabled: list[object] = []
 inference_enabled: list[object] = []
 _TOKEN = object()
@@ -22,14 +22,14 @@ _TOKEN = object()
 
 def is_grad_enabled() -> bool:
     """Whether operators of this thread record for backward."""
-    return not grad_disabled or _state.grad_enabled
+    return not grad_disabled or state.grad_enabled
 
 
 def set_grad_enabled(enabled: bool) -> bool:
     """Switch recording in this thread; returns the state before."""
-    before = _state.grad_enabled
+    before = state.grad_enabled
     if before != enabled:
-        _state.grad_enabled = enabled
+        state.grad_enabled = enabled
         if enabled:
             grad_disabled.pop()
         else:
@@ -39,14 +39,14 @@ def set_grad_enabled(enabled: bool) -> bool:
 
 def is_inference_mode_enabled() -> bool:
     """Whether new tensors of this thread are inference tensors."""
-    return bool(inference_enabled) and _state.inference
+    return bool(inference_enabled) and state.inference
 
 
 def set_inference_mode(enabled: bool) -> bool:
     """Switch inference mode in this thread; returns the state before."""
-    before = _state.inference
+    before = state.inference
     if before != enabled:
-        _state.inference = enabled
+        state.inference = enabled
         if enabled:
             inference_enabled.append(_TOKEN)
         else:

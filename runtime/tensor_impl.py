@@ -1,9 +1,10 @@
-"""`TensorImpl`: one tensor, five slots (c10/core/TensorImpl.h).
+"""`TensorImpl`: one tensor, six slots (c10/core/TensorImpl.h).
 
 `_data` holds the bytes: an ndarray with the tensor's own sizes and strides on the host, a `DataPtr` at the
 first element elsewhere. `_spec` is the interned rest. `_version_cell` is a one-element list shared by a tensor
 and its views, made at the first view or write. `_autograd` is None until autograd has something to keep;
-`_view_base` the tensor of which this one is a differentiable view.
+`_view_base` the tensor of which this one is a differentiable view, `_creation`, of views alone, what autograd
+must know of how it was made.
 """
 
 from __future__ import annotations
@@ -27,13 +28,14 @@ class TensorImpl:
     Built by ``cls()`` and five stores on the call path; `TensorImpl.from_data` elsewhere.
     """
 
-    __slots__ = ("__weakref__", "_autograd", "_data", "_spec", "_version_cell", "_view_base")
+    __slots__ = ("__weakref__", "_autograd", "_creation", "_data", "_spec", "_version_cell", "_view_base")
 
     _data: Any
     _spec: TensorSpec
     _version_cell: list[int] | None
     _autograd: Any
     _view_base: TensorImpl | None
+    _creation: Any
 
     @property
     def shape(self) -> Size:

@@ -19,6 +19,7 @@ from ..core.argument_roles import tensors_in
 from ..core.dispatcher import Dispatcher
 from ..core.operator_entry import AUTOGRAD, OperatorEntry
 from . import functional
+from .creation import unmark
 from .node import NotImplementedBackward
 from .recording import never_differentiable
 from .tangents import FORWARD_BIT, set_tangents, tangent_like, tangents_of
@@ -186,6 +187,7 @@ def differentiated_twice(op: OperatorEntry, args: Sequence[Any], tangents: Seque
         if tangent is None:
             return value
         made = value.alias()
+        unmark(made)
         if not made._spec.requires_grad:
             made.requires_grad_()
         sources.append(made)

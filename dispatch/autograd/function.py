@@ -8,6 +8,7 @@ from typing import Any
 from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
+from .creation import Creation, unmark
 from .functional import zeros_of
 from .inplace import check_inplace, rebase_history
 from .node import Node, edge_of, next_sequence, save_result, saved_version, set_history, unpack, unpack_result
@@ -272,10 +273,14 @@ class Function:
             if floating and not any(out is n for n in ctx._non_differentiable):
                 if any(out is w for w in ctx._written):
                     rebase_history(out, ctx)
-                elif not out._spec.requires_grad:
+                    number += 1
+                    continue
+                if out._view_base is not None:
+                    unmark(out)
+                if not out._spec.requires_grad:
                     set_history(out, ctx, number)
                     if out._view_base is not None:
-                        out._autograd.made_by = f"Output {number} of {cls.__name__}"
+                        out._creation = Creation.CUSTOM_FUNCTION
             number += 1
         for tensor in ctx._to_save:
             position = next((i for i, o in enumerate(made) if o is tensor), -1)

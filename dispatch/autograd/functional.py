@@ -21,7 +21,7 @@ from ..core.tensor_function import (
 )
 from . import engine
 from .engine import accumulate, mark_shared
-from .node import AccumulateGrad, edge_of
+from .node import AccumulateGrad, root_edge
 from .reduce_to_spec import reduce_to_spec
 
 _one_plans: dict[TensorSpec, Callable[[], Any]] = {}
@@ -111,7 +111,7 @@ def _root_gradient(output: Any, grad: Any) -> Any:
         grad = _ignoring_names(grad)
     mark_shared(grad)
     if grad._spec.dtype is not spec.dtype:
-        grad = reduce_to_spec(grad, spec, edge_of(output)[0])
+        grad = reduce_to_spec(grad, spec, root_edge(output)[0])
     return grad
 
 
@@ -172,7 +172,9 @@ def backward(
             return _handled_backward((tensors,), tensors, None, retain_graph, create_graph, None)
         else:
             seed = _root_gradient(tensors, None)
-        run_from(edge_of(tensors), seed, create_graph if retain_graph is None else retain_graph, create_graph)
+        run_from(
+            root_edge(tensors), seed, create_graph if retain_graph is None else retain_graph, create_graph
+        )
         return
     relevant = (tensors, grad_tensors, inputs)
     if not plain_classes.issuperset(map(type, relevant)) and has_tensor_function(relevant):
@@ -183,7 +185,7 @@ def backward(
         raise RuntimeError(f"got {len(outputs)} tensors and {len(given)} gradients")
     grads = [_root_gradient(o, g) for o, g in zip(outputs, given, strict=True)]
     keep = create_graph if retain_graph is None else retain_graph
-    roots = [edge_of(o) for o in outputs]
+    roots = [root_edge(o) for o in outputs]
     if inputs is None:
         run_backward(roots, grads, retain_graph=keep, create_graph=create_graph)
         return
@@ -194,7 +196,7 @@ def backward(
         raise RuntimeError(
             "One of the differentiated Tensors given as 'inputs' to backward does not require grad"
         )
-    edges = [edge_of(t) for t in targets]
+    edges = [root_edge(t) for t in targets]
     found = run_backward(roots, grads, retain_graph=keep, create_graph=create_graph, inputs=edges)
     for target, (node, _), value in zip(targets, edges, found, strict=True):
         if node.__class__ is AccumulateGrad:
@@ -271,11 +273,11 @@ def grad(
     grads = [_root_gradient(o, g) for o, g in zip(results, given, strict=True)]
     keep = create_graph if retain_graph is None else retain_graph
     found = run_backward(
-        [edge_of(o) for o in results],
+        [root_edge(o) for o in results],
         grads,
         retain_graph=keep,
         create_graph=create_graph,
-        inputs=[edge_of(s) for s in sources],
+        inputs=[root_edge(s) for s in sources],
     )
     out = []
     for source, value in zip(sources, found, strict=True):

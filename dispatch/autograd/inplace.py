@@ -6,8 +6,9 @@ import gc
 import sys
 from typing import Any
 
+from .creation import refuse_marked
 from .node import Edge, Node, edge_of, leaf_meta
-from .view_history import CopySlices, ViewGeometry, check_view, refresh, refuse_custom_view
+from .view_history import CopySlices, ViewGeometry, check_view, refresh
 
 
 def check_inplace(tensor: Any) -> None:
@@ -17,6 +18,7 @@ def check_inplace(tensor: Any) -> None:
     """
     base = tensor._view_base
     if base is not None:
+        refuse_marked(tensor, "is being")
         check_view(tensor, base)
     if not tensor._spec.requires_grad:
         return
@@ -25,7 +27,6 @@ def check_inplace(tensor: Any) -> None:
         if meta.edge is None or meta.edge[0].__class__.__name__ == "AccumulateGrad":
             raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
     else:
-        refuse_custom_view(tensor._autograd, "is being modified inplace")
         meta = (base if base._spec.requires_grad else tensor)._autograd
         if meta is not None and (meta.edge is None or meta.edge[0].__class__.__name__ == "AccumulateGrad"):
             raise RuntimeError(

@@ -117,16 +117,15 @@ class AutogradMeta:
 
     `edge` leads to the node that made the tensor, or, for a leaf, to its `AccumulateGrad` (made when first
     needed). `version`, set for views alone, is the version of the bytes at which the edge was computed;
-    `retains_grad` is set by `retain_grad` alone, `made_by` for views whose history a write could not follow, as a
-    custom Function or an operator of several views returned them, `tangents` for tensors of forward mode.
+    `retains_grad` is set by `retain_grad` alone, `made_by` for one of several views, `tangents` for
+    tensors of forward mode.
     """
 
-    __slots__ = ("edge", "grad", "made_by", "one_of_several", "retains_grad", "tangents", "version")
+    __slots__ = ("edge", "grad", "made_by", "retains_grad", "tangents", "version")
 
     edge: Edge | None
     grad: Any
     made_by: str
-    one_of_several: bool
     retains_grad: bool
     tangents: Mapping[int, Any]
     version: int
@@ -168,8 +167,8 @@ class NotImplementedBackward(Node):
         raise RuntimeError(f"derivative for {self.operator} is not implemented")
 
 
-def edge_of(tensor: Any) -> Edge:
-    """Where the gradient of a tensor that requires grad goes."""
+def edge_of(tensor: Any) -> Edge | None:
+    """Where the gradient of a tensor that requires grad goes; None for a view that was made unrecorded."""
     meta: AutogradMeta = tensor._autograd
     base = tensor._view_base
     if base is not None and tensor._version_cell is not None and meta.version != tensor._version_cell[0]:
@@ -179,7 +178,20 @@ def edge_of(tensor: Any) -> Edge:
         meta = tensor._autograd
     edge = meta.edge
     if edge is None:
+        if base is not None:
+            from .creation import is_unrecorded
+
+            if is_unrecorded(tensor):
+                return None
         edge = meta.edge = (AccumulateGrad(tensor), 0)
+    return edge
+
+
+def root_edge(tensor: Any) -> Edge:
+    """The edge of a tensor that gradients start from or are asked for. Raises RuntimeError where there is none."""
+    edge = edge_of(tensor)
+    if edge is None:
+        raise RuntimeError("element 0 of tensors does not require grad and does not have a grad_fn")
     return edge
 
 

@@ -10,7 +10,7 @@ from ...runtime.grad_mode import is_inference_mode_enabled
 from ...runtime.tensor_impl import TensorImpl
 from ..core.tensor_function import handle_tensor_function, has_tensor_function_unary
 from . import functional
-from .node import AccumulateGrad, Node, NodeHooks, RemovableHandle, edge_of, leaf_meta
+from .node import AccumulateGrad, Node, NodeHooks, RemovableHandle, edge_of, leaf_meta, root_edge
 
 if TYPE_CHECKING:
     _Base = TensorImpl
@@ -70,13 +70,13 @@ class AutogradMethods(_Base):
         """The node that made this tensor; None for a leaf."""
         if not self._spec.requires_grad:
             return None
-        node = edge_of(self)[0]
-        return None if node.__class__ is AccumulateGrad else node
+        edge = edge_of(self)
+        return None if edge is None or edge[0].__class__ is AccumulateGrad else edge[0]
 
     @property
     def output_nr(self) -> int:
         """Which output of `grad_fn` this tensor is."""
-        return 0 if self.is_leaf else edge_of(self)[1]
+        return 0 if self.is_leaf else root_edge(self)[1]
 
     @property
     def grad(self) -> Any:
@@ -176,7 +176,7 @@ class AutogradMethods(_Base):
         """
         if not self._spec.requires_grad:
             raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
-        node, number = edge_of(self)
+        node, number = root_edge(self)
         if node.hooks is None:
             node.hooks = NodeHooks()
         return node.hooks.add(node.hooks.tensor, (number, hook))
@@ -185,7 +185,7 @@ class AutogradMethods(_Base):
         """Call ``hook(tensor)`` after a gradient was added to this leaf's ``grad``."""
         if not self._spec.requires_grad or not self.is_leaf:
             raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
-        node, _ = edge_of(self)
+        node, _ = root_edge(self)
         if node.hooks is None:
             node.hooks = NodeHooks()
         return node.hooks.add(node.hooks.post, hook)
@@ -205,7 +205,7 @@ class AutogradMethods(_Base):
                 meta = tensor._autograd
                 meta.grad = grad if meta.grad is None else meta.grad + grad
 
-        node, number = edge_of(self)
+        node, number = root_edge(self)
         if node.hooks is None:
             node.hooks = NodeHooks()
         node.hooks.retain[number] = keep

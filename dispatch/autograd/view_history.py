@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.storage import address_of
+from .creation import refuse_marked
 from .node import Edge, Node, edge_of, leaf_meta, next_sequence
 
 _BATCHED = functionality_bit(Functionality.Batched)
@@ -133,49 +134,24 @@ class CopySlices(Node):
         self.node.release()
 
 
-def one_of_several(views: tuple[Any, ...], name: str) -> tuple[Any, ...]:
-    """The views that an operator returned together, marked as such where they require gradients."""
-    for number, view in enumerate(views):
-        meta = view._autograd
-        if meta is not None and view._view_base is not None and view._spec.requires_grad:
-            meta.made_by, meta.one_of_several = f"Output {number} of {name}", True
-    return views
-
-
-def refuse_custom_view(meta: Any, written: str) -> None:
-    """Refuse a write that a view's history cannot follow.
-
-    The backward of a custom Function is not known to be a view's, and that of several views is one node.
-    """
-    made_by = getattr(meta, "made_by", None)
-    if made_by is not None:
-        if getattr(meta, "one_of_several", False):
-            raise RuntimeError(
-                f"{made_by} is a view and {written}. This view is the output of a function that returns multiple "
-                "views. Such functions do not allow the output views to be modified inplace. You should replace the "
-                "inplace operation by an out-of-place one."
-            )
-        raise RuntimeError(
-            f"{made_by} is a view and {written}. This view was created inside a custom Function (or because an input "
-            "was returned as-is) and the autograd logic to handle view+inplace would override the custom backward "
-            "associated with the custom Function, leading to incorrect gradients. This behavior is forbidden. You can "
-            "fix this by cloning the output of the custom Function."
-        )
-
-
 def refresh(view: Any) -> None:
     """Make a view's history anew from its base, after the bytes were written through another tensor."""
     base = view._view_base
     meta = view._autograd
     if meta is None:
         meta = view._autograd = leaf_meta()
-    refuse_custom_view(meta, "its base or another view of its base has been modified inplace")
     cell = view._version_cell
-    meta.version = 0 if cell is None else cell[0]
     if not base._spec.requires_grad:
+        meta.version = 0 if cell is None else cell[0]
         return
+    refuse_marked(view, "its base or another view of its base has been")
+    meta.version = 0 if cell is None else cell[0]
     base_edge = edge_of(base)
-    if base_edge[0].__class__.__name__ == "AccumulateGrad" and meta.edge is not None:
+    if (
+        base_edge is not None
+        and base_edge[0].__class__.__name__ == "AccumulateGrad"
+        and meta.edge is not None
+    ):
         return
     node = AsStridedBackward0(base, ViewGeometry.of(view, base))
     node.specs = (view._spec.detached,)

@@ -64,7 +64,7 @@ def registrations_module(family: str, functions: list[NativeFunction], derivativ
             lines.append(f'autograd("{f.name}", never_differentiable)')
             used.add("autograd")
             modules.add("never")
-        elif f.form == "out" and (f.structured or (f.written and _is_explicit(f))):
+        elif f.form == "out" and (f.structured or _is_explicit(f)):
             lines.append(f'autograd("{f.name}", out_refuses_grad)')
             used.add("autograd")
             modules.add("refuse")

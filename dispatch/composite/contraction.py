@@ -12,6 +12,7 @@ from ..generated import functions as ops
 from ..iterator.type_promotion import promote_types
 from ..structured.native.dims import wrap_dim
 from .einsum import einsum
+from .forms import out_form
 
 __all__ = ["einsum"]
 
@@ -71,6 +72,13 @@ def inner(self: Any, other: Any) -> Any:
     return tensordot(self, other, [-1], [-1])
 
 
+def inner_out(self: Any, other: Any, out: Any) -> Any:
+    """``inner(out=)``: the multiple by a number is cast to the output's dtype, sums of products are not."""
+    if not self._spec.ndim or not other._spec.ndim:
+        return ops.mul(self, other, out=out)
+    return out_form("inner", inner, exact=True)(self, other, out)
+
+
 def kron(self: Any, other: Any) -> Any:
     """`torch.kron`: the Kronecker product, the smaller rank filled up with ones in front."""
     rank = max(self._spec.ndim, other._spec.ndim)
@@ -98,6 +106,8 @@ def addr(self: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any) -> Any:
         product = ops.logical_and(vec1.unsqueeze(1), vec2)
         product = product if alpha else ops.zeros_like(product)
         return ops.logical_or(self, product) if beta else product
+    if wanted.itemsize == 2 and wanted.is_floating_point:  # products and sums in float32, rounded once
+        return addr(self.float(), vec1.float(), vec2.float(), beta, alpha).to(wanted)
     scaled = vec1 if alpha == 1 else ops.mul(vec1, alpha)
     product = ops.mul(scaled.unsqueeze(1), vec2)
     if beta == 0:

@@ -83,7 +83,13 @@ def fill__tensor(self: Any, value: Any) -> Any:
         raise RuntimeError(
             f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions."
         )
-    return self.copy_(value)
+    spec, part = self._spec, self
+    if spec.overlaps:
+        for dim, stride in enumerate(spec.strides):
+            if stride == 0 and spec.sizes[dim] > 1:
+                part = part.narrow(dim, 0, 1)
+    part.copy_(value)
+    return self
 
 
 def fill_scalar(self: Any, value: Any) -> Any:

@@ -247,9 +247,12 @@ fft_fft2, fft_ifft2, fft_rfft2 = fft_fftn, fft_ifftn, fft_rfftn
 fft_irfft2, fft_hfft2, fft_ihfft2 = fft_irfftn, fft_hfftn, fft_ihfftn
 
 
-def _into(function: Callable[..., Any]) -> Callable[..., Any]:
+def _into(function: Callable[..., Any], *, exact: bool = False) -> Callable[..., Any]:
+    """The ``out=`` form; with `exact` the transform of a real tensor is not cast."""
+
     def out_form(self: Any, size: Any, dim: Any, norm: str | None, out: Any) -> Any:
-        return write_out(function.__name__, out, function(self, size, dim, norm))
+        result = function(self, size, dim, norm)
+        return write_out(function.__name__, out, result, exact and not self._spec.dtype.is_complex)
 
     return out_form
 
@@ -257,7 +260,7 @@ def _into(function: Callable[..., Any]) -> Callable[..., Any]:
 fft_fft_out = _into(fft_fft)
 fft_fft2_out = _into(fft_fft2)
 fft_fftn_out = _into(fft_fftn)
-fft_ifft_out = _into(fft_ifft)
+fft_ifft_out = _into(fft_ifft, exact=True)
 fft_ifft2_out = _into(fft_ifft2)
 fft_ifftn_out = _into(fft_ifftn)
 fft_rfft_out = _into(fft_rfft)
@@ -269,7 +272,7 @@ fft_irfftn_out = _into(fft_irfftn)
 fft_hfft_out = _into(fft_hfft)
 fft_hfft2_out = _into(fft_hfft2)
 fft_hfftn_out = _into(fft_hfftn)
-fft_ihfft_out = _into(fft_ihfft)
+fft_ihfft_out = _into(fft_ihfft, exact=True)
 fft_ihfft2_out = _into(fft_ihfft2)
 fft_ihfftn_out = _into(fft_ihfftn)
 

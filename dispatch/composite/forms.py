@@ -54,7 +54,7 @@ def out_form(
 
     def form(*args: Any) -> Any:
         inputs, outputs = args[:-count], args[-count:]
-        _check_overlap(inputs, outputs)
+        check_overlap(inputs, outputs)
         made = function(*inputs)
         results = (made,) if count == 1 else made
         for out, result in zip(outputs, results, strict=True):
@@ -65,7 +65,7 @@ def out_form(
     return form
 
 
-def _check_overlap(inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+def check_overlap(inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
     for value in inputs:
         for part in value if isinstance(value, list | tuple) else (value,):
             for out in outputs:
@@ -83,7 +83,7 @@ def inplace_form(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
     def form(self: Any, *args: Any) -> Any:
         assert_no_internal_overlap(self._spec)
-        _check_overlap(args, (self,))
+        check_overlap(args, (self,))
         result = function(self, *args)
         if result._spec.sizes != self._spec.sizes:
             raise RuntimeError(

@@ -6,7 +6,7 @@ functional form of a write makes a copy of the tensor and writes to that.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...runtime.memory_format import contiguous_format
@@ -15,6 +15,8 @@ from ..core.overload_packet import packets
 from ..generated.functions import empty_like
 from ..structured.native.views import expand as expanded
 from ..structured.native.views import infer_size
+from ..structured.resizing import resize_output
+from .forms import check_out
 
 
 def _contiguous(view: Any) -> Any:
@@ -123,6 +125,34 @@ def split_copy(self: Any, split_size: int, dim: int) -> list[Any]:
 def split_with_sizes_copy(self: Any, split_sizes: Sequence[int], dim: int) -> list[Any]:
     """`torch.split_with_sizes_copy`."""
     return [_contiguous(part) for part in self.split_with_sizes(split_sizes, dim)]
+
+
+def _into_several(name: str, views: Callable[..., Any], *, resizes: bool = True) -> Callable[..., None]:
+    """The ``out=`` form of copies of several views: each into a tensor of its own, none written unless all can be."""
+
+    def form(*args: Any) -> None:
+        parts, out = views(*args[:-1]), args[-1]
+        if len(out) != len(parts):
+            raise RuntimeError(
+                f"{name}() expected an out= argument of size {len(parts)}, got size {len(out)}"
+            )
+        for target, part in zip(out, parts, strict=True):
+            check_out(name, target, part, exact=True)
+            if not resizes:
+                expanded(part._spec, target._spec.sizes, False)
+        for target, part in zip(out, [_contiguous(part) for part in parts], strict=True):
+            if resizes:
+                resize_output(target, part._spec.sizes)
+            target.copy_(part)
+
+    return form
+
+
+unbind_copy_out = _into_several("unbind_copy_int_out", lambda self, dim: self.unbind(dim))
+split_copy_out = _into_several("split_copy_Tensor_out", lambda self, *rest: self.split(*rest), resizes=False)
+split_with_sizes_copy_out = _into_several(
+    "split_with_sizes_copy_out", lambda self, *rest: self.split_with_sizes(*rest)
+)
 
 
 def view_as_real_copy(self: Any) -> Any:

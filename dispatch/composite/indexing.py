@@ -345,6 +345,13 @@ def nonzero_as(self: Any, as_tuple: bool) -> Any:
     return nonzero_numpy(self) if as_tuple else ops.nonzero(self)
 
 
+def nonzero_as_out(self: Any, as_tuple: bool, out: Any) -> Any:
+    """``nonzero(as_tuple=False, out=)``."""
+    if as_tuple:
+        raise RuntimeError("nonzero does not support the out kwarg when as_tuple is True")
+    return ops.nonzero(self, out=out)
+
+
 def nonzero_numpy(self: Any) -> tuple[Any, ...]:
     """The places of elements that are not zero, a vector for each dimension; a number has one."""
     whole = self.unsqueeze(0) if self._spec.ndim == 0 else self

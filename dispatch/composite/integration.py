@@ -8,6 +8,7 @@ from typing import Any
 from ...runtime.scalar_type import bool_, uint8
 from ..generated import functions as ops
 from ..structured.native.dims import wrap_dim
+from .forms import out_form
 
 
 def diff(self: Any, n: int, dim: int, prepend: Any, append: Any) -> Any:
@@ -30,6 +31,11 @@ def diff(self: Any, n: int, dim: int, prepend: Any, append: Any) -> Any:
         high, low = _part(joined, axis, 1, rest + 1), _part(joined, axis, 0, max(rest, 0))
         joined = ops.logical_xor(high, low) if self.dtype is bool_ else ops.sub(high, low)
     return joined
+
+
+def diff_out(self: Any, n: int, dim: int, prepend: Any, append: Any, out: Any) -> Any:
+    """``diff(out=)``: a difference is cast to the output's dtype, the operand itself, of order 0, is not."""
+    return out_form("diff", diff, exact=n == 0)(self, n, dim, prepend, append, out)
 
 
 def _check_joined(self: Any, other: Any, axis: int) -> None:

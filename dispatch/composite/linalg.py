@@ -14,7 +14,7 @@ from ..generated.functions import _unsafe_view, addmm, bmm, dot, mm, mv
 from ..structured.register import planned_by
 from ..structured.resizing import resize_output
 from ..tensor import Tensor
-from .forms import write_out
+from .forms import check_overlap, out_form, write_out
 
 
 def plan_matmul(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -88,6 +88,7 @@ def matmul_out(self: Any, other: Any, out: Any) -> Any:
     """``matmul(out=)``."""
     if self._spec.ndim == 2 and other._spec.ndim == 2:
         return mm(self, other, out=out)
+    check_overlap((self, other), (out,))
     return _into("matmul", matmul(self, other), out)
 
 
@@ -157,3 +158,8 @@ def linear(input: Any, weight: Any, bias: Any) -> Any:
         rows = input.view((_product(spec.sizes[:-1]), spec.sizes[-1]))
         return addmm(bias, rows, transposed).view((*spec.sizes[:-1], weight._spec.sizes[0]))
     return matmul(input, transposed) + bias
+
+
+def linear_out(input: Any, weight: Any, bias: Any, out: Any) -> Any:
+    """``linear(out=)``."""
+    return out_form("linear", linear, exact=True)(input, weight, bias, out)

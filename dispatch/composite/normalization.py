@@ -125,6 +125,11 @@ def native_batch_norm_out(*args: Any) -> tuple[Any, Any, Any]:
     return out, mean, invstd
 
 
+def _native_batch_norm_legit_no_stats_out(input: Any, weight: Any, bias: Any, *rest: Any) -> tuple[Any, ...]:
+    """`_native_batch_norm_legit` without running statistics into `out`, `save_mean` and `save_invstd`."""
+    return native_batch_norm_out(input, weight, bias, None, None, *rest)
+
+
 def _native_batch_norm_legit_functional(
     input: Any,
     weight: Any,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from ...runtime.device import device as Device
@@ -22,7 +23,7 @@ from ..generated.functions import (
 from ..iterator.overlap import check_write_overlap, shares_memory
 from ..structured.supported_dtypes import check_dtype
 from .dimnames import named_factory
-from .forms import write_out
+from .forms import check_out, out_form
 
 
 def randint_low_generator(
@@ -147,7 +148,9 @@ def bernoulli_out(self: Any, generator: Any, out: Any) -> Any:
     """``bernoulli(self, out=)``."""
     if shares_memory(out, self):
         check_write_overlap(out, self)
-    return out.resize_(self.shape).copy_(bernoulli(self, generator=generator))
+    made = bernoulli(self, generator=generator)
+    check_out("bernoulli", out, made.to(out.dtype))
+    return out.resize_(self.shape).copy_(made)
 
 
 def normal_float_float(
@@ -175,7 +178,7 @@ def normal_out(mean: Any, std: Any, generator: Any, out: Any) -> Any:
     """``normal(mean, std, out=)`` with tensors."""
     if not out._spec.dtype.is_floating_point and not out._spec.dtype.is_complex:
         raise NotImplementedError(f"\"normal_kernel\" not implemented for '{out._spec.dtype.scalar_name}'")
-    return write_out("normal", out, normal(mean, std, generator=generator))
+    return out_form("normal", partial(normal, generator=generator))(mean, std, out)
 
 
 def multinomial_out(self: Any, num_samples: int, replacement: bool, generator: Any, out: Any) -> Any:
@@ -183,6 +186,7 @@ def multinomial_out(self: Any, num_samples: int, replacement: bool, generator: A
     made = multinomial(self, num_samples, replacement, generator=generator)
     if out.dtype is not int64:
         raise RuntimeError(f"multinomial expects Long tensor out, got: {out.dtype.scalar_name}")
+    check_out("multinomial", out, made)
     return out.resize_(made.shape).copy_(made)
 
 

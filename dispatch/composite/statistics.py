@@ -11,6 +11,7 @@ from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_impl import TensorImpl
 from ..generated import functions as ops
 from ..structured.native.dims import wrap_dim
+from .forms import out_form
 
 
 def nansum(self: Any, dim: Sequence[int] | int | None, keepdim: bool, dtype: ScalarType | None) -> Any:
@@ -21,6 +22,35 @@ def nansum(self: Any, dim: Sequence[int] | int | None, keepdim: bool, dtype: Sca
     if given.is_floating_point or given.is_complex:
         self = ops.where(ops.isnan(self), 0, self)
     return ops.sum(self, dim, keepdim, dtype=dtype)
+
+
+def _summed_in(name: str, self: Any, dtype: ScalarType | None, out: Any) -> ScalarType:
+    """The dtype that an ``out=`` form sums in, which is the output's; a real one."""
+    given: ScalarType = out._spec.dtype
+    if dtype is not None and dtype is not given:
+        raise RuntimeError(
+            f"{name}: provided dtype must match dtype of result. Got {given.scalar_name} and {dtype.scalar_name}."
+        )
+    if self._spec.dtype.is_floating_point and not given.is_floating_point:
+        raise NotImplementedError(f"\"nansum_cpu\" not implemented for '{given.scalar_name}'")
+    return given
+
+
+def nansum_out(
+    self: Any, dim: Sequence[int] | int | None, keepdim: bool, dtype: ScalarType | None, out: Any
+) -> Any:
+    """``nansum(out=)``, in the output's dtype."""
+    dtype = _summed_in("nansum", self, dtype, out)
+    return out_form("nansum", nansum)(self, dim, keepdim, dtype, out)
+
+
+def nanmean_out(
+    self: Any, dim: Sequence[int] | int | None, keepdim: bool, dtype: ScalarType | None, out: Any
+) -> Any:
+    """``nanmean(out=)``, in the output's dtype."""
+    if self._spec.dtype.is_floating_point:
+        dtype = _summed_in("nanmean", self, dtype, out)
+    return out_form("nanmean", nanmean)(self, dim, keepdim, dtype, out)
 
 
 def nanmean(self: Any, dim: Sequence[int] | int | None, keepdim: bool, dtype: ScalarType | None) -> Any:

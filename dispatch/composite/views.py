@@ -14,7 +14,7 @@ from ...runtime.memory_format import contiguous_format
 from ...runtime.scalar_type import int64
 from ...runtime.storage import root_of
 from ...runtime.tensor_spec import TensorSpec
-from ..autograd.view_history import one_of_several
+from ..autograd.creation import mark_several
 from ..generated.functions import _unsafe_view, view_as_real
 from ..structured.native.dims import wrap_dim
 from ..structured.native.views import infer_size, view_strides
@@ -215,7 +215,7 @@ def ravel(self: Any) -> Any:
 
 def split(self: Any, split_size: int, dim: int) -> tuple[Any, ...]:
     """`torch.split` into parts of one size, the last one smaller where it must be."""
-    return one_of_several(unsafe_split(self, split_size, dim), "Split")
+    return mark_several(unsafe_split(self, split_size, dim), "Split")
 
 
 def unsafe_split(self: Any, split_size: int, dim: int) -> tuple[Any, ...]:
@@ -239,7 +239,7 @@ def unsafe_split(self: Any, split_size: int, dim: int) -> tuple[Any, ...]:
 
 def split_with_sizes(self: Any, split_sizes: Sequence[int], dim: int) -> tuple[Any, ...]:
     """`torch.split` into parts of the sizes given."""
-    return one_of_several(unsafe_split_with_sizes(self, split_sizes, dim), "SplitWithSizes")
+    return mark_several(unsafe_split_with_sizes(self, split_sizes, dim), "SplitWithSizes")
 
 
 def unsafe_split_with_sizes(self: Any, split_sizes: Sequence[int], dim: int) -> tuple[Any, ...]:
@@ -265,7 +265,7 @@ def unsafe_split_with_sizes(self: Any, split_sizes: Sequence[int], dim: int) -> 
 
 def chunk(self: Any, chunks: int, dim: int) -> tuple[Any, ...]:
     """`torch.chunk`: at most `chunks` parts of one size, the last one smaller where it must be."""
-    return one_of_several(unsafe_chunk(self, chunks, dim), "Split")
+    return mark_several(unsafe_chunk(self, chunks, dim), "Split")
 
 
 def unsafe_chunk(self: Any, chunks: int, dim: int) -> tuple[Any, ...]:
@@ -337,8 +337,8 @@ def unbind(self: Any, dim: int) -> tuple[Any, ...]:
     spec = self._spec
     d = wrap_dim(dim, spec.ndim, scalar_ok=False)
     if d == 0 and not modes:
-        return one_of_several(tuple([self._select_first(i) for i in range(spec.sizes[0])]), "Unbind")
-    return one_of_several(tuple([self.select(d, i) for i in range(spec.sizes[d])]), "Unbind")
+        return mark_several(tuple([self._select_first(i) for i in range(spec.sizes[0])]), "Unbind")
+    return mark_several(tuple([self.select(d, i) for i in range(spec.sizes[d])]), "Unbind")
 
 
 transpose_by_name = dimnames.by_name("transpose.int")

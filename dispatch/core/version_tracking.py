@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.dispatch_key import DispatchKey, Functionality
+from ...runtime.grad_mode import grad_disabled
 from ...runtime.storage import root_of
 from ...runtime.tensor_impl import TensorImpl
 from .kernel_function import KernelFunction, Plan
@@ -75,6 +76,8 @@ def _counted(plan: Plan, written: Sequence[int], inplace: bool) -> Plan:
 
 
 def _based(plan: Plan, at: int, differentiable: bool) -> Plan:
+    from ..autograd.creation import creation_of, mark_unrecorded
+
     def based(*runtime: Any) -> Any:
         base = runtime[at]
         out = plan(*runtime)
@@ -89,6 +92,9 @@ def _based(plan: Plan, at: int, differentiable: bool) -> Plan:
                 view._version_cell = base.version_cell()
                 if differentiable:
                     view._view_base = base if base._view_base is None else base._view_base
+                    view._creation = None if base._view_base is None else creation_of(base)
+                    if grad_disabled:
+                        mark_unrecorded(view)
         return out
 
     return based

@@ -10,6 +10,7 @@ from ...runtime.device import device as Device
 from ...runtime.dispatch_key import BackendComponent, DispatchKey, highest_priority, parse
 from ...runtime.grad_mode import set_grad_enabled
 from ...runtime.scalar_type import dtype as ScalarType
+from ..autograd.creation import unmark
 from ..autograd.recording import out_refuses_grad
 from ..autograd.registered_formula import Formula, formula_kernel
 from ..core.argument_roles import tensors_in
@@ -273,6 +274,8 @@ class CustomOpDef:
             result = call_function(schema, function, args)
         finally:
             set_grad_enabled(before)
+        for tensor in tensors_in((result,)):
+            unmark(tensor)
         return check_results(schema, function, args, result)
 
     def register_fake(self, fn: Function | None = None, /) -> Any:

@@ -13,9 +13,10 @@ from typing import Any
 
 from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
+from ..autograd.creation import unmark
 from ..autograd.forward_ad import dual_level, make_dual, unpack_dual
 from ..autograd.functional import grad as gradients
-from ..autograd.node import AccumulateGrad, Node, edge_of
+from ..autograd.node import AccumulateGrad, Node, root_edge
 from .batched_tensor import batched, level_of
 from .levels import entered_grad, innermost_vmap, run_below
 from .pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
@@ -52,9 +53,9 @@ class _Sources:
 
     def depend_on_others(self, outputs: Sequence[Any]) -> bool:
         """Whether outputs have something in their graph that requires grad but is no source of this transform."""
-        own = {edge_of(t)[0] for t in self.tensors if id(t) in self.fresh}
+        own = {root_edge(t)[0] for t in self.tensors if id(t) in self.fresh}
         seen: set[Node] = set()
-        stack = [edge_of(o)[0] for o in outputs if o._spec.requires_grad]
+        stack = [root_edge(o)[0] for o in outputs if o._spec.requires_grad]
         while stack:
             node = stack.pop()
             if node in seen or node in own:
@@ -67,7 +68,9 @@ class _Sources:
 
 
 def _alias(tensor: Any) -> Any:
-    return tensor.alias()
+    alias = tensor.alias()
+    unmark(alias)  # in no_grad mode too it is a source, or a result, of its own
+    return alias
 
 
 def _of_innermost_vmap(tensor: Any) -> Any:

@@ -257,7 +257,10 @@ unfold_copy_plans = unfold_copy_packet.plans
 unfold_copy_outs = unfold_copy_packet.outs
 unbind_copy_packet = packet(
     "unbind_copy",
-    ("unbind_copy.int",),
+    (
+        "unbind_copy.int",
+        "unbind_copy.int_out",
+    ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("dim", "static", 0, False),
@@ -265,9 +268,13 @@ unbind_copy_packet = packet(
     False,
 )
 unbind_copy_plans = unbind_copy_packet.plans
+unbind_copy_outs = unbind_copy_packet.outs
 split_copy_packet = packet(
     "split_copy",
-    ("split_copy.Tensor",),
+    (
+        "split_copy.Tensor",
+        "split_copy.Tensor_out",
+    ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("split_size", "static", NOT_GIVEN, False),
@@ -276,9 +283,13 @@ split_copy_packet = packet(
     False,
 )
 split_copy_plans = split_copy_packet.plans
+split_copy_outs = split_copy_packet.outs
 split_with_sizes_copy_packet = packet(
     "split_with_sizes_copy",
-    ("split_with_sizes_copy",),
+    (
+        "split_with_sizes_copy",
+        "split_with_sizes_copy.out",
+    ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("split_sizes", "static", NOT_GIVEN, False),
@@ -287,6 +298,7 @@ split_with_sizes_copy_packet = packet(
     False,
 )
 split_with_sizes_copy_plans = split_with_sizes_copy_packet.plans
+split_with_sizes_copy_outs = split_with_sizes_copy_packet.outs
 view_as_real_copy_packet = packet(
     "view_as_real_copy",
     (
@@ -659,10 +671,16 @@ def unfold_copy(input: Any, dimension: Any, size: Any, step: Any, *, out: Any = 
     return plan(input)
 
 
-def unbind_copy(input: Any, dim: Any = 0) -> Any:
+def unbind_copy(input: Any, dim: Any = 0, *, out: Any = None) -> Any:
     """unbind_copy.int(Tensor self, int dim=0) -> Tensor[]"""
-    if modes:
-        return unbind_copy_packet.call_parameters(input, dim)
+    if modes or out is not None:
+        if modes:
+            return unbind_copy_packet.call_parameters(input, dim, out=out)
+        try:
+            plan = unbind_copy_outs[input._spec, dim, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = unbind_copy_packet.miss_out(input, dim, out)
+        return plan(input, out)
     try:
         plan = unbind_copy_plans[input._spec][dim]
     except (KeyError, AttributeError, TypeError):
@@ -670,10 +688,16 @@ def unbind_copy(input: Any, dim: Any = 0) -> Any:
     return plan(input)
 
 
-def split_copy(input: Any, split_size: Any, dim: Any = 0) -> Any:
+def split_copy(input: Any, split_size: Any, dim: Any = 0, *, out: Any = None) -> Any:
     """split_copy.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]"""
-    if modes:
-        return split_copy_packet.call_parameters(input, split_size, dim)
+    if modes or out is not None:
+        if modes:
+            return split_copy_packet.call_parameters(input, split_size, dim, out=out)
+        try:
+            plan = split_copy_outs[input._spec, split_size, dim, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = split_copy_packet.miss_out(input, split_size, dim, out)
+        return plan(input, out)
     try:
         plan = split_copy_plans[input._spec][split_size, dim]
     except (KeyError, AttributeError, TypeError):
@@ -681,10 +705,16 @@ def split_copy(input: Any, split_size: Any, dim: Any = 0) -> Any:
     return plan(input)
 
 
-def split_with_sizes_copy(input: Any, split_sizes: Any, dim: Any = 0) -> Any:
+def split_with_sizes_copy(input: Any, split_sizes: Any, dim: Any = 0, *, out: Any = None) -> Any:
     """split_with_sizes_copy(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]"""
-    if modes:
-        return split_with_sizes_copy_packet.call_parameters(input, split_sizes, dim)
+    if modes or out is not None:
+        if modes:
+            return split_with_sizes_copy_packet.call_parameters(input, split_sizes, dim, out=out)
+        try:
+            plan = split_with_sizes_copy_outs[input._spec, split_sizes, dim, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = split_with_sizes_copy_packet.miss_out(input, split_sizes, dim, out)
+        return plan(input, out)
     try:
         plan = split_with_sizes_copy_plans[input._spec][split_sizes, dim]
     except (KeyError, AttributeError, TypeError):

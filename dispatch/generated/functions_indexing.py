@@ -616,6 +616,7 @@ nonzero_packet = packet(
         "nonzero",
         "nonzero.out",
         "nonzero.as_tuple",
+        "nonzero.as_tuple_out",
     ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),

@@ -374,7 +374,10 @@ matmul_plans = matmul_packet.plans
 matmul_outs = matmul_packet.outs
 linear_packet = packet(
     "linear",
-    ("linear",),
+    (
+        "linear",
+        "linear.out",
+    ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("weight", "tensor", NOT_GIVEN, False),
@@ -383,6 +386,7 @@ linear_packet = packet(
     False,
 )
 linear_plans = linear_packet.plans
+linear_outs = linear_packet.outs
 
 
 def mm(input: Any, mat2: Any, *, out: Any = None) -> Any:
@@ -833,10 +837,16 @@ def matmul(input: Any, other: Any, *, out: Any = None) -> Any:
     return plan(input, other)
 
 
-def linear(input: Any, weight: Any, bias: Any = None) -> Any:
+def linear(input: Any, weight: Any, bias: Any = None, *, out: Any = None) -> Any:
     """linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor"""
-    if modes:
-        return linear_packet.call_parameters(input, weight, bias)
+    if modes or out is not None:
+        if modes:
+            return linear_packet.call_parameters(input, weight, bias, out=out)
+        try:
+            plan = linear_outs[input._spec, weight._spec, (None if bias is None else bias._spec), out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = linear_packet.miss_out(input, weight, bias, out)
+        return plan(input, weight, bias, out)
     try:
         plan = linear_plans[input._spec][weight._spec, (None if bias is None else bias._spec)]
     except (KeyError, AttributeError, TypeError):

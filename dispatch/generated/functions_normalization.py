@@ -195,7 +195,9 @@ _native_batch_norm_legit_packet = packet(
     "_native_batch_norm_legit",
     (
         "_native_batch_norm_legit",
+        "_native_batch_norm_legit.out",
         "_native_batch_norm_legit.no_stats",
+        "_native_batch_norm_legit.no_stats_out",
     ),
     (),
     False,

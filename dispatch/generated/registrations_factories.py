@@ -240,7 +240,7 @@ def register() -> None:
         "_arange_(Tensor(a!) self, Scalar start, Scalar step) -> Tensor(a!)",
         "native_functions/factories.yaml:150",
     )
-    structured("_arange_", native.fill, "arange_stub", "inplace")
+    structured("_arange_", native.by_place, "arange_stub", "inplace")
     define(
         "linspace",
         "linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
@@ -276,7 +276,7 @@ def register() -> None:
         "_linspace_(Tensor(a!) self, Scalar start, Scalar end) -> Tensor(a!)",
         "native_functions/factories.yaml:175",
     )
-    structured("_linspace_", native.fill, "linspace_stub", "inplace")
+    structured("_linspace_", native.by_place, "linspace_stub", "inplace")
     define(
         "eye",
         "eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",

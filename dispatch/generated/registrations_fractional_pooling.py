@@ -59,6 +59,7 @@ def register() -> None:
         "CompositeExplicitAutograd",
         composition.fractional_max_pool2d_backward_grad_input,
     )
+    autograd("fractional_max_pool2d_backward.grad_input", out_refuses_grad)
     define(
         "fractional_max_pool3d",
         "fractional_max_pool3d(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples) -> (Tensor, Tensor)",
@@ -104,3 +105,4 @@ def register() -> None:
         "CompositeExplicitAutograd",
         composition.fractional_max_pool3d_backward_grad_input,
     )
+    autograd("fractional_max_pool3d_backward.grad_input", out_refuses_grad)

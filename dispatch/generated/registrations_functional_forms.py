@@ -376,21 +376,42 @@ def register() -> None:
     )
     composite("unbind_copy.int", "CompositeImplicitAutograd", composition.unbind_copy)
     define(
+        "unbind_copy.int_out",
+        "unbind_copy.int_out(Tensor self, int dim=0, *, Tensor(a!)[] out) -> ()",
+        "native_functions/functional_forms.yaml:134",
+    )
+    composite("unbind_copy.int_out", "CompositeExplicitAutograd", composition.unbind_copy_out)
+    autograd("unbind_copy.int_out", out_refuses_grad)
+    define(
         "split_copy.Tensor",
         "split_copy.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]",
-        "native_functions/functional_forms.yaml:134",
+        "native_functions/functional_forms.yaml:138",
     )
     composite("split_copy.Tensor", "CompositeImplicitAutograd", composition.split_copy)
     define(
+        "split_copy.Tensor_out",
+        "split_copy.Tensor_out(Tensor self, SymInt split_size, int dim=0, *, Tensor(a!)[] out) -> ()",
+        "native_functions/functional_forms.yaml:142",
+    )
+    composite("split_copy.Tensor_out", "CompositeExplicitAutograd", composition.split_copy_out)
+    autograd("split_copy.Tensor_out", out_refuses_grad)
+    define(
         "split_with_sizes_copy",
         "split_with_sizes_copy(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]",
-        "native_functions/functional_forms.yaml:138",
+        "native_functions/functional_forms.yaml:146",
     )
     composite("split_with_sizes_copy", "CompositeImplicitAutograd", composition.split_with_sizes_copy)
     define(
+        "split_with_sizes_copy.out",
+        "split_with_sizes_copy.out(Tensor self, SymInt[] split_sizes, int dim=0, *, Tensor(a!)[] out) -> ()",
+        "native_functions/functional_forms.yaml:150",
+    )
+    composite("split_with_sizes_copy.out", "CompositeExplicitAutograd", composition.split_with_sizes_copy_out)
+    autograd("split_with_sizes_copy.out", out_refuses_grad)
+    define(
         "view_as_real_copy",
         "view_as_real_copy(Tensor self) -> Tensor",
-        "native_functions/functional_forms.yaml:142",
+        "native_functions/functional_forms.yaml:154",
         ("view_copy",),
     )
     composite("view_as_real_copy", "CompositeExplicitAutogradNonFunctional", composition.view_as_real_copy)
@@ -398,7 +419,7 @@ def register() -> None:
     define(
         "view_as_real_copy.out",
         "view_as_real_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml:142",
+        "native_functions/functional_forms.yaml:154",
         ("view_copy",),
     )
     composite(
@@ -410,7 +431,7 @@ def register() -> None:
     define(
         "view_as_complex_copy",
         "view_as_complex_copy(Tensor self) -> Tensor",
-        "native_functions/functional_forms.yaml:149",
+        "native_functions/functional_forms.yaml:161",
         ("view_copy",),
     )
     composite(
@@ -420,7 +441,7 @@ def register() -> None:
     define(
         "view_as_complex_copy.out",
         "view_as_complex_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml:149",
+        "native_functions/functional_forms.yaml:161",
         ("view_copy",),
     )
     composite(
@@ -432,14 +453,14 @@ def register() -> None:
     define(
         "select_scatter",
         "select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor",
-        "native_functions/functional_forms.yaml:158",
+        "native_functions/functional_forms.yaml:170",
     )
     composite("select_scatter", "CompositeExplicitAutogradNonFunctional", composition.select_scatter)
     autograd("select_scatter", autograd_functional_forms.plan_select_scatter)
     define(
         "slice_scatter",
         "slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor",
-        "native_functions/functional_forms.yaml:163",
+        "native_functions/functional_forms.yaml:175",
         ("core",),
     )
     composite("slice_scatter", "CompositeExplicitAutogradNonFunctional", composition.slice_scatter)
@@ -447,7 +468,7 @@ def register() -> None:
     define(
         "slice_scatter.out",
         "slice_scatter.out(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml:163",
+        "native_functions/functional_forms.yaml:175",
         ("core",),
     )
     composite(
@@ -459,51 +480,51 @@ def register() -> None:
     define(
         "diagonal_scatter",
         "diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor",
-        "native_functions/functional_forms.yaml:171",
+        "native_functions/functional_forms.yaml:183",
     )
     composite("diagonal_scatter", "CompositeExplicitAutogradNonFunctional", composition.diagonal_scatter)
     autograd("diagonal_scatter", autograd_functional_forms.plan_diagonal_scatter)
     define(
         "as_strided_scatter",
         "as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor",
-        "native_functions/functional_forms.yaml:176",
+        "native_functions/functional_forms.yaml:188",
     )
     composite("as_strided_scatter", "CompositeImplicitAutograd", composition.as_strided_scatter)
     define(
         "_strided_scatter",
         "_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor",
-        "native_functions/functional_forms.yaml:181",
+        "native_functions/functional_forms.yaml:193",
     )
     composite("_strided_scatter", "CompositeExplicitAutogradNonFunctional", composition._strided_scatter)
     autograd("_strided_scatter", autograd_functional_forms.plan__strided_scatter)
     define(
         "copy",
         "copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor",
-        "native_functions/functional_forms.yaml:187",
+        "native_functions/functional_forms.yaml:199",
     )
     composite("copy", "CompositeExplicitAutogradNonFunctional", composition.copy)
     autograd("copy", autograd_functional_forms.plan_copy)
     define(
         "_restride",
         "_restride(Tensor self, SymInt[] stride) -> Tensor",
-        "native_functions/functional_forms.yaml:192",
+        "native_functions/functional_forms.yaml:204",
     )
     composite("_restride", "CompositeExplicitAutogradNonFunctional", composition._restride)
     autograd("_restride", autograd_functional_forms.plan__restride)
     define(
         "lift_fresh_copy",
         "lift_fresh_copy(Tensor self) -> Tensor",
-        "native_functions/functional_forms.yaml:196",
+        "native_functions/functional_forms.yaml:208",
     )
     composite("lift_fresh_copy", "CompositeExplicitAutogradNonFunctional", composition.lift_fresh_copy)
     autograd("lift_fresh_copy", autograd_functional_forms.plan_lift_fresh_copy)
-    define("zero", "zero(Tensor self) -> Tensor", "native_functions/functional_forms.yaml:201")
+    define("zero", "zero(Tensor self) -> Tensor", "native_functions/functional_forms.yaml:213")
     composite("zero", "CompositeExplicitAutogradNonFunctional", composition.zero)
     autograd("zero", autograd_functional_forms.plan_zero)
     define(
         "_arange",
         "_arange(Tensor self, Scalar start, Scalar step) -> Tensor",
-        "native_functions/functional_forms.yaml:206",
+        "native_functions/functional_forms.yaml:218",
         ("nondifferentiable",),
     )
     composite("_arange", "CompositeExplicitAutogradNonFunctional", composition._arange)
@@ -511,7 +532,7 @@ def register() -> None:
     define(
         "_linspace",
         "_linspace(Tensor self, Scalar start, Scalar end) -> Tensor",
-        "native_functions/functional_forms.yaml:212",
+        "native_functions/functional_forms.yaml:224",
         ("nondifferentiable",),
     )
     composite("_linspace", "CompositeExplicitAutogradNonFunctional", composition._linspace)
@@ -519,7 +540,7 @@ def register() -> None:
     define(
         "embedding_renorm",
         "embedding_renorm(Tensor self, Tensor indices, float max_norm, float norm_type) -> Tensor",
-        "native_functions/functional_forms.yaml:218",
+        "native_functions/functional_forms.yaml:230",
         ("nondifferentiable",),
     )
     composite("embedding_renorm", "CompositeExplicitAutogradNonFunctional", composition.embedding_renorm)
@@ -527,7 +548,7 @@ def register() -> None:
     define(
         "uniform",
         "uniform(Tensor self, float from=0., float to=1., *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:224",
+        "native_functions/functional_forms.yaml:236",
         ("nondeterministic_seeded",),
     )
     composite("uniform", "CompositeExplicitAutogradNonFunctional", composition.uniform)
@@ -535,7 +556,7 @@ def register() -> None:
     define(
         "normal_functional",
         "normal_functional(Tensor self, float mean=0., float std=1., *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:230",
+        "native_functions/functional_forms.yaml:242",
         ("nondeterministic_seeded",),
     )
     composite("normal_functional", "CompositeExplicitAutogradNonFunctional", composition.normal_functional)
@@ -543,7 +564,7 @@ def register() -> None:
     define(
         "log_normal",
         "log_normal(Tensor self, float mean=1., float std=2., *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:236",
+        "native_functions/functional_forms.yaml:248",
         ("nondeterministic_seeded",),
     )
     composite("log_normal", "CompositeExplicitAutogradNonFunctional", composition.log_normal)
@@ -551,7 +572,7 @@ def register() -> None:
     define(
         "cauchy",
         "cauchy(Tensor self, float median=0., float sigma=1., *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:242",
+        "native_functions/functional_forms.yaml:254",
         ("nondeterministic_seeded",),
     )
     composite("cauchy", "CompositeExplicitAutogradNonFunctional", composition.cauchy)
@@ -559,7 +580,7 @@ def register() -> None:
     define(
         "exponential",
         "exponential(Tensor self, float lambd=1., *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:248",
+        "native_functions/functional_forms.yaml:260",
         ("nondeterministic_seeded",),
     )
     composite("exponential", "CompositeExplicitAutogradNonFunctional", composition.exponential)
@@ -567,7 +588,7 @@ def register() -> None:
     define(
         "geometric",
         "geometric(Tensor self, float p, *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:254",
+        "native_functions/functional_forms.yaml:266",
         ("nondeterministic_seeded",),
     )
     composite("geometric", "CompositeExplicitAutogradNonFunctional", composition.geometric)
@@ -575,7 +596,7 @@ def register() -> None:
     define(
         "random.from",
         "random.from(Tensor self, int from, int? to, *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:260",
+        "native_functions/functional_forms.yaml:272",
         (
             "nondeterministic_seeded",
             "nondifferentiable",
@@ -586,7 +607,7 @@ def register() -> None:
     define(
         "random.to",
         "random.to(Tensor self, int to, *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:266",
+        "native_functions/functional_forms.yaml:278",
         (
             "nondeterministic_seeded",
             "nondifferentiable",
@@ -597,7 +618,7 @@ def register() -> None:
     define(
         "random",
         "random(Tensor self, *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:272",
+        "native_functions/functional_forms.yaml:284",
         (
             "nondeterministic_seeded",
             "nondifferentiable",
@@ -608,7 +629,7 @@ def register() -> None:
     define(
         "bernoulli.Tensor",
         "bernoulli.Tensor(Tensor self, Tensor p, *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:278",
+        "native_functions/functional_forms.yaml:290",
         ("nondeterministic_seeded",),
     )
     composite("bernoulli.Tensor", "CompositeExplicitAutogradNonFunctional", composition.bernoulli_functional)
@@ -616,7 +637,7 @@ def register() -> None:
     define(
         "bernoulli.float",
         "bernoulli.float(Tensor self, float p=0.5, *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:284",
+        "native_functions/functional_forms.yaml:296",
         ("nondeterministic_seeded",),
     )
     composite("bernoulli.float", "CompositeExplicitAutogradNonFunctional", composition.bernoulli_functional)

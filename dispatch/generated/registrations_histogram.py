@@ -25,6 +25,7 @@ def register() -> None:
         "native_functions/histogram.yaml:8",
     )
     composite("histogram.bins_tensor_out", "CompositeExplicitAutograd", composition.histogram_bins_tensor_out)
+    autograd("histogram.bins_tensor_out", out_refuses_grad)
     define(
         "histogram.bin_ct",
         "histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)",
@@ -37,6 +38,7 @@ def register() -> None:
         "native_functions/histogram.yaml:17",
     )
     composite("histogram.bin_ct_out", "CompositeExplicitAutograd", composition.histogram_bin_ct_out)
+    autograd("histogram.bin_ct_out", out_refuses_grad)
     define(
         "_histogramdd_bin_edges",
         "_histogramdd_bin_edges(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, bool density=False) -> Tensor[]",

@@ -579,36 +579,42 @@ def register() -> None:
         "native_functions/indexing.yaml:298",
     )
     composite("nonzero.as_tuple", "CompositeImplicitAutograd", composition.nonzero_as)
-    define("nonzero_numpy", "nonzero_numpy(Tensor self) -> Tensor[]", "native_functions/indexing.yaml:303")
+    define(
+        "nonzero.as_tuple_out",
+        "nonzero.as_tuple_out(Tensor self, *, bool as_tuple, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/indexing.yaml:303",
+    )
+    composite("nonzero.as_tuple_out", "CompositeImplicitAutograd", composition.nonzero_as_out)
+    define("nonzero_numpy", "nonzero_numpy(Tensor self) -> Tensor[]", "native_functions/indexing.yaml:307")
     composite("nonzero_numpy", "CompositeImplicitAutograd", composition.nonzero_numpy)
-    define("argwhere", "argwhere(Tensor self) -> Tensor", "native_functions/indexing.yaml:308")
+    define("argwhere", "argwhere(Tensor self) -> Tensor", "native_functions/indexing.yaml:312")
     composite("argwhere", "CompositeImplicitAutograd", composition.argwhere)
-    define("take", "take(Tensor self, Tensor index) -> Tensor", "native_functions/indexing.yaml:313")
+    define("take", "take(Tensor self, Tensor index) -> Tensor", "native_functions/indexing.yaml:317")
     structured("take", native.take, "take_stub", "functional", "take.out")
     autograd("take", autograd_indexing.plan_take)
     define(
         "take.out",
         "take.out(Tensor self, Tensor index, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:313",
+        "native_functions/indexing.yaml:317",
     )
     structured("take.out", native.take, "take_stub", "out")
     autograd("take.out", out_refuses_grad)
     define(
         "put",
         "put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor",
-        "native_functions/indexing.yaml:318",
+        "native_functions/indexing.yaml:322",
     )
     composite("put", "CompositeImplicitAutograd", composition.put)
     define(
         "put_",
         "put_(Tensor(a!) self, Tensor index, Tensor source, bool accumulate=False) -> Tensor(a!)",
-        "native_functions/indexing.yaml:323",
+        "native_functions/indexing.yaml:327",
     )
     composite("put_", "CompositeImplicitAutograd", composition.put_)
     define(
         "embedding",
         "embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor",
-        "native_functions/indexing.yaml:328",
+        "native_functions/indexing.yaml:332",
         ("core",),
     )
     structured("embedding", native.embedding, "embedding_stub", "functional")
@@ -616,7 +622,7 @@ def register() -> None:
     define(
         "embedding_renorm_",
         "embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)",
-        "native_functions/indexing.yaml:332",
+        "native_functions/indexing.yaml:336",
         ("nondifferentiable",),
     )
     structured("embedding_renorm_", native.embedding_renorm, "embedding_renorm_stub", "inplace")
@@ -624,7 +630,7 @@ def register() -> None:
     define(
         "embedding_dense_backward",
         "embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor",
-        "native_functions/indexing.yaml:338",
+        "native_functions/indexing.yaml:342",
         ("core",),
     )
     structured(
@@ -634,42 +640,42 @@ def register() -> None:
         "functional",
     )
     autograd("embedding_dense_backward", autograd_indexing.plan_embedding_dense_backward)
-    define("flip", "flip(Tensor self, int[] dims) -> Tensor", "native_functions/indexing.yaml:342", ("core",))
+    define("flip", "flip(Tensor self, int[] dims) -> Tensor", "native_functions/indexing.yaml:346", ("core",))
     structured("flip", native.flip, "flip_stub", "functional")
     autograd("flip", autograd_indexing.plan_flip)
-    define("fliplr", "fliplr(Tensor self) -> Tensor", "native_functions/indexing.yaml:347")
+    define("fliplr", "fliplr(Tensor self) -> Tensor", "native_functions/indexing.yaml:351")
     composite("fliplr", "CompositeImplicitAutograd", composition.fliplr)
-    define("flipud", "flipud(Tensor self) -> Tensor", "native_functions/indexing.yaml:352")
+    define("flipud", "flipud(Tensor self) -> Tensor", "native_functions/indexing.yaml:356")
     composite("flipud", "CompositeImplicitAutograd", composition.flipud)
     define(
         "roll",
         "roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor",
-        "native_functions/indexing.yaml:357",
+        "native_functions/indexing.yaml:361",
     )
     composite("roll", "CompositeImplicitAutograd", composition.roll)
     define(
         "rot90",
         "rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor",
-        "native_functions/indexing.yaml:362",
+        "native_functions/indexing.yaml:366",
     )
     composite("rot90", "CompositeImplicitAutograd", composition.rot90)
     define(
         "repeat",
         "repeat(Tensor self, SymInt[] repeats) -> Tensor",
-        "native_functions/indexing.yaml:367",
+        "native_functions/indexing.yaml:371",
         ("core",),
     )
     composite("repeat", "CompositeImplicitAutograd", composition.repeat)
     define(
         "repeat_interleave.Tensor",
         "repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor",
-        "native_functions/indexing.yaml:373",
+        "native_functions/indexing.yaml:377",
     )
     composite("repeat_interleave.Tensor", "CompositeImplicitAutograd", composition.repeat_interleave)
     define(
         "repeat_interleave.Tensor_out",
         "repeat_interleave.Tensor_out(Tensor repeats, *, SymInt? output_size=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:373",
+        "native_functions/indexing.yaml:377",
     )
     composite(
         "repeat_interleave.Tensor_out",
@@ -679,44 +685,44 @@ def register() -> None:
     define(
         "repeat_interleave.self_Tensor",
         "repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor",
-        "native_functions/indexing.yaml:378",
+        "native_functions/indexing.yaml:382",
     )
     composite("repeat_interleave.self_Tensor", "CompositeImplicitAutograd", composition.repeat_interleave_by)
     define(
         "repeat_interleave.self_int",
         "repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor",
-        "native_functions/indexing.yaml:383",
+        "native_functions/indexing.yaml:387",
     )
     composite("repeat_interleave.self_int", "CompositeImplicitAutograd", composition.repeat_interleave_each)
-    define("tile", "tile(Tensor self, SymInt[] dims) -> Tensor", "native_functions/indexing.yaml:388")
+    define("tile", "tile(Tensor self, SymInt[] dims) -> Tensor", "native_functions/indexing.yaml:392")
     composite("tile", "CompositeImplicitAutograd", composition.tile)
-    define("tril", "tril(Tensor self, int diagonal=0) -> Tensor", "native_functions/indexing.yaml:393")
+    define("tril", "tril(Tensor self, int diagonal=0) -> Tensor", "native_functions/indexing.yaml:397")
     structured("tril", native.triangle, "tril_stub", "functional", "tril.out")
     autograd("tril", autograd_indexing.plan_tril)
     define(
-        "tril_", "tril_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)", "native_functions/indexing.yaml:393"
+        "tril_", "tril_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)", "native_functions/indexing.yaml:397"
     )
     structured("tril_", native.triangle, "tril_stub", "inplace", "tril.out")
     autograd("tril_", autograd_indexing.plan_tril_)
     define(
         "tril.out",
         "tril.out(Tensor self, int diagonal=0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:393",
+        "native_functions/indexing.yaml:397",
     )
     structured("tril.out", native.triangle, "tril_stub", "out")
     autograd("tril.out", out_refuses_grad)
-    define("triu", "triu(Tensor self, int diagonal=0) -> Tensor", "native_functions/indexing.yaml:399")
+    define("triu", "triu(Tensor self, int diagonal=0) -> Tensor", "native_functions/indexing.yaml:403")
     structured("triu", native.triangle, "triu_stub", "functional", "triu.out")
     autograd("triu", autograd_indexing.plan_triu)
     define(
-        "triu_", "triu_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)", "native_functions/indexing.yaml:399"
+        "triu_", "triu_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)", "native_functions/indexing.yaml:403"
     )
     structured("triu_", native.triangle, "triu_stub", "inplace", "triu.out")
     autograd("triu_", autograd_indexing.plan_triu_)
     define(
         "triu.out",
         "triu.out(Tensor self, int diagonal=0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:399",
+        "native_functions/indexing.yaml:403",
     )
     structured("triu.out", native.triangle, "triu_stub", "out")
     autograd("triu.out", out_refuses_grad)

@@ -202,3 +202,10 @@ def register() -> None:
         "native_functions/linalg.yaml:84",
     )
     composite("linear", "CompositeImplicitAutograd", composition.linear)
+    define(
+        "linear.out",
+        "linear.out(Tensor input, Tensor weight, Tensor? bias=None, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/linalg.yaml:89",
+    )
+    composite("linear.out", "CompositeExplicitAutograd", composition.linear_out)
+    autograd("linear.out", out_refuses_grad)

@@ -123,6 +123,7 @@ def register() -> None:
         "native_functions/normalization.yaml:47",
     )
     composite("native_batch_norm.out", "CompositeExplicitAutograd", composition.native_batch_norm_out)
+    autograd("native_batch_norm.out", out_refuses_grad)
     define(
         "_native_batch_norm_legit",
         "_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
@@ -132,9 +133,16 @@ def register() -> None:
     planned("_native_batch_norm_legit", "native_batch_norm_stub", native.native_batch_norm)
     autograd("_native_batch_norm_legit", autograd_normalization.plan__native_batch_norm_legit)
     define(
+        "_native_batch_norm_legit.out",
+        "_native_batch_norm_legit.out(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, bool training, float momentum, float eps, *, Tensor(d!) out, Tensor(e!) save_mean, Tensor(f!) save_invstd) -> (Tensor(d!), Tensor(e!), Tensor(f!))",
+        "native_functions/normalization.yaml:56",
+    )
+    composite("_native_batch_norm_legit.out", "CompositeExplicitAutograd", composition.native_batch_norm_out)
+    autograd("_native_batch_norm_legit.out", out_refuses_grad)
+    define(
         "_native_batch_norm_legit.no_stats",
         "_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
-        "native_functions/normalization.yaml:56",
+        "native_functions/normalization.yaml:60",
         ("core",),
     )
     planned(
@@ -146,9 +154,20 @@ def register() -> None:
         "_native_batch_norm_legit.no_stats", autograd_normalization.plan__native_batch_norm_legit_no_stats
     )
     define(
+        "_native_batch_norm_legit.no_stats_out",
+        "_native_batch_norm_legit.no_stats_out(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps, *, Tensor(a!) out, Tensor(b!) save_mean, Tensor(c!) save_invstd) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
+        "native_functions/normalization.yaml:65",
+    )
+    composite(
+        "_native_batch_norm_legit.no_stats_out",
+        "CompositeExplicitAutograd",
+        composition._native_batch_norm_legit_no_stats_out,
+    )
+    autograd("_native_batch_norm_legit.no_stats_out", out_refuses_grad)
+    define(
         "_native_batch_norm_legit_no_training",
         "_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
-        "native_functions/normalization.yaml:61",
+        "native_functions/normalization.yaml:69",
         ("core",),
     )
     planned(
@@ -163,7 +182,7 @@ def register() -> None:
     define(
         "_native_batch_norm_legit_functional",
         "_native_batch_norm_legit_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)",
-        "native_functions/normalization.yaml:66",
+        "native_functions/normalization.yaml:74",
     )
     composite(
         "_native_batch_norm_legit_functional",
@@ -173,21 +192,22 @@ def register() -> None:
     define(
         "_batch_norm_with_update",
         "_batch_norm_with_update(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)",
-        "native_functions/normalization.yaml:70",
+        "native_functions/normalization.yaml:78",
     )
     composite("_batch_norm_with_update", "CompositeImplicitAutograd", composition._batch_norm_with_update)
     define(
         "_batch_norm_with_update.out",
         "_batch_norm_with_update.out(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, float momentum, float eps, *, Tensor(d!) out, Tensor(e!) save_mean, Tensor(f!) save_invstd, Tensor(g!) reserve) -> (Tensor(d!), Tensor(e!), Tensor(f!), Tensor(g!))",
-        "native_functions/normalization.yaml:74",
+        "native_functions/normalization.yaml:82",
     )
     composite(
         "_batch_norm_with_update.out", "CompositeExplicitAutograd", composition._batch_norm_with_update_out
     )
+    autograd("_batch_norm_with_update.out", out_refuses_grad)
     define(
         "_batch_norm_with_update_functional",
         "_batch_norm_with_update_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)",
-        "native_functions/normalization.yaml:78",
+        "native_functions/normalization.yaml:86",
     )
     composite(
         "_batch_norm_with_update_functional",
@@ -197,25 +217,26 @@ def register() -> None:
     define(
         "_batch_norm_no_update",
         "_batch_norm_no_update(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)",
-        "native_functions/normalization.yaml:82",
+        "native_functions/normalization.yaml:90",
     )
     composite("_batch_norm_no_update", "CompositeImplicitAutograd", composition._batch_norm_no_update)
     define(
         "_batch_norm_no_update.out",
         "_batch_norm_no_update.out(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, float momentum, float eps, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2, Tensor(d!) out3) -> (Tensor(a!), Tensor(b!), Tensor(c!), Tensor(d!))",
-        "native_functions/normalization.yaml:86",
+        "native_functions/normalization.yaml:94",
     )
     composite("_batch_norm_no_update.out", "CompositeExplicitAutograd", composition._batch_norm_no_update_out)
+    autograd("_batch_norm_no_update.out", out_refuses_grad)
     define(
         "batch_norm_backward",
         "batch_norm_backward(Tensor grad_out, Tensor input, Tensor weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_var, bool update, float eps, bool[3] output_mask, Tensor reserve) -> (Tensor, Tensor, Tensor)",
-        "native_functions/normalization.yaml:90",
+        "native_functions/normalization.yaml:98",
     )
     composite("batch_norm_backward", "CompositeImplicitAutograd", composition.batch_norm_backward)
     define(
         "native_batch_norm_backward",
         "native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_invstd, bool train, float eps, bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
-        "native_functions/normalization.yaml:94",
+        "native_functions/normalization.yaml:102",
     )
     planned(
         "native_batch_norm_backward", "native_batch_norm_backward_stub", native.native_batch_norm_backward
@@ -224,12 +245,12 @@ def register() -> None:
     define(
         "batch_norm",
         "batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor",
-        "native_functions/normalization.yaml:98",
+        "native_functions/normalization.yaml:106",
     )
     composite("batch_norm", "CompositeImplicitAutograd", composition.batch_norm)
     define(
         "instance_norm",
         "instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor",
-        "native_functions/normalization.yaml:102",
+        "native_functions/normalization.yaml:110",
     )
     composite("instance_norm", "CompositeImplicitAutograd", composition.instance_norm)

@@ -115,7 +115,8 @@ def register() -> None:
         "bernoulli.out(Tensor self, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",
         "native_functions/random.yaml:75",
     )
-    composite("bernoulli.out", "CompositeImplicitAutograd", composition.bernoulli_out)
+    composite("bernoulli.out", "CompositeExplicitAutograd", composition.bernoulli_out)
+    autograd("bernoulli.out", out_refuses_grad)
     define(
         "bernoulli.p",
         "bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor",
@@ -419,19 +420,22 @@ def register() -> None:
         "normal.Tensor_float_out(Tensor mean, float std=1., *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",
         "native_functions/random.yaml:265",
     )
-    composite("normal.Tensor_float_out", "CompositeImplicitAutograd", composition.normal_out)
+    composite("normal.Tensor_float_out", "CompositeExplicitAutograd", composition.normal_out)
+    autograd("normal.Tensor_float_out", out_refuses_grad)
     define(
         "normal.float_Tensor_out",
         "normal.float_Tensor_out(float mean, Tensor std, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",
         "native_functions/random.yaml:269",
     )
-    composite("normal.float_Tensor_out", "CompositeImplicitAutograd", composition.normal_out)
+    composite("normal.float_Tensor_out", "CompositeExplicitAutograd", composition.normal_out)
+    autograd("normal.float_Tensor_out", out_refuses_grad)
     define(
         "normal.Tensor_Tensor_out",
         "normal.Tensor_Tensor_out(Tensor mean, Tensor std, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",
         "native_functions/random.yaml:273",
     )
-    composite("normal.Tensor_Tensor_out", "CompositeImplicitAutograd", composition.normal_out)
+    composite("normal.Tensor_Tensor_out", "CompositeExplicitAutograd", composition.normal_out)
+    autograd("normal.Tensor_Tensor_out", out_refuses_grad)
     define(
         "normal.float_float_out",
         "normal.float_float_out(float mean, float std, SymInt[] size, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",

@@ -16,38 +16,37 @@ def register() -> None:
         "nansum",
         "nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
         "native_functions/statistics.yaml:3",
-        ("reduction",),
     )
     composite("nansum", "CompositeImplicitAutograd", composition.nansum)
     define(
         "nansum.out",
         "nansum.out(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/statistics.yaml:3",
+        "native_functions/statistics.yaml:8",
         ("reduction",),
     )
-    composite("nansum.out", "CompositeImplicitAutograd", out_form("nansum", composition.nansum))
+    composite("nansum.out", "CompositeImplicitAutograd", composition.nansum_out)
     define(
         "nanmean",
         "nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/statistics.yaml:10",
+        "native_functions/statistics.yaml:13",
     )
     composite("nanmean", "CompositeImplicitAutograd", composition.nanmean)
     define(
         "nanmean.out",
         "nanmean.out(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/statistics.yaml:10",
+        "native_functions/statistics.yaml:18",
     )
-    composite("nanmean.out", "CompositeImplicitAutograd", out_form("nanmean", composition.nanmean))
+    composite("nanmean.out", "CompositeImplicitAutograd", composition.nanmean_out)
     define(
         "quantile",
         "quantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
-        "native_functions/statistics.yaml:16",
+        "native_functions/statistics.yaml:22",
     )
     composite("quantile", "CompositeImplicitAutograd", composition.quantile)
     define(
         "quantile.out",
         "quantile.out(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear', Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/statistics.yaml:16",
+        "native_functions/statistics.yaml:22",
     )
     composite(
         "quantile.out", "CompositeImplicitAutograd", out_form("quantile", composition.quantile, exact=True)
@@ -55,13 +54,13 @@ def register() -> None:
     define(
         "quantile.scalar",
         "quantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
-        "native_functions/statistics.yaml:23",
+        "native_functions/statistics.yaml:29",
     )
     composite("quantile.scalar", "CompositeImplicitAutograd", composition.quantile)
     define(
         "quantile.scalar_out",
         "quantile.scalar_out(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear', Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/statistics.yaml:23",
+        "native_functions/statistics.yaml:29",
     )
     composite(
         "quantile.scalar_out",
@@ -71,13 +70,13 @@ def register() -> None:
     define(
         "nanquantile",
         "nanquantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
-        "native_functions/statistics.yaml:30",
+        "native_functions/statistics.yaml:36",
     )
     composite("nanquantile", "CompositeImplicitAutograd", composition.nanquantile)
     define(
         "nanquantile.out",
         "nanquantile.out(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear', Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/statistics.yaml:30",
+        "native_functions/statistics.yaml:36",
     )
     composite(
         "nanquantile.out",
@@ -87,13 +86,13 @@ def register() -> None:
     define(
         "nanquantile.scalar",
         "nanquantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
-        "native_functions/statistics.yaml:37",
+        "native_functions/statistics.yaml:43",
     )
     composite("nanquantile.scalar", "CompositeImplicitAutograd", composition.nanquantile)
     define(
         "nanquantile.scalar_out",
         "nanquantile.scalar_out(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear', Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/statistics.yaml:37",
+        "native_functions/statistics.yaml:43",
     )
     composite(
         "nanquantile.scalar_out",
@@ -103,12 +102,12 @@ def register() -> None:
     define(
         "histc",
         "histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor",
-        "native_functions/statistics.yaml:44",
+        "native_functions/statistics.yaml:50",
     )
     composite("histc", "CompositeImplicitAutograd", composition.histc)
     define(
         "histc.out",
         "histc.out(Tensor self, int bins=100, Scalar min=0, Scalar max=0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/statistics.yaml:44",
+        "native_functions/statistics.yaml:50",
     )
     composite("histc.out", "CompositeImplicitAutograd", out_form("histc", composition.histc, exact=True))

@@ -35,6 +35,7 @@ class MetaBase:
         "form",
         "given",
         "iterator",
+        "may_overlap",
         "name",
         "outputs",
         "proxy",
@@ -53,6 +54,8 @@ class MetaBase:
         self.built = False
         self.casts = False
         """Whether an output of another dtype than the result's takes it, cast; else it is refused."""
+        self.may_overlap = False
+        """Whether elements of an output may share memory, as where every one gets the same value."""
         self.extra: dict[str, object] = {}
 
     def maybe_get_output(self, index: int = 0) -> TensorSpec | None:
@@ -139,7 +142,7 @@ class MetaBase:
             raise RuntimeError(
                 f"output with shape {list(given.sizes)} doesn't match the broadcast shape {list(wanted.sizes)}"
             )
-        if given.overlaps:
+        if given.overlaps and not self.may_overlap:
             raise RuntimeError(
                 "unsupported operation: more than one element of the written-to tensor refers to a single memory "
                 "location. Please clone() the tensor before performing the operation."

@@ -589,6 +589,10 @@ def writing_plan(
     def writing(*values: Any) -> Any:
         written = values[:1] if inplace else values[first_out:]
         read = values if inplace else values[:first_out]
+        for i, spec in resized.items():
+            resize_output(written[i], spec.sizes)
+            if spec.strides != contiguous_strides(spec.sizes):
+                written[i].set_sizes_and_strides(spec.sizes, spec.strides)
         for target in written:
             cell = target._version_cell
             for value, is_apart in zip(read, separate, strict=False) if apart else ():
@@ -599,10 +603,6 @@ def writing_plan(
                 for value in read:
                     if isinstance(value, TensorImpl) and value._version_cell is cell and value is not target:
                         check_write_overlap(target, value)
-        for i, spec in resized.items():
-            resize_output(written[i], spec.sizes)
-            if spec.strides != contiguous_strides(spec.sizes):
-                written[i].set_sizes_and_strides(spec.sizes, spec.strides)
         buffers = [target._data for target in written]
         for i, (_, allocate) in proxies.items():
             buffers[i] = allocate()

@@ -14,10 +14,12 @@ import numpy as np
 
 from ...runtime.data_ptr import DataPtr
 from ...runtime.device import CPU
+from ...runtime.grad_mode import grad_disabled
 from ...runtime.layout import strided
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.storage import address_of, in_memory_order, root_of
 from ...runtime.tensor_spec import TensorSpec
+from ..autograd.creation import mark_unrecorded
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..tensor import Tensor
@@ -99,7 +101,17 @@ class ViewKernel:
             out._version_cell = cell
             out._autograd = None
             base = self._view_base
-            out._view_base = self if base is None else base
+            if base is None:
+                out._view_base = self
+                out._creation = None
+            else:
+                out._view_base = base
+                try:
+                    out._creation = self._creation
+                except AttributeError:  # made elsewhere, unmarked
+                    out._creation = None
+            if grad_disabled:
+                mark_unrecorded(out)
             return out
 
         return view

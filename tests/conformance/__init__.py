@@ -7,6 +7,7 @@ command ends with exit status 2. What lives here:
 * `operators`: which operators there are, and what ours is called;
 * `conversion`: a sample's arguments as ours, with their strides, offsets and shared memory;
 * `outcome`: what a call gave or raised, and where two outcomes differ;
-* `modes`: a module for each way of asking (values, refusals, out=, in-place, layouts, derivatives);
+* `nearness`, `ties`: differences that are none: of rounding, where ours is as near, and among equal values;
+* `modes`: a module for each way of asking (values, refusals, out=, in-place, layouts, strides, derivatives);
 * `known_differences.txt`: what differs on purpose, each with its reason.
 """

@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .outcome import Tally
 
-MODES = ("forward", "reference", "layouts", "errors", "out", "inplace", "gradient", "forward_ad", "gradgrad")
+MODES = (
+    "forward",
+    "reference",
+    "layouts",
+    "strides",
+    "errors",
+    "out",
+    "inplace",
+    "gradient",
+    "forward_ad",
+    "gradgrad",
+)
 DERIVATIVES = {"gradient", "forward_ad", "gradgrad"}
 
 
@@ -50,9 +61,7 @@ def run(options: argparse.Namespace) -> "Iterator[Tally]":
         started, tallies = time.monotonic(), []
         operators = [op for op in chosen(options.ops, settings.dtype) if BY_NAME[name].applies(op, settings)]
         for operator in _with_progress(operators, f"{name} {dtype} {options.device}", options.quiet):
-            tally = judge(operator, BY_NAME[name], settings, options.seconds)
-            if difference := known.get((name, tally.operator)):
-                tally.known = difference.reason
+            tally = judge(operator, BY_NAME[name], settings, options.seconds, known)
             tallies.append(tally)
             if not options.quiet:
                 _print_findings(tally, options.verbose)

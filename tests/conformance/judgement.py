@@ -7,14 +7,26 @@ from contextlib import contextmanager
 from torch.testing._internal.opinfo.core import OpInfo
 
 from .conversion import OutsideError
+from .known_differences import KnownDifference, reason_for
 from .modes.mode import Mode, Settings
 from .operators import MissingError, title
 from .outcome import Difference, Tally, TimeUpError
 
 
-def judge(operator: OpInfo, mode: Mode, settings: Settings, seconds: int) -> Tally:
+def judge(
+    operator: OpInfo,
+    mode: Mode,
+    settings: Settings,
+    seconds: int,
+    known: dict[tuple[str, str], KnownDifference],
+) -> Tally:
     """Ask `operator` in `mode`, for at most `seconds` (0: for as long as it takes)."""
     tally = Tally(title(operator), mode.name)
+
+    def find(label: str, text: str) -> None:
+        expected = reason_for(known, mode.name, label, tally.operator)
+        (tally.known if expected else tally.findings).append(f"case {tally.cases - 1}, {label}: {text}")
+
     try:
         with _limit(seconds):
             for label, check in mode.cases(operator, settings):
@@ -24,12 +36,11 @@ def judge(operator: OpInfo, mode: Mode, settings: Settings, seconds: int) -> Tal
                 except OutsideError:
                     tally.outside += 1
                 except MissingError as missing:
-                    tally.findings.append(f"case {tally.cases - 1}, {label}: there is no {missing}")
+                    find(label, f"there is no {missing}")
                 except Difference as difference:
-                    tally.findings.append(f"case {tally.cases - 1}, {label}: {difference}")
+                    find(label, str(difference))
                 except Exception as error:  # whatever way of failing is a finding
-                    text = " ".join(str(error).split())[:160]
-                    tally.findings.append(f"case {tally.cases - 1}, {label}: {type(error).__name__}: {text}")
+                    find(label, f"{type(error).__name__}: {' '.join(str(error).split())[:160]}")
                 else:
                     tally.passed += 1
                     tally.texts += same_text is not False

@@ -8,15 +8,25 @@ FILE = Path(__file__).with_name("known_differences.txt")
 
 @dataclass(frozen=True)
 class KnownDifference:
-    """An operator that differs in one mode, and why."""
+    """An operator that differs in one mode, or in one kind of its cases, and why."""
 
     mode: str
     operator: str
     reason: str
 
 
+def reason_for(known: dict[tuple[str, str], KnownDifference], mode: str, label: str, operator: str) -> str:
+    """Why `operator` differs in a case of that label; empty where it should not."""
+    kind = f"{mode}/{label.removeprefix(mode).strip().replace(' ', '-')}"
+    found = known.get((mode, operator)) or known.get((kind, operator))
+    return found.reason if found else ""
+
+
 def read(path: Path = FILE) -> dict[tuple[str, str], KnownDifference]:
-    """By mode and operator. Raises ValueError, naming the line, for one that has no reason."""
+    """By mode and operator; the mode of one kind of case is ``out/on-meta``.
+
+    Raises ValueError, naming the line, for a difference that has no reason.
+    """
     found = {}
     for number, line in enumerate(path.read_text().splitlines(), 1):
         if not line.strip() or line.startswith("#"):

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+import triten as tt
 from triten.tests.conformance import known_differences
 from triten.tests.conformance.command import MODES
 
@@ -21,7 +22,7 @@ def test_every_known_difference_names_a_mode_and_a_reason():
     known = known_differences.read()
     assert known
     for (mode, operator), difference in known.items():
-        assert mode in MODES, f"{operator}: {mode} is no mode"
+        assert mode.partition("/")[0] in MODES, f"{operator}: {mode} is no mode"
         assert difference.reason.endswith("."), f"{mode} {operator}: a reason is a sentence"
 
 
@@ -51,3 +52,51 @@ def test_help_needs_no_pytorch():
     )
     assert done.returncode == 0
     assert all(mode in done.stdout for mode in MODES)
+
+
+def test_a_difference_may_be_one_of_a_kind_of_case(tmp_path):
+    path = tmp_path / "known.txt"
+    path.write_text("out add Everywhere.\nout/on-meta square There alone.\n")
+    known = known_differences.read(path)
+    assert known_differences.reason_for(known, "out", "out wide", "add") == "Everywhere."
+    assert known_differences.reason_for(known, "out", "out on meta", "square") == "There alone."
+    assert known_differences.reason_for(known, "out", "out wide", "square") == ""
+    assert known_differences.reason_for(known, "errors", "error input", "add") == ""
+
+
+def test_what_rounds_differently_must_be_as_near():
+    torch = pytest.importorskip("torch")
+    from triten.tests.conformance.nearness import as_near, widened
+
+    x = torch.tensor([1 / 3], dtype=torch.float32)
+    exact = lambda: torch.tensor([1 / 3, 70000.0], dtype=torch.float64)  # noqa: E731
+    theirs = torch.tensor([0.3340, float("inf")], dtype=torch.float16)
+    for ours, expected in (
+        ([0.33325, float("inf")], True),
+        ([0.3340, float("inf")], True),
+        ([0.3350, float("inf")], False),
+        ([0.33325, 65504.0], False),
+    ):
+        assert as_near(exact, theirs, tt.tensor(ours, dtype=tt.float16)) is expected, ours
+    assert widened((x, [torch.float16, 2]))[0].dtype is torch.float64
+    assert widened((x, [torch.float16, 2]))[1] == [torch.float64, 2]
+
+
+def test_indices_are_free_among_equal_values_alone():
+    torch = pytest.importorskip("torch")
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    from triten.tests.conformance.ties import differ_in_ties_alone
+
+    sort = next(operator for operator in op_db if operator.name == "sort")
+    x = torch.tensor([2.0, 1.0, 2.0])
+    theirs = x.sort()
+    for order, named, expected in (
+        ([1, 2, 0], {}, True),
+        ([1, 2, 0], {"stable": True}, False),
+        ([1, 2, 2], {}, False),
+        ([2, 1, 0], {}, False),
+        ([1, 2, 3], {}, False),
+    ):
+        ours = (tt.tensor([1.0, 2.0, 2.0]), tt.tensor(order))
+        assert differ_in_ties_alone(sort, [x], named, theirs, ours) is expected, order

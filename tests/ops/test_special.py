@@ -1,5 +1,6 @@
 """Special functions on the CPU and interpreted: against SciPy in float64, and at their edges against PyTorch."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -241,3 +242,13 @@ def test_trunc_normal_stays_within_its_bounds() -> None:
         tt.empty(4000), std=2.0, a=-1.0, b=3.0, generator=tt.Generator().manual_seed(1)
     )
     assert drawn.min().item() >= -1 and drawn.max().item() <= 3 and 0.5 < drawn.mean().item() < 1.1
+
+
+def test_airy_ai_oscillates_as_far_as_numbers_go():
+    x = tt.tensor([-9.9e4, -1.01e5, -9e5, -4988429.0], dtype=tt.float64)
+    # The leading term of its asymptotic series (DLMF 9.7.9).
+    zeta = (-x).pow(1.5) * (2 / 3)
+    expected = (zeta - math.pi / 4).cos() / ((-x).sqrt() * math.pi).sqrt()
+    got = tt.special.airy_ai(x)
+    assert bool(((got - expected).abs() <= 1e-5 * (-x).pow(-0.25)).all())
+    assert tt.special.airy_ai(tt.tensor([float("-inf"), float("nan")])).isnan().all()

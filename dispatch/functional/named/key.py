@@ -15,6 +15,7 @@ from ....runtime.dimname import Names
 from ....runtime.dispatch_key import Functionality
 from ....runtime.named_spec import NAMED_BIT, NamedSpec, check_resize, check_written, named
 from ....runtime.tensor_impl import TensorImpl
+from ...autograd.creation import creation_of
 from ...autograd.inplace import tell_views
 from ...autograd.node import edge_of
 from ...core.argument_roles import tensors_in
@@ -97,6 +98,8 @@ def twin_of(tensor: Any) -> Any:
     twin._version_cell = None if spec.is_inference else tensor.version_cell()
     twin._autograd = tensor._autograd
     twin._view_base = tensor._view_base
+    if tensor._view_base is not None:
+        twin._creation = creation_of(tensor)
     return twin
 
 

@@ -200,5 +200,11 @@ def new_ones(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def fill(meta: MetaBase, self: TensorSpec, *numbers: Any) -> None:
-    """The meta of operators that write every element of `self` from numbers alone."""
+    """The meta of operators that write one value to every element of `self`, which may be expanded."""
+    meta.may_overlap = True
+    by_place(meta, self, *numbers)
+
+
+def by_place(meta: MetaBase, self: TensorSpec, *numbers: Any) -> None:
+    """The meta of operators that write every element of `self` from numbers and its place alone."""
     meta.set_output_raw_strided(0, self.sizes, self.strides, dtype=self.dtype)

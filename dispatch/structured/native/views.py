@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....runtime.device import CPU
+from ....runtime.grad_mode import grad_disabled
 from ....runtime.memory_format import contiguous_strides
 from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.scalar_type import float32, float64
 from ....runtime.tensor_spec import TensorSpec
+from ...autograd.creation import creation_of, mark_unrecorded
 from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
 from ...tensor import Tensor
@@ -416,6 +418,9 @@ def select_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             out._version_cell = cell
             base = self._view_base
             out._view_base = self if base is None else base
+            out._creation = None if base is None else creation_of(self)
+            if grad_disabled:
+                mark_unrecorded(out)
         return out
 
     return plan

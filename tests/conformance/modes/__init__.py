@@ -6,8 +6,9 @@ from .forward import FORWARD, REFERENCE
 from .inplace import INPLACE
 from .layouts import LAYOUT
 from .out import OUT
+from .strides import STRIDES
 
 BY_NAME = {
     mode.name: mode
-    for mode in (FORWARD, REFERENCE, LAYOUT, ERRORS, OUT, INPLACE, GRADIENT, FORWARD_AD, GRADGRAD)
+    for mode in (FORWARD, REFERENCE, LAYOUT, STRIDES, ERRORS, OUT, INPLACE, GRADIENT, FORWARD_AD, GRADGRAD)
 }

@@ -73,27 +73,28 @@ def cases(operator: OpInfo, settings: Settings) -> Iterator[tuple[str, Check]]:
 
 def _check(operator: OpInfo, ours: Any, settings: Settings, sample: SampleInput, label: str) -> None:
     positional, named = arguments(sample)
-    laid, laid_named, changed = _laid(positional, label), _laid(named, label), False
-    for before, after in zip(_tensors((positional, named)), _tensors((laid, laid_named)), strict=True):
+    operands, laid_named, changed = laid(positional, LAYOUTS[label]), laid(named, LAYOUTS[label]), False
+    for before, after in zip(_tensors((positional, named)), _tensors((operands, laid_named)), strict=True):
         changed |= before.stride() != after.stride() or before.storage_offset() != after.storage_offset()
     if not changed:
         raise OutsideError("no operand has that layout")
-    mine, mine_named = ours_of(operator, settings.conversion(), laid, laid_named)
-    laid, laid_named = copied((laid, laid_named))
-    theirs = outcome(lambda: operator.op(*laid, **laid_named))
+    mine, mine_named = ours_of(operator, settings.conversion(), operands, laid_named)
+    operands, laid_named = copied((operands, laid_named))
+    theirs = outcome(lambda: operator.op(*operands, **laid_named))
     given = outcome(lambda: ours(*mine, **mine_named))
     compare_outcomes(theirs, given, free=values_are_free(operator), meta=settings.meta)
 
 
-def _laid(value: Any, label: str) -> Any:
+def laid(value: Any, layout: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """A sample's value with its tensors laid out anew, over memory of their own."""
     if isinstance(value, torch.Tensor):
         if value.layout != torch.strided:
             raise OutsideError(str(value.layout))
-        return LAYOUTS[label](value.detach().clone())
+        return layout(value.detach().resolve_conj().resolve_neg().clone())
     if isinstance(value, list | tuple) and type(value) in (list, tuple):
-        return type(value)(_laid(item, label) for item in value)
+        return type(value)(laid(item, layout) for item in value)
     if isinstance(value, dict):
-        return {name: _laid(item, label) for name, item in value.items()}
+        return {name: laid(item, layout) for name, item in value.items()}
     return value
 
 

@@ -78,6 +78,9 @@ RESIZED = {"larger", "empty"}
 # PyTorch's result is not defined where it does not refuse these.
 UNDEFINED = {"expanded", "shifted input", "on meta", "requires grad"}
 
+# PyTorch 2.13 writes beyond the output's memory.
+CORRUPTING = {("lu_unpack", "transposed")}
+
 
 def cases(operator: OpInfo, settings: Settings) -> Iterator[tuple[str, Check]]:
     ours = functional(operator)
@@ -88,6 +91,8 @@ def cases(operator: OpInfo, settings: Settings) -> Iterator[tuple[str, Check]]:
         named.pop("out", None)
         plain = outcome(lambda: operator.op(*copied(positional), **copied(named)))  # noqa: B023 - called here
         for label in (*OUTPUTS, "shifted input", "requires grad"):
+            if (operator.name, label) in CORRUPTING:
+                continue
             if label != "on meta" or settings.device == "cpu":
                 yield f"out {label}", partial(_check, operator, ours, settings, sample, plain, label)
 
@@ -115,6 +120,8 @@ def _check(
     theirs = outcome(
         lambda: operator.op(*positional, **named, out=outputs[0] if single else container(outputs))
     )
+    if theirs.raised is not None and "failed to match any schema" in str(theirs.raised):
+        raise OutsideError("the database calls it by a schema, which names its outputs")
     if theirs.raised is None and label in UNDEFINED:
         raise OutsideError("PyTorch does not refuse")
     given = outcome(
@@ -129,8 +136,9 @@ def _check(
     if theirs.raised is not None:
         return expect_untouched(before, (mine, mine_named, mine_outputs))
     compare_values(outputs, mine_outputs, free=free, meta=settings.meta, computed=settings.dtype, what="out")
-    for want, got, returned in zip(outputs, mine_outputs, flat(given.value), strict=True):
-        if returned is not got:
+    returned = mine_outputs if theirs.value is None else flat(given.value)
+    for want, got, given_back in zip(outputs, mine_outputs, returned, strict=True):
+        if given_back is not got:
             raise Difference("what is returned is not the tensor given as out=")
         if label not in RESIZED and want.numel() and tuple(want.stride()) != tuple(got.stride()):
             raise Difference(f"out: strides {want.stride()} expected, {tuple(got.stride())} given")
