@@ -14,12 +14,14 @@ from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.tensor_spec import TensorSpec
 from .error_state import quiet
-from .moments import blocks, column_sums
+from .moments import column_sums
 from .pointwise_math import sigmoid_in
 from .widen import compute_np
 
 Array = np.ndarray[Any, Any]
 
+BLOCK = 1 << 16
+"""Gates of a block: with the arrays made of it, it stays in a core's second-level cache."""
 GRAIN = 1 << 15
 """Gates that a thread takes at least: their exponentials are some ten passes over memory in the cache."""
 
@@ -30,7 +32,9 @@ class _Rows:
     def __init__(self, spec: TensorSpec, width: int) -> None:
         self.dtype = compute_np(spec.dtype)
         self.same = spec.np_dtype == self.dtype
-        self.parts = list(blocks(spec.sizes[0], width)) if width else []
+        rows = spec.sizes[0] if width else 0
+        step = max(1, BLOCK // max(width, 1))
+        self.parts = [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
         largest = width * (self.parts[0].stop if self.parts else 1)
         self.grain = max(1, GRAIN // max(largest, 1))
 
