@@ -63,7 +63,8 @@ class AutogradMethods(_Base):
         """Whether no recorded operator made this tensor."""
         if not self._spec.requires_grad:
             return True
-        return edge_of(self)[0].__class__ is AccumulateGrad
+        edge = edge_of(self)
+        return edge is None or edge[0].__class__ is AccumulateGrad
 
     @property
     def grad_fn(self) -> Node | None:
