@@ -49,10 +49,9 @@ def require_writable(path: Path | None) -> None:
 
 
 def require_writable_folder(folder: Path, shown: Path | None = None) -> None:
-    """Refuse a folder in which no file can be made; it is made where it is missing."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RefusalError(f"cannot write {shown or folder}: {error.strerror}") from None
-    if not os.access(folder, os.W_OK | os.X_OK):
+    """Refuse a folder in which no file could be made, nor it where it is missing."""
+    there = next((path for path in (folder, *folder.absolute().parents) if path.exists()), None)
+    if there is None or not there.is_dir():
+        raise RefusalError(f"cannot write {shown or folder}: {there} is no folder")
+    if not os.access(there, os.W_OK | os.X_OK):
         raise RefusalError(f"cannot write {shown or folder}: no permission")

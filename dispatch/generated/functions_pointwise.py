@@ -324,7 +324,7 @@ rsub_packet = packet(
         Parameter("other", "operand", NOT_GIVEN, False),
         Parameter("alpha", "scale", INT_1, True),
     ),
-    True,
+    "rest",
 )
 rsub_plans = rsub_packet.plans
 rsub_scaled = rsub_packet.scaled

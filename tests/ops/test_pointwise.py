@@ -574,7 +574,3 @@ def test_the_gradient_of_a_broadcast_operand_of_a_sum_has_its_shape():
     ((tt.ones(1, 3) @ tt.ones(3, 2) + bias) * factor).sum().backward()
     assert bias.grad.tolist() == [3.0, 3.0] and factor.grad.tolist() == [4.0, 4.0]
     assert bias.grad.numpy().shape == (2,)
-
-
-def test_a_number_may_be_what_is_subtracted_in_reverse(device):
-    assert tt.rsub(2.0, tt.tensor([5.0, 1.0], device=device)).tolist() == [3.0, -1.0]
