@@ -119,13 +119,18 @@ def sampled(interval: float = 0.001) -> Iterator[HostProfile]:
         raise ValueError(f"sampled(): interval must be positive, got {interval}")
     profile = HostProfile(interval)
     last = time.perf_counter()
+    is_adding = False
 
     def tick(number: int, frame: FrameType | None) -> None:
-        nonlocal last
+        nonlocal last, is_adding
+        if is_adding:
+            return  # a signal within this function; what it would add is added by the next one
+        is_adding = True
         now = time.perf_counter()
         profile.add(frame, now - last)
         last = time.perf_counter()
         profile.overhead += last - now
+        is_adding = False
 
     before = signal.signal(signal.SIGALRM, tick)
     signal.setitimer(signal.ITIMER_REAL, interval, interval)
