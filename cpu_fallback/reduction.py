@@ -24,9 +24,12 @@ BLOCK = 128
 SMALL = 512
 """Up to this many elements a product with ones is the quickest sum; BLAS adds them in many partial sums."""
 
-
 SMALL_MATRIX = 4096
 """The same for sums over some dimensions: of more elements BLAS might share the work among threads."""
+SHORTEST = 16
+"""Elements of the shortest lines that are added one by one."""
+READ_SHARED = 32 << 20
+"""Bytes from which the reading itself is shared among threads."""
 
 
 def pairwise_sum(array: Any, axes: tuple[int, ...], np_dtype: Any) -> Any:
@@ -78,6 +81,22 @@ def kept_sum(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Callable
         reduce: Any = np.add.reduce
         return lambda array: reduce(array, axes, np_dtype, None, True)
     return lambda array: pairwise_sum(array, dims, np_dtype)
+
+
+def lines_first(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Callable[[Any], Any] | None:
+    """Sums over planes and something before them, as a bias's gradient is: the last dimensions as lines, then the rest.
+
+    None where lines are short, or so much is read that sharing it among threads is quicker.
+    """
+    trailing = next((i for i in range(spec.ndim) if spec.ndim - 1 - i not in dims), spec.ndim)
+    rest = tuple(d for d in dims if d < spec.ndim - trailing)
+    length = math.prod(spec.sizes[spec.ndim - trailing :])
+    if not rest or length < SHORTEST or not is_of_lines(spec, (spec.ndim - 1,), np_dtype):
+        return None
+    if not trailing or spec.nbytes >= READ_SHARED:
+        return None
+    shape = (*spec.sizes[: spec.ndim - trailing], length)
+    return lambda array: pairwise_sum(line_sums(array.reshape(shape)), rest, np_dtype)
 
 
 def adds_directly(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> bool:
@@ -132,6 +151,9 @@ def sum_(call: StructuredCall) -> PlannedKernel:
                 reset_state(token)
 
         return PlannedKernel(whole)
+    lines = lines_first(spec, dims, np_dtype)
+    if lines is not None and out_spec.np_dtype == np_dtype:
+        return PlannedKernel(quiet(lambda out, array: np.copyto(out, lines(array).reshape(sizes))))
     add = _block_sum(spec, dims, np_dtype)
     rows = over_rows(spec, dims, np_dtype, _added_rows(np_dtype))
     if rows is not None:
