@@ -80,7 +80,11 @@ class Constants(dict[Any, Any]):
                 wrapped -= 1 << bits
             made = np.array(wrapped, np_dtype)
         else:
-            made = np.array(value, np_dtype)
+            token = set_state(IGNORE)
+            try:
+                made = np.array(value, np_dtype)
+            finally:
+                reset_state(token)
         if (value != 0 or not self.signed_zero) and value == value and len(self) < MAX_CONSTANTS:
             self[value] = made
         return made

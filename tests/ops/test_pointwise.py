@@ -574,3 +574,10 @@ def test_the_gradient_of_a_broadcast_operand_of_a_sum_has_its_shape():
     ((tt.ones(1, 3) @ tt.ones(3, 2) + bias) * factor).sum().backward()
     assert bias.grad.tolist() == [3.0, 3.0] and factor.grad.tolist() == [4.0, 4.0]
     assert bias.grad.numpy().shape == (2,)
+
+
+def test_a_number_beyond_the_dtype_is_infinite_without_a_word(device):
+    narrow = tt.ones(2, dtype=tt.float16, device=device)
+    with np.errstate(all="raise"):
+        for found in (tt.ones(2, device=device) * 1e300, narrow * 1e9, narrow.clone().mul_(7e5)):
+            assert found.tolist() == [math.inf, math.inf]
