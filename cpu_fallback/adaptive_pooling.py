@@ -15,7 +15,7 @@ import numpy as np
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from .error_state import quiet
 from .pooling import maxima_of
-from .reduction import pairwise_sum
+from .sums import pairwise_sum
 from .widen import compute_np
 from .windows import Window
 

@@ -10,7 +10,7 @@ import numpy as np
 from ..dispatch.structured.native.loss import MEAN, NONE
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from .error_state import quiet
-from .reduction import SMALL, pairwise_sum
+from .sums import SMALL, pairwise_sum
 from .widen import compute_np
 
 

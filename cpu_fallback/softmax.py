@@ -17,8 +17,8 @@ from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.tensor_spec import TensorSpec
 from . import softmax_rows
-from .reduction import kept_sum, pairwise_sum
 from .softmax_rows import LEAST_ROW, by_rows
+from .sums import kept_sum, pairwise_sum
 from .widen import compute_np
 
 ROW = 128

@@ -58,8 +58,9 @@ class _Job:
         try:
             while (i := claim()) < count:
                 try:
-                    if self.fn is not None:
-                        self.fn(*chunks[i])
+                    fn = self.fn  # another thread may take it away at any time
+                    if fn is not None:
+                        fn(*chunks[i])
                 except BaseException as error:
                     self.errors[i] = error
                     if not isinstance(error, Exception):
