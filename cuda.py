@@ -5,9 +5,7 @@ A `device` argument is an index, a device, a string, or None for the current dev
 on the CPU loads none of this.
 """
 
-from importlib import import_module
-from typing import Any
-
+from ._lazy_names import lazy_names
 from .runtime.errors import OutOfMemoryError as OutOfMemoryError
 
 _MODULES = {
@@ -45,15 +43,4 @@ _PLACES = {name: module for module, names in _MODULES.items() for name in names.
 
 __all__ = sorted((*_PLACES, "OutOfMemoryError", "memory"))
 
-
-def __getattr__(name: str) -> Any:
-    place = "cuda_memory" if name == "memory" else _PLACES.get(name)
-    if place is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(f".{place}", __package__)
-    found = globals()[name] = module if name == "memory" else getattr(module, name)
-    return found
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazy_names(__name__, str(__package__), _PLACES, {"memory": "cuda_memory"})

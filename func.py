@@ -5,8 +5,7 @@
 `functionalize` takes the writes, and the views, out of one.
 """
 
-from importlib import import_module
-from typing import Any
+from ._lazy_names import lazy_names
 
 _PLACES = {
     "Graph": "graph.graph",
@@ -27,14 +26,4 @@ _PLACES = {
 
 __all__ = sorted(_PLACES)
 
-
-def __getattr__(name: str) -> Any:
-    place = _PLACES.get(name)
-    if place is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f".dispatch.functional.{place}", __package__), name)
-    return found
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazy_names(__name__, f"{__package__}.dispatch.functional", _PLACES)

@@ -29,16 +29,16 @@ def identity_of(reduce: str, dtype: Any) -> Any:
     return getattr(np.iinfo(dtype), "min" if reduce == "amax" else "max")
 
 
-def add_at(target: Any, places: Any, values: Any, narrow: bool) -> None:
-    """Add values to places of a contiguous 1-D array, in order."""
+def accumulate_at(function: Any, target: Any, places: Any, values: Any, narrow: bool) -> None:
+    """Add or multiply values, by a ufunc, to places of a contiguous 1-D array, in order; narrow floats in float32."""
     token = set_state(IGNORE)
     try:
         if narrow:
             wide = target.astype(FLOAT32)
-            np.add.at(wide, places, values.astype(FLOAT32))
+            function.at(wide, places, values.astype(FLOAT32))
             np.copyto(target, wide, casting="unsafe")
         else:
-            np.add.at(target, places, values)
+            function.at(target, places, values)
     finally:
         reset_state(token)
 
@@ -62,21 +62,7 @@ def add_rows(target: Any, rows: Any, values: Any, narrow: bool) -> None:
     step = max(BLOCK // width, 1)
     for start in range(0, len(rows), step):
         places = (rows[start : start + step, None] * width + columns).reshape(-1)
-        add_at(flat, places, values[start : start + step].reshape(-1), False)
-
-
-def multiply_at(target: Any, places: Any, values: Any, narrow: bool) -> None:
-    """Multiply places of a contiguous 1-D array by values, in order."""
-    token = set_state(IGNORE)
-    try:
-        if narrow:
-            wide = target.astype(FLOAT32)
-            np.multiply.at(wide, places, values.astype(FLOAT32))
-            np.copyto(target, wide, casting="unsafe")
-        else:
-            np.multiply.at(target, places, values)
-    finally:
-        reset_state(token)
+        accumulate_at(np.add, flat, places, values[start : start + step].reshape(-1), False)
 
 
 def combine_at(function: Any, target: Any, places: Any, values: Any, start: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
-from .combining import COMBINED_BY, add_at, combine_at, divide_by_counts, identity_of, multiply_at
+from .combining import COMBINED_BY, accumulate_at, combine_at, divide_by_counts, identity_of
 from .index_bounds import check_bounds
 from .pointwise import constant_cache
 from .widen import FLOAT32, NARROW
@@ -116,10 +116,8 @@ def scatter(call: StructuredCall) -> PlannedKernel:
         flat = work.reshape(-1)
         if reduce is None:
             flat[where] = values
-        elif reduce == "add":
-            add_at(flat, where, values, narrow)
         else:
-            multiply_at(flat, where, values, narrow)
+            accumulate_at(np.add if reduce == "add" else np.multiply, flat, where, values, narrow)
         if work is not out:
             np.copyto(out, work)
 

@@ -6,9 +6,7 @@ none. What computes belongs into operators.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
-
+from .._lazy_names import lazy_names
 from . import functional
 
 _MODULES = {
@@ -56,20 +54,9 @@ _MODULES = {
 }
 """The names of each module."""
 
-_PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
+_PLACES = {name: f"modules.{module}" for module, names in _MODULES.items() for name in names.split()}
+_SUBMODULES = {name: name for name in ("attention", "init", "utils")}
 
-__all__ = ["attention", "functional", "init", "utils", *sorted(_PLACES)]
+__all__ = ["functional", *sorted(_SUBMODULES), *sorted(_PLACES)]
 
-
-def __getattr__(name: str) -> Any:
-    if name in ("attention", "init", "utils"):
-        return import_module(f".{name}", __package__)
-    place = _PLACES.get(name)
-    if place is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f".modules.{place}", __package__), name)
-    return found
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazy_names(__name__, __name__, _PLACES, _SUBMODULES)

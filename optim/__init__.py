@@ -6,21 +6,10 @@ its first use.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+from .._lazy_names import lazy_names
 
 _PLACES = {"Adam": "adam", "AdamW": "adam", "Optimizer": "optimizer", "SGD": "sgd"}
 
 __all__ = sorted(_PLACES)
 
-
-def __getattr__(name: str) -> Any:
-    place = _PLACES.get(name)
-    if place is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f".{place}", __package__), name)
-    return found
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazy_names(__name__, __name__, _PLACES)

@@ -6,10 +6,9 @@ module is imported with its first use.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+from ..._lazy_names import lazy_names
 
-_SUBMODULES = ("rnn",)
+_SUBMODULES = {"rnn": "rnn"}
 _PLACES = {
     "clip_grad_norm_": "clipping",
     "clip_grad_value_": "clipping",
@@ -21,16 +20,4 @@ _PLACES = {
 
 __all__ = sorted([*_SUBMODULES, *_PLACES])
 
-
-def __getattr__(name: str) -> Any:
-    if name in _SUBMODULES:
-        return import_module(f".{name}", __package__)
-    place = _PLACES.get(name)
-    if place is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f".{place}", __package__), name)
-    return found
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazy_names(__name__, __name__, _PLACES, _SUBMODULES)
