@@ -707,6 +707,7 @@ def test_host_memory_that_runs_out(name):
 def test_device_memory_that_runs_out(name, monkeypatch):
     a, w = matrix("cuda"), matrix("cuda", grad=True)
     tt.cuda.synchronize()
+    gc.collect()  # cycles that earlier tests left must not be freed in between
     held = tt.cuda.memory_allocated()
 
     def none_left(device, nbytes):
