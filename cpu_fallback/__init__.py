@@ -41,6 +41,7 @@ from . import (
     softmax,
     sorting,
     special,
+    vector_norm,
 )
 
 __all__ = [
@@ -79,4 +80,5 @@ __all__ = [
     "softmax",
     "sorting",
     "special",
+    "vector_norm",
 ]

@@ -284,6 +284,14 @@ def index_of_extremum(method: str) -> Callable[[StructuredCall], PlannedKernel]:
         axis = None if call.args["dim"] is None or not spec.ndim else call.extra["dims"][0]
         sizes = out_spec.sizes
         function = getattr(np.ndarray, method)
+        # NumPy makes a copy that has the axis last.
+        kept = over_kept(spec, (axis,), out_spec.ndim) if _is_outer(spec, axis) else None
+        if kept is not None:
+
+            def block(piece: Any) -> tuple[Any, ...]:
+                return (function(piece.astype(np_dtype, copy=False), axis),)
+
+            return PlannedKernel(quiet(lambda out, array: kept(block, (out,), array)))
         if spec.np_dtype == np_dtype:
             fresh = None
             if axis is not None and not _keepdims(call):
@@ -303,6 +311,11 @@ def index_of_extremum(method: str) -> Callable[[StructuredCall], PlannedKernel]:
     return factory
 
 
+def _is_outer(spec: TensorSpec, axis: int | None) -> bool:
+    """Whether elements along an axis are not the ones that lie side by side."""
+    return axis is not None and spec.ndim > 0 and spec.strides[axis] != 1
+
+
 def _shaped(result: Any, sizes: tuple[int, ...]) -> Any:
     return np.reshape(result, sizes)
 
@@ -320,6 +333,14 @@ def extremum_with_index(method: str) -> Callable[[StructuredCall], PlannedKernel
         grid = np.indices(rest, sparse=True)
         before, after = grid[:axis], grid[axis:]
         widens = spec.np_dtype != np_dtype
+        kept = over_kept(spec, (axis,), call.outputs[0].ndim) if _is_outer(spec, axis) else None
+
+        def block(piece: Any) -> tuple[Any, ...]:
+            found = np.expand_dims(function(piece.astype(np_dtype) if widens else piece, axis), axis)
+            return np.take_along_axis(piece, found, axis), found
+
+        if kept is not None:
+            return PlannedKernel(quiet(lambda values, indices, array: kept(block, (values, indices), array)))
 
         def into(values: Any, indices: Any, array: Any) -> None:
             if array.ndim == 0:

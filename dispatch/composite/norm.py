@@ -11,6 +11,9 @@ from ..generated import functions as ops
 from ..iterator.type_promotion import promote_types, result_type_of
 from ..structured.native.dims import reduced_dims, wrap_dim
 
+ONE_PASS = {0: "0", 1: "1", 2: "2", math.inf: "inf", -math.inf: "-inf"}
+"""Orders of vector norms that one pass over real elements gives, and their names there."""
+
 
 def linalg_vector_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     """`torch.linalg.vector_norm`: sum(|x| ** ord) ** (1 / ord), in float32 for the narrow floats."""
@@ -34,21 +37,11 @@ def linalg_vector_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any)
                     f"{name} cannot compute the {ord:g} norm on the dimension {given}because this dimension is empty "
                     "and the operation does not have an identity"
                 )
-    x = self.to(float32) if wanted in (float16, bfloat16) else self
-    if ord != 2 or x.dtype.is_complex:
-        x = ops.abs(x)
-    if ord == math.inf:
-        result = ops.amax(x, dims, keepdim)
-    elif ord == -math.inf:
-        result = ops.amin(x, dims, keepdim)
-    elif ord == 0:
-        result = ops.sum(ops.ne(x, 0).to(x.dtype), dims, keepdim)
-    elif ord == 1:
-        result = ops.sum(x, dims, keepdim)
-    elif ord == 2:
-        result = ops.sqrt(ops.sum(ops.mul(x, x), dims, keepdim))
-    else:
-        result = ops.pow(ops.sum(ops.pow(x, ord), dims, keepdim), 1.0 / ord)
+    x = ops.abs(self) if self.dtype.is_complex else self
+    if ord in ONE_PASS:
+        return ops._vector_norm(x, ONE_PASS[ord], dims, keepdim)
+    x = ops.abs(x.to(float32) if wanted in (float16, bfloat16) else x)
+    result = ops.pow(ops.sum(ops.pow(x, ord), dims, keepdim), 1.0 / ord)
     return result if result.dtype is wanted else result.to(wanted)
 
 

@@ -755,6 +755,7 @@ from .functions_recurrent import (
     rnn_tanh_cell,
 )
 from .functions_reduction import (
+    _vector_norm,
     all,
     amax,
     amin,
@@ -1095,6 +1096,7 @@ __all__ = [
     "_upsample_nearest_exact2d_backward",
     "_upsample_nearest_exact3d",
     "_upsample_nearest_exact3d_backward",
+    "_vector_norm",
     "abs",
     "abs_",
     "absolute",

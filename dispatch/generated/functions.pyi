@@ -4752,6 +4752,7 @@ def logsumexp(input: Tensor, dim: int | Sequence[int], keepdim: bool = ..., *, o
 def logsumexp(input: Tensor, dim: str | Sequence[str], keepdim: bool = ...) -> Tensor: ...
 @overload
 def logsumexp(input: Tensor, dim: str | Sequence[str], keepdim: bool = ..., *, out: Tensor) -> Tensor: ...
+def _vector_norm(input: Tensor, ord: str, dim: Sequence[int], keepdim: bool = ...) -> Tensor: ...
 @overload
 def cumsum(input: Tensor, dim: int, *, dtype: dtype | None = ...) -> Tensor: ...
 @overload
@@ -6065,6 +6066,7 @@ __all__ = [
     "_upsample_nearest_exact2d_backward",
     "_upsample_nearest_exact3d",
     "_upsample_nearest_exact3d_backward",
+    "_vector_norm",
     "abs",
     "abs_",
     "absolute",

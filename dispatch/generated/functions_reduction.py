@@ -12,6 +12,7 @@ from ..core.call_parts import NOT_GIVEN, Parameter
 from ..core.overload_packet import packet
 
 __all__ = [
+    "_vector_norm",
     "all",
     "amax",
     "amin",
@@ -354,6 +355,18 @@ logsumexp_packet = packet(
 )
 logsumexp_plans = logsumexp_packet.plans
 logsumexp_outs = logsumexp_packet.outs
+_vector_norm_packet = packet(
+    "_vector_norm",
+    ("_vector_norm",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("ord", "static", NOT_GIVEN, False),
+        Parameter("dim", "static", NOT_GIVEN, False),
+        Parameter("keepdim", "static", False, False),
+    ),
+    False,
+)
+_vector_norm_plans = _vector_norm_packet.plans
 cumsum_packet = packet(
     "cumsum",
     (
@@ -835,6 +848,17 @@ def logsumexp(input: Any, dim: Any, keepdim: Any = False, *, out: Any = None) ->
         plan = logsumexp_plans[input._spec][dim, keepdim]
     except (KeyError, AttributeError, TypeError):
         plan = logsumexp_packet.miss(input, dim, keepdim)
+    return plan(input)
+
+
+def _vector_norm(input: Any, ord: Any, dim: Any, keepdim: Any = False) -> Any:
+    """_vector_norm(Tensor self, str ord, int[] dim, bool keepdim=False) -> Tensor"""
+    if modes:
+        return _vector_norm_packet.call_parameters(input, ord, dim, keepdim)
+    try:
+        plan = _vector_norm_plans[input._spec][ord, dim, keepdim]
+    except (KeyError, AttributeError, TypeError):
+        plan = _vector_norm_packet.miss(input, ord, dim, keepdim)
     return plan(input)
 
 

@@ -1453,6 +1453,7 @@ OPERATORS: dict[str, tuple[str, ...]] = {
         "aten::logsumexp.out",
         "aten::logsumexp.names",
         "aten::logsumexp.names_out",
+        "aten::_vector_norm",
         "aten::cumsum",
         "aten::cumsum_",
         "aten::cumsum.out",

@@ -808,9 +808,15 @@ def register() -> None:
     )
     composite("logsumexp.names_out", "CompositeImplicitAutograd", composition.logsumexp_by_name_out)
     define(
+        "_vector_norm",
+        "_vector_norm(Tensor self, str ord, int[] dim, bool keepdim=False) -> Tensor",
+        "native_functions/reduction.yaml:415",
+    )
+    structured("_vector_norm", native._vector_norm, "_vector_norm_stub", "functional")
+    define(
         "cumsum",
         "cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml:413",
+        "native_functions/reduction.yaml:418",
         ("core",),
     )
     structured("cumsum", native.cumsum, "cumsum_stub", "functional", "cumsum.out")
@@ -818,7 +824,7 @@ def register() -> None:
     define(
         "cumsum_",
         "cumsum_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)",
-        "native_functions/reduction.yaml:413",
+        "native_functions/reduction.yaml:418",
         ("core",),
     )
     structured("cumsum_", native.cumsum, "cumsum_stub", "inplace", "cumsum.out")
@@ -826,7 +832,7 @@ def register() -> None:
     define(
         "cumsum.out",
         "cumsum.out(Tensor self, int dim, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:413",
+        "native_functions/reduction.yaml:418",
         ("core",),
     )
     structured("cumsum.out", native.cumsum, "cumsum_stub", "out")
@@ -834,152 +840,152 @@ def register() -> None:
     define(
         "cumsum.dimname",
         "cumsum.dimname(Tensor self, Dimname dim, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml:419",
+        "native_functions/reduction.yaml:424",
     )
     composite("cumsum.dimname", "CompositeImplicitAutograd", composition.cumsum_by_name)
     define(
         "cumsum_.dimname",
         "cumsum_.dimname(Tensor(a!) self, Dimname dim, *, ScalarType? dtype=None) -> Tensor(a!)",
-        "native_functions/reduction.yaml:425",
+        "native_functions/reduction.yaml:430",
     )
     composite("cumsum_.dimname", "CompositeImplicitAutograd", composition.cumsum__by_name)
     define(
         "cumsum.dimname_out",
         "cumsum.dimname_out(Tensor self, Dimname dim, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:431",
+        "native_functions/reduction.yaml:436",
     )
     composite("cumsum.dimname_out", "CompositeImplicitAutograd", composition.cumsum_by_name_out)
     define(
         "cumprod",
         "cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml:436",
+        "native_functions/reduction.yaml:441",
     )
     structured("cumprod", native.cumsum, "cumprod_stub", "functional", "cumprod.out")
     autograd("cumprod", autograd_reduction.plan_cumprod)
     define(
         "cumprod_",
         "cumprod_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)",
-        "native_functions/reduction.yaml:436",
+        "native_functions/reduction.yaml:441",
     )
     structured("cumprod_", native.cumsum, "cumprod_stub", "inplace", "cumprod.out")
     autograd("cumprod_", autograd_reduction.plan_cumprod_)
     define(
         "cumprod.out",
         "cumprod.out(Tensor self, int dim, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:436",
+        "native_functions/reduction.yaml:441",
     )
     structured("cumprod.out", native.cumsum, "cumprod_stub", "out")
     autograd("cumprod.out", out_refuses_grad)
     define(
         "cumprod.dimname",
         "cumprod.dimname(Tensor self, Dimname dim, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml:442",
+        "native_functions/reduction.yaml:447",
     )
     composite("cumprod.dimname", "CompositeImplicitAutograd", composition.cumprod_by_name)
     define(
         "cumprod_.dimname",
         "cumprod_.dimname(Tensor(a!) self, Dimname dim, *, ScalarType? dtype=None) -> Tensor(a!)",
-        "native_functions/reduction.yaml:448",
+        "native_functions/reduction.yaml:453",
     )
     composite("cumprod_.dimname", "CompositeImplicitAutograd", composition.cumprod__by_name)
     define(
         "cumprod.dimname_out",
         "cumprod.dimname_out(Tensor self, Dimname dim, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:454",
+        "native_functions/reduction.yaml:459",
     )
     composite("cumprod.dimname_out", "CompositeImplicitAutograd", composition.cumprod_by_name_out)
     define(
         "cumprod_backward",
         "cumprod_backward(Tensor grad, Tensor input, int dim, Tensor output) -> Tensor",
-        "native_functions/reduction.yaml:459",
+        "native_functions/reduction.yaml:464",
     )
     composite("cumprod_backward", "CompositeImplicitAutograd", composition.cumprod_backward)
     define(
-        "logcumsumexp", "logcumsumexp(Tensor self, int dim) -> Tensor", "native_functions/reduction.yaml:463"
+        "logcumsumexp", "logcumsumexp(Tensor self, int dim) -> Tensor", "native_functions/reduction.yaml:468"
     )
     structured("logcumsumexp", native.logcumsumexp, "logcumsumexp_stub", "functional", "logcumsumexp.out")
     autograd("logcumsumexp", autograd_reduction.plan_logcumsumexp)
     define(
         "logcumsumexp.out",
         "logcumsumexp.out(Tensor self, int dim, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:463",
+        "native_functions/reduction.yaml:468",
     )
     structured("logcumsumexp.out", native.logcumsumexp, "logcumsumexp_stub", "out")
     autograd("logcumsumexp.out", out_refuses_grad)
     define(
         "logcumsumexp.dimname",
         "logcumsumexp.dimname(Tensor self, Dimname dim) -> Tensor",
-        "native_functions/reduction.yaml:468",
+        "native_functions/reduction.yaml:473",
     )
     composite("logcumsumexp.dimname", "CompositeImplicitAutograd", composition.logcumsumexp_by_name)
     define(
         "logcumsumexp.dimname_out",
         "logcumsumexp.dimname_out(Tensor self, Dimname dim, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:474",
+        "native_functions/reduction.yaml:479",
     )
     composite("logcumsumexp.dimname_out", "CompositeImplicitAutograd", composition.logcumsumexp_by_name_out)
     define(
         "cummax",
         "cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)",
-        "native_functions/reduction.yaml:479",
+        "native_functions/reduction.yaml:484",
     )
     structured("cummax", native.running_extremum, "cummax_stub", "functional", "cummax.out")
     autograd("cummax", autograd_reduction.plan_cummax)
     define(
         "cummax.out",
         "cummax.out(Tensor self, int dim, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/reduction.yaml:484",
+        "native_functions/reduction.yaml:489",
     )
     structured("cummax.out", native.running_extremum, "cummax_stub", "out")
     autograd("cummax.out", out_refuses_grad)
     define(
         "cummax.dimname",
         "cummax.dimname(Tensor self, Dimname dim) -> (Tensor values, Tensor indices)",
-        "native_functions/reduction.yaml:487",
+        "native_functions/reduction.yaml:492",
     )
     composite("cummax.dimname", "CompositeImplicitAutograd", composition.cummax_by_name)
     define(
         "cummax.dimname_out",
         "cummax.dimname_out(Tensor self, Dimname dim, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/reduction.yaml:493",
+        "native_functions/reduction.yaml:498",
     )
     composite("cummax.dimname_out", "CompositeImplicitAutograd", composition.cummax_by_name_out)
     define(
         "cummin",
         "cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)",
-        "native_functions/reduction.yaml:498",
+        "native_functions/reduction.yaml:503",
     )
     structured("cummin", native.running_extremum, "cummin_stub", "functional", "cummin.out")
     autograd("cummin", autograd_reduction.plan_cummin)
     define(
         "cummin.out",
         "cummin.out(Tensor self, int dim, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/reduction.yaml:503",
+        "native_functions/reduction.yaml:508",
     )
     structured("cummin.out", native.running_extremum, "cummin_stub", "out")
     autograd("cummin.out", out_refuses_grad)
     define(
         "cummin.dimname",
         "cummin.dimname(Tensor self, Dimname dim) -> (Tensor values, Tensor indices)",
-        "native_functions/reduction.yaml:506",
+        "native_functions/reduction.yaml:511",
     )
     composite("cummin.dimname", "CompositeImplicitAutograd", composition.cummin_by_name)
     define(
         "cummin.dimname_out",
         "cummin.dimname_out(Tensor self, Dimname dim, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/reduction.yaml:512",
+        "native_functions/reduction.yaml:517",
     )
     composite("cummin.dimname_out", "CompositeImplicitAutograd", composition.cummin_by_name_out)
     define(
         "cummaxmin_backward",
         "cummaxmin_backward(Tensor grad, Tensor input, Tensor indices, int dim) -> Tensor",
-        "native_functions/reduction.yaml:517",
+        "native_functions/reduction.yaml:522",
     )
     composite("cummaxmin_backward", "CompositeImplicitAutograd", composition.cummaxmin_backward)
     define(
         "value_selecting_reduction_backward",
         "value_selecting_reduction_backward(Tensor grad, int dim, Tensor indices, SymInt[] sizes, bool keepdim) -> Tensor",
-        "native_functions/reduction.yaml:521",
+        "native_functions/reduction.yaml:526",
     )
     composite(
         "value_selecting_reduction_backward",

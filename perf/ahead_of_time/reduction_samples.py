@@ -27,6 +27,15 @@ def reductions(capability: int) -> Iterator[Sample]:
     for dtype in (*FLOATING, "int64", "int8"):
         yield Sample(f"hash_tensor {dtype} rows", lambda d=dtype: empty(4096, 8192, dtype=d).hash_tensor(1))
         yield Sample(f"hash_tensor {dtype} all", lambda d=dtype: empty(1 << 22, dtype=d).hash_tensor())
+    for order in (0, 1, 2, float("inf"), -float("inf")):
+        for dtype in FLOATING:
+            norm = partial(tt.linalg.vector_norm, ord=order, dim=1)
+            yield Sample(
+                f"norm of order {order:g} {dtype} rows", partial(norm, empty(4096, 8192, dtype=dtype)), WIDE
+            )
+        yield Sample(
+            f"norm of order {order:g} float32 all", partial(tt.linalg.vector_norm, empty(1 << 22), order)
+        )
     yield Sample("amax int32 columns", lambda: empty(4096, 65536, dtype="int32").amax(0), WIDE)
     yield Sample("sum float32 all", lambda: empty(1 << 22).sum())
     yield Sample("sum int64 all", lambda: empty(1 << 22, dtype="int64").sum())

@@ -98,3 +98,37 @@ def test_refusals() -> None:
         tt.linalg.norm(tt.ones(1, 1, 1), 2)
     with pytest.raises(ValueError, match="only valid string values"):
         tt.norm(tt.ones(2), "other")
+
+
+@pytest.mark.parametrize("order", [0, 1, 2, math.inf, -math.inf])
+@pytest.mark.parametrize("shape", [(7,), (300, 1500), (1500, 300), (2, 3, 70001)])
+def test_norms_of_large_tensors_in_every_layout(order: float, shape: tuple[int, ...]) -> None:
+    x = RNG.standard_normal(shape).astype(np.float32)
+    x[x < -2] = 0.0
+    for layout in (x, np.asfortranarray(x), np.repeat(x, 2, 0)[::2]):
+        wide = layout.astype(np.float64)
+        for dim in (None, *range(len(shape))):
+            expected = (
+                np.linalg.norm(wide.ravel(), order) if dim is None else np.linalg.norm(wide, order, dim)
+            )
+            found = tt.linalg.vector_norm(tt.from_numpy(layout), order, dim)
+            np.testing.assert_allclose(found.numpy(), expected, rtol=3e-6)
+
+
+@pytest.mark.parametrize("order", [0, 1, 2, math.inf, -math.inf])
+def test_what_is_not_finite_in_norms(order: float, device: str) -> None:
+    for value in (math.nan, math.inf, -math.inf):
+        x = tt.tensor([1.0, value, -0.0], device=device)
+        expected = {0: 2.0, 1: abs(value), 2: abs(value), math.inf: abs(value), -math.inf: value * 0}[order]
+        if order == -math.inf and not math.isnan(value):
+            expected = 0.0
+        np.testing.assert_equal(tt.linalg.vector_norm(x, order).item(), expected)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_one_pass_gives_norms_in_the_input_s_dtype(dtype: str, device: str) -> None:
+    x = tt.tensor([[3.0, -4.0], [0.0, 2.0]], dtype=getattr(tt, dtype), device=device)
+    for order, expected in ((0, [2.0, 1.0]), (1, [7.0, 2.0]), (2, [5.0, 2.0]), (math.inf, [4.0, 2.0])):
+        found = tt.linalg.vector_norm(x, order, 1)
+        assert found.dtype is x.dtype
+        assert found.tolist() == expected

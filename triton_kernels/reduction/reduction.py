@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ...dispatch.structured.stub import PlannedKernel, StructuredCall
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.lazy_triton import tl
 from ...runtime.scalar_type import bool_
@@ -30,14 +30,18 @@ from .reduction_kernels import (
     largest_across,
     logical_and,
     logical_or,
+    magnitude,
     mean_of,
+    one_unless_zero,
     or_across,
     product,
     product_across,
     reduce,
     result_of,
+    root_of,
     smallest,
     smallest_across,
+    squared,
     sum_across,
     sum_of,
 )
@@ -216,5 +220,22 @@ REDUCTIONS: dict[str, Reduction] = {
 }
 """What each operator combines; those with several accumulators are in `joint_reduction.py`."""
 
+NORMS: dict[str, Reduction] = {
+    "0": Reduction(sum_of, sum_across, lambda _: 0, sum_type, load=one_unless_zero),
+    "1": Reduction(sum_of, sum_across, lambda _: 0, sum_type, load=magnitude),
+    "2": Reduction(sum_of, sum_across, lambda _: 0, sum_type, load=squared, finish=root_of),
+    "inf": Reduction(largest, largest_across, lowest, own_type, load=magnitude),
+    "-inf": Reduction(smallest, smallest_across, highest, own_type, load=magnitude),
+}
+"""What the vector norms that one pass gives combine, by their order."""
+
+
+def vector_norm(call: StructuredCall) -> PlannedKernel:
+    """A norm of real elements."""
+    return reduction(NORMS[call.args["ord"]])(call)
+
+
 TRUTHS = {"sum_stub": REDUCTIONS["any_stub"], "prod_stub": REDUCTIONS["all_stub"]}
 """What sums and products of truth values are."""
+
+register_stub("_vector_norm_stub", "cuda", vector_norm)

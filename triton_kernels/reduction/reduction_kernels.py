@@ -93,6 +93,29 @@ def and_across(tile):
 
 
 @triton.jit
+def one_unless_zero(a):
+    return tl.where(a != 0, 1.0, 0.0)
+
+
+@triton.jit
+def magnitude(a):
+    return tl.abs(a)
+
+
+@triton.jit
+def squared(a):
+    return a * a
+
+
+@triton.jit
+def root_of(a, count):
+    if a.dtype == tl.float32:
+        return tl.sqrt_rn(a)
+    else:
+        return tl.sqrt(a)
+
+
+@triton.jit
 def offset_of(i, n0, n1, n2, s0, s1, s2, s3, NDIM: tl.constexpr):
     """The offset of a linear index over up to four dimensions, the inner one first."""
     if NDIM == 0:

@@ -138,6 +138,7 @@ RULES: dict[str, Rule] = {
     "sort.stable": along(2),
     "topk": along(2),
     "linalg_vector_norm": along(2, 3),
+    "_vector_norm": along(2, 3),
     "cumsum_": scan_,
     "cumprod_": scan_,
     **{name: along(1) for name in ("cumprod", "logcumsumexp", "cummax", "cummin")},

@@ -242,6 +242,11 @@ def logsumexp(meta: MetaBase, self: TensorSpec, dim: Dims, keepdim: bool) -> Non
     )
 
 
+def _vector_norm(meta: MetaBase, self: TensorSpec, ord: str, dim: Sequence[int], keepdim: bool) -> None:
+    """A norm of real elements in their own dtype."""
+    _set_reduced(meta, self, reduced_dims(dim, self.ndim), keepdim, self.dtype)
+
+
 def _check_scalar_type(meta: MetaBase, index: int, dtype: ScalarType) -> None:
     given = meta.maybe_get_output(index)
     if given is not None and given.dtype is not dtype:
