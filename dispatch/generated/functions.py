@@ -915,6 +915,7 @@ from .functions_special import (
     special_zeta,
 )
 from .functions_statistics import (
+    bincount,
     histc,
     nanmean,
     nanquantile,
@@ -1181,6 +1182,7 @@ __all__ = [
     "bilinear",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
+    "bincount",
     "bitwise_and",
     "bitwise_and_",
     "bitwise_left_shift",

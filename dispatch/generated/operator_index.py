@@ -1787,6 +1787,8 @@ OPERATORS: dict[str, tuple[str, ...]] = {
         "aten::nanquantile.scalar_out",
         "aten::histc",
         "aten::histc.out",
+        "aten::bincount",
+        "aten::bincount.out",
     ),
     "storage": (
         "aten::resize_",
