@@ -46,6 +46,12 @@ def heaviside(a: Array, values: Array) -> Array:
     return np.where(a == 0, values, (a > 0).astype(a.dtype))
 
 
+def least_multiple(a: Array, b: Array) -> Array:
+    """The least common multiple; what is beyond the dtype wraps, and from 32 bits on loses its sign, as in C."""
+    found = np.lcm(a, b)
+    return np.absolute(found) if found.dtype.itemsize >= 4 else found
+
+
 def mantissa(a: Array) -> Array:
     """The first result of frexp."""
     return np.frexp(a)[0]

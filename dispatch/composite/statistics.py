@@ -192,19 +192,22 @@ def bincount(self: Any, weights: Any, minlength: int) -> Any:
         return ops.zeros((minlength,), dtype=int64, device=spec.device)
     if spec.is_meta:
         raise NotImplementedError("bincount: the result's shape depends on data; Meta has none")
-    values = self.detach()
-    if spec.ndim != 1 or int(ops.amin(values)) < 0:
+    if spec.ndim != 1 or int(ops.amin(self)) < 0:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if weights is None:
         added = ops.ones(spec.sizes, dtype=int64, device=spec.device)
     elif weights._spec.sizes != spec.sizes:
         raise RuntimeError("weights should be 1-d and have the same length as input")
     else:
-        added = weights.detach()
-        added = added if added.dtype is float32 else added.to(float64)
-    bins = max(int(ops.amax(values)) + 1, minlength)
+        added = weights if weights._spec.dtype is float32 else weights.to(float64)
+    bins = max(int(ops.amax(self)) + 1, minlength)
     sums = ops.zeros((bins,), dtype=added.dtype, device=spec.device)
-    return ops.index_add(sums, 0, values.to(int64), added)
+    return ops.index_add(sums, 0, self.to(int64), added)
+
+
+def bincount_out(self: Any, weights: Any, minlength: int, out: Any) -> Any:
+    """`bincount` into a tensor of the result's dtype."""
+    return out_form("bincount", ops.bincount, exact=True)(self, weights, minlength, out)
 
 
 def bounds(flat: Any, low: float, high: float) -> tuple[Any, Any]:

@@ -109,6 +109,8 @@ __all__ = [
     "frac",
     "frac_",
     "frexp",
+    "gcd",
+    "gcd_",
     "ge",
     "ge_",
     "gelu",
@@ -125,6 +127,8 @@ __all__ = [
     "isfinite",
     "isinf",
     "isnan",
+    "lcm",
+    "lcm_",
     "ldexp",
     "ldexp_",
     "le",
@@ -1641,6 +1645,54 @@ bitwise_right_shift__packet = packet(
     "one",
 )
 bitwise_right_shift__plans = bitwise_right_shift__packet.plans
+gcd_packet = packet(
+    "gcd",
+    (
+        "gcd",
+        "gcd.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+gcd_plans = gcd_packet.plans
+gcd_outs = gcd_packet.outs
+gcd__packet = packet(
+    "gcd_",
+    ("gcd_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+gcd__plans = gcd__packet.plans
+lcm_packet = packet(
+    "lcm",
+    (
+        "lcm",
+        "lcm.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+lcm_plans = lcm_packet.plans
+lcm_outs = lcm_packet.outs
+lcm__packet = packet(
+    "lcm_",
+    ("lcm_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+lcm__plans = lcm__packet.plans
 bitwise_not_packet = packet(
     "bitwise_not",
     (
@@ -5006,6 +5058,62 @@ def bitwise_right_shift_(input: Any, other: Any) -> Any:
         ]
     except (KeyError, AttributeError, TypeError):
         plan = bitwise_right_shift__packet.miss(input, other)
+    return plan(input, other)
+
+
+def gcd(input: Any, other: Any, *, out: Any = None) -> Any:
+    """gcd(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return gcd_packet.call_parameters(input, other, out=out)
+        try:
+            plan = gcd_outs[input._spec, other._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = gcd_packet.miss_out(input, other, out)
+        return plan(input, other, out)
+    try:
+        plan = gcd_plans[input._spec][other._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = gcd_packet.miss(input, other)
+    return plan(input, other)
+
+
+def gcd_(input: Any, other: Any) -> Any:
+    """gcd_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    if modes:
+        return gcd__packet.call_parameters(input, other)
+    try:
+        plan = gcd__plans[input._spec][other._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = gcd__packet.miss(input, other)
+    return plan(input, other)
+
+
+def lcm(input: Any, other: Any, *, out: Any = None) -> Any:
+    """lcm(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return lcm_packet.call_parameters(input, other, out=out)
+        try:
+            plan = lcm_outs[input._spec, other._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = lcm_packet.miss_out(input, other, out)
+        return plan(input, other, out)
+    try:
+        plan = lcm_plans[input._spec][other._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = lcm_packet.miss(input, other)
+    return plan(input, other)
+
+
+def lcm_(input: Any, other: Any) -> Any:
+    """lcm_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    if modes:
+        return lcm__packet.call_parameters(input, other)
+    try:
+        plan = lcm__plans[input._spec][other._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = lcm__packet.miss(input, other)
     return plan(input, other)
 
 

@@ -110,10 +110,7 @@ histc_scaled = histc_packet.scaled
 histc_outs = histc_packet.outs
 bincount_packet = packet(
     "bincount",
-    (
-        "bincount",
-        "bincount.out",
-    ),
+    ("bincount",),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("weights", "optional", None, False),
@@ -122,7 +119,6 @@ bincount_packet = packet(
     False,
 )
 bincount_plans = bincount_packet.plans
-bincount_outs = bincount_packet.outs
 
 
 def nansum(input: Any, dim: Any = None, keepdim: Any = False, *, dtype: Any = None, out: Any = None) -> Any:
@@ -272,18 +268,10 @@ def histc(input: Any, bins: Any = 100, min: Any = INT_0, max: Any = INT_0, *, ou
     return plan(input, min, max)
 
 
-def bincount(input: Any, weights: Any = None, minlength: Any = 0, *, out: Any = None) -> Any:
+def bincount(input: Any, weights: Any = None, minlength: Any = 0) -> Any:
     """bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor"""
-    if modes or out is not None:
-        if modes:
-            return bincount_packet.call_parameters(input, weights, minlength, out=out)
-        try:
-            plan = bincount_outs[
-                input._spec, (None if weights is None else weights._spec), minlength, out._spec
-            ]
-        except (KeyError, AttributeError, TypeError):
-            plan = bincount_packet.miss_out(input, weights, minlength, out)
-        return plan(input, weights, out)
+    if modes:
+        return bincount_packet.call_parameters(input, weights, minlength)
     try:
         plan = bincount_plans[input._spec][(None if weights is None else weights._spec), minlength]
     except (KeyError, AttributeError, TypeError):

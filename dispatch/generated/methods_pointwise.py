@@ -248,6 +248,11 @@ from .functions_pointwise import (
     frexp_outs,
     frexp_packet,
     frexp_plans,
+    gcd__packet,
+    gcd__plans,
+    gcd_outs,
+    gcd_packet,
+    gcd_plans,
     ge__packet,
     ge__plans,
     ge_outs,
@@ -280,6 +285,11 @@ from .functions_pointwise import (
     isinf_plans,
     isnan_packet,
     isnan_plans,
+    lcm__packet,
+    lcm__plans,
+    lcm_outs,
+    lcm_packet,
+    lcm_plans,
     ldexp__packet,
     ldexp__plans,
     ldexp_outs,
@@ -3271,6 +3281,58 @@ class PointwiseMethods:
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_right_shift__packet.operator_miss("__irshift__", self, other)
+        return plan(self, other)
+
+    def gcd(self, other: Any, *, out: Any = None) -> Any:
+        """gcd(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return gcd_packet.call_method_parameters(self, other, out=out)
+            try:
+                plan = gcd_outs[self._spec, other._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = gcd_packet.miss_out_method(self, other, out)
+            return plan(self, other, out)
+        try:
+            plan = gcd_plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = gcd_packet.miss_method(self, other)
+        return plan(self, other)
+
+    def gcd_(self, other: Any) -> Any:
+        """gcd_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        if modes:
+            return gcd__packet.call_method_parameters(self, other)
+        try:
+            plan = gcd__plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = gcd__packet.miss_method(self, other)
+        return plan(self, other)
+
+    def lcm(self, other: Any, *, out: Any = None) -> Any:
+        """lcm(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return lcm_packet.call_method_parameters(self, other, out=out)
+            try:
+                plan = lcm_outs[self._spec, other._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = lcm_packet.miss_out_method(self, other, out)
+            return plan(self, other, out)
+        try:
+            plan = lcm_plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = lcm_packet.miss_method(self, other)
+        return plan(self, other)
+
+    def lcm_(self, other: Any) -> Any:
+        """lcm_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        if modes:
+            return lcm__packet.call_method_parameters(self, other)
+        try:
+            plan = lcm__plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = lcm__packet.miss_method(self, other)
         return plan(self, other)
 
     def bitwise_not(self, *, out: Any = None) -> Any:

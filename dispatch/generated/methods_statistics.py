@@ -10,7 +10,6 @@ from typing import Any
 from ...runtime.local_dispatch_key_set import modes
 from ..core.constants import INT_0
 from .functions_statistics import (
-    bincount_outs,
     bincount_packet,
     bincount_plans,
     histc_outs,
@@ -171,18 +170,10 @@ class StatisticsMethods:
             plan = histc_packet.miss_scaled_method(self, bins, min, max)
         return plan(self, min, max)
 
-    def bincount(self, weights: Any = None, minlength: Any = 0, *, out: Any = None) -> Any:
+    def bincount(self, weights: Any = None, minlength: Any = 0) -> Any:
         """bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor"""
-        if modes or out is not None:
-            if modes:
-                return bincount_packet.call_method_parameters(self, weights, minlength, out=out)
-            try:
-                plan = bincount_outs[
-                    self._spec, (None if weights is None else weights._spec), minlength, out._spec
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = bincount_packet.miss_out_method(self, weights, minlength, out)
-            return plan(self, weights, out)
+        if modes:
+            return bincount_packet.call_method_parameters(self, weights, minlength)
         try:
             plan = bincount_plans[self._spec][(None if weights is None else weights._spec), minlength]
         except (KeyError, AttributeError, TypeError):

@@ -2562,9 +2562,75 @@ def register() -> None:
     structured("bitwise_right_shift.Tensor_out", native.bitwise, "bitwise_right_shift_stub", "out")
     autograd("bitwise_right_shift.Tensor_out", never_differentiable)
     define(
+        "gcd",
+        "gcd(Tensor self, Tensor other) -> Tensor",
+        "native_functions/pointwise.yaml:879",
+        (
+            "nondifferentiable",
+            "pointwise",
+        ),
+    )
+    structured("gcd", native.binary, "gcd_stub", "functional", "gcd.out")
+    autograd("gcd", never_differentiable)
+    define(
+        "gcd_",
+        "gcd_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:879",
+        (
+            "nondifferentiable",
+            "pointwise",
+        ),
+    )
+    structured("gcd_", native.binary, "gcd_stub", "inplace", "gcd.out")
+    autograd("gcd_", never_differentiable)
+    define(
+        "gcd.out",
+        "gcd.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:879",
+        (
+            "nondifferentiable",
+            "pointwise",
+        ),
+    )
+    structured("gcd.out", native.binary, "gcd_stub", "out")
+    autograd("gcd.out", never_differentiable)
+    define(
+        "lcm",
+        "lcm(Tensor self, Tensor other) -> Tensor",
+        "native_functions/pointwise.yaml:887",
+        (
+            "nondifferentiable",
+            "pointwise",
+        ),
+    )
+    structured("lcm", native.binary, "lcm_stub", "functional", "lcm.out")
+    autograd("lcm", never_differentiable)
+    define(
+        "lcm_",
+        "lcm_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:887",
+        (
+            "nondifferentiable",
+            "pointwise",
+        ),
+    )
+    structured("lcm_", native.binary, "lcm_stub", "inplace", "lcm.out")
+    autograd("lcm_", never_differentiable)
+    define(
+        "lcm.out",
+        "lcm.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:887",
+        (
+            "nondifferentiable",
+            "pointwise",
+        ),
+    )
+    structured("lcm.out", native.binary, "lcm_stub", "out")
+    autograd("lcm.out", never_differentiable)
+    define(
         "bitwise_not",
         "bitwise_not(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:879",
+        "native_functions/pointwise.yaml:895",
         (
             "core",
             "nondifferentiable",
@@ -2576,7 +2642,7 @@ def register() -> None:
     define(
         "bitwise_not_",
         "bitwise_not_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:879",
+        "native_functions/pointwise.yaml:895",
         (
             "core",
             "nondifferentiable",
@@ -2588,7 +2654,7 @@ def register() -> None:
     define(
         "bitwise_not.out",
         "bitwise_not.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:879",
+        "native_functions/pointwise.yaml:895",
         (
             "core",
             "nondifferentiable",
@@ -2600,7 +2666,7 @@ def register() -> None:
     define(
         "clamp",
         "clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
-        "native_functions/pointwise.yaml:889",
+        "native_functions/pointwise.yaml:905",
         (
             "core",
             "pointwise",
@@ -2611,7 +2677,7 @@ def register() -> None:
     define(
         "clamp_",
         "clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:889",
+        "native_functions/pointwise.yaml:905",
         (
             "core",
             "pointwise",
@@ -2622,7 +2688,7 @@ def register() -> None:
     define(
         "clamp.out",
         "clamp.out(Tensor self, Scalar? min=None, Scalar? max=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:889",
+        "native_functions/pointwise.yaml:905",
         (
             "core",
             "pointwise",
@@ -2633,7 +2699,7 @@ def register() -> None:
     define(
         "clamp.Tensor",
         "clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor",
-        "native_functions/pointwise.yaml:896",
+        "native_functions/pointwise.yaml:912",
         (
             "core",
             "pointwise",
@@ -2644,7 +2710,7 @@ def register() -> None:
     define(
         "clamp_.Tensor",
         "clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:896",
+        "native_functions/pointwise.yaml:912",
         (
             "core",
             "pointwise",
@@ -2655,7 +2721,7 @@ def register() -> None:
     define(
         "clamp.Tensor_out",
         "clamp.Tensor_out(Tensor self, Tensor? min=None, Tensor? max=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:896",
+        "native_functions/pointwise.yaml:912",
         (
             "core",
             "pointwise",
@@ -2666,7 +2732,7 @@ def register() -> None:
     define(
         "clamp_min",
         "clamp_min(Tensor self, Scalar min) -> Tensor",
-        "native_functions/pointwise.yaml:903",
+        "native_functions/pointwise.yaml:919",
         ("pointwise",),
     )
     structured("clamp_min", native.clamp_one, "clamp_min_stub", "functional", "clamp_min.out")
@@ -2674,7 +2740,7 @@ def register() -> None:
     define(
         "clamp_min_",
         "clamp_min_(Tensor(a!) self, Scalar min) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:903",
+        "native_functions/pointwise.yaml:919",
         ("pointwise",),
     )
     structured("clamp_min_", native.clamp_one, "clamp_min_stub", "inplace", "clamp_min.out")
@@ -2682,7 +2748,7 @@ def register() -> None:
     define(
         "clamp_min.out",
         "clamp_min.out(Tensor self, Scalar min, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:903",
+        "native_functions/pointwise.yaml:919",
         ("pointwise",),
     )
     structured("clamp_min.out", native.clamp_one, "clamp_min_stub", "out")
@@ -2690,7 +2756,7 @@ def register() -> None:
     define(
         "clamp_min.Tensor",
         "clamp_min.Tensor(Tensor self, Tensor min) -> Tensor",
-        "native_functions/pointwise.yaml:911",
+        "native_functions/pointwise.yaml:927",
         ("pointwise",),
     )
     structured("clamp_min.Tensor", native.clamp_one, "clamp_min_stub", "functional", "clamp_min.Tensor_out")
@@ -2698,7 +2764,7 @@ def register() -> None:
     define(
         "clamp_min_.Tensor",
         "clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:911",
+        "native_functions/pointwise.yaml:927",
         ("pointwise",),
     )
     structured("clamp_min_.Tensor", native.clamp_one, "clamp_min_stub", "inplace", "clamp_min.Tensor_out")
@@ -2706,7 +2772,7 @@ def register() -> None:
     define(
         "clamp_min.Tensor_out",
         "clamp_min.Tensor_out(Tensor self, Tensor min, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:911",
+        "native_functions/pointwise.yaml:927",
         ("pointwise",),
     )
     structured("clamp_min.Tensor_out", native.clamp_one, "clamp_min_stub", "out")
@@ -2714,7 +2780,7 @@ def register() -> None:
     define(
         "clamp_max",
         "clamp_max(Tensor self, Scalar max) -> Tensor",
-        "native_functions/pointwise.yaml:919",
+        "native_functions/pointwise.yaml:935",
         ("pointwise",),
     )
     structured("clamp_max", native.clamp_one, "clamp_max_stub", "functional", "clamp_max.out")
@@ -2722,7 +2788,7 @@ def register() -> None:
     define(
         "clamp_max_",
         "clamp_max_(Tensor(a!) self, Scalar max) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:919",
+        "native_functions/pointwise.yaml:935",
         ("pointwise",),
     )
     structured("clamp_max_", native.clamp_one, "clamp_max_stub", "inplace", "clamp_max.out")
@@ -2730,7 +2796,7 @@ def register() -> None:
     define(
         "clamp_max.out",
         "clamp_max.out(Tensor self, Scalar max, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:919",
+        "native_functions/pointwise.yaml:935",
         ("pointwise",),
     )
     structured("clamp_max.out", native.clamp_one, "clamp_max_stub", "out")
@@ -2738,7 +2804,7 @@ def register() -> None:
     define(
         "clamp_max.Tensor",
         "clamp_max.Tensor(Tensor self, Tensor max) -> Tensor",
-        "native_functions/pointwise.yaml:927",
+        "native_functions/pointwise.yaml:943",
         ("pointwise",),
     )
     structured("clamp_max.Tensor", native.clamp_one, "clamp_max_stub", "functional", "clamp_max.Tensor_out")
@@ -2746,7 +2812,7 @@ def register() -> None:
     define(
         "clamp_max_.Tensor",
         "clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:927",
+        "native_functions/pointwise.yaml:943",
         ("pointwise",),
     )
     structured("clamp_max_.Tensor", native.clamp_one, "clamp_max_stub", "inplace", "clamp_max.Tensor_out")
@@ -2754,7 +2820,7 @@ def register() -> None:
     define(
         "clamp_max.Tensor_out",
         "clamp_max.Tensor_out(Tensor self, Tensor max, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:927",
+        "native_functions/pointwise.yaml:943",
         ("pointwise",),
     )
     structured("clamp_max.Tensor_out", native.clamp_one, "clamp_max_stub", "out")
@@ -2762,31 +2828,31 @@ def register() -> None:
     define(
         "clip",
         "clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
-        "native_functions/pointwise.yaml:935",
+        "native_functions/pointwise.yaml:951",
     )
     composite("clip", "CompositeImplicitAutograd", composition.clamp)
     define(
         "clip.Tensor",
         "clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor",
-        "native_functions/pointwise.yaml:940",
+        "native_functions/pointwise.yaml:956",
     )
     composite("clip.Tensor", "CompositeImplicitAutograd", composition.clamp)
     define(
         "clip_",
         "clip_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:945",
+        "native_functions/pointwise.yaml:961",
     )
     composite("clip_", "CompositeImplicitAutograd", composition.clamp_)
     define(
         "clip_.Tensor",
         "clip_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:950",
+        "native_functions/pointwise.yaml:966",
     )
     composite("clip_.Tensor", "CompositeImplicitAutograd", composition.clamp_)
     define(
         "where.self",
         "where.self(Tensor condition, Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:955",
+        "native_functions/pointwise.yaml:971",
         (
             "core",
             "pointwise",
@@ -2798,7 +2864,7 @@ def register() -> None:
     define(
         "where.self_out",
         "where.self_out(Tensor condition, Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:955",
+        "native_functions/pointwise.yaml:971",
         (
             "core",
             "pointwise",
@@ -2810,25 +2876,25 @@ def register() -> None:
     define(
         "where.ScalarSelf",
         "where.ScalarSelf(Tensor condition, Scalar self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:963",
+        "native_functions/pointwise.yaml:979",
     )
     composite("where.ScalarSelf", "CompositeImplicitAutograd", composition.where)
     define(
         "where.ScalarOther",
         "where.ScalarOther(Tensor condition, Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:968",
+        "native_functions/pointwise.yaml:984",
     )
     composite("where.ScalarOther", "CompositeImplicitAutograd", composition.where)
     define(
         "where.Scalar",
         "where.Scalar(Tensor condition, Scalar self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:973",
+        "native_functions/pointwise.yaml:989",
     )
     composite("where.Scalar", "CompositeImplicitAutograd", composition.where)
     define(
         "lerp.Scalar",
         "lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor",
-        "native_functions/pointwise.yaml:978",
+        "native_functions/pointwise.yaml:994",
         ("pointwise",),
     )
     structured("lerp.Scalar", native.lerp, "lerp_stub", "functional", "lerp.Scalar_out")
@@ -2836,7 +2902,7 @@ def register() -> None:
     define(
         "lerp_.Scalar",
         "lerp_.Scalar(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:978",
+        "native_functions/pointwise.yaml:994",
         ("pointwise",),
     )
     structured("lerp_.Scalar", native.lerp, "lerp_stub", "inplace", "lerp.Scalar_out")
@@ -2844,7 +2910,7 @@ def register() -> None:
     define(
         "lerp.Scalar_out",
         "lerp.Scalar_out(Tensor self, Tensor end, Scalar weight, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:978",
+        "native_functions/pointwise.yaml:994",
         ("pointwise",),
     )
     structured("lerp.Scalar_out", native.lerp, "lerp_stub", "out")
@@ -2852,7 +2918,7 @@ def register() -> None:
     define(
         "lerp.Tensor",
         "lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor",
-        "native_functions/pointwise.yaml:985",
+        "native_functions/pointwise.yaml:1001",
         ("pointwise",),
     )
     structured("lerp.Tensor", native.lerp, "lerp_stub", "functional", "lerp.Tensor_out")
@@ -2860,7 +2926,7 @@ def register() -> None:
     define(
         "lerp_.Tensor",
         "lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:985",
+        "native_functions/pointwise.yaml:1001",
         ("pointwise",),
     )
     structured("lerp_.Tensor", native.lerp, "lerp_stub", "inplace", "lerp.Tensor_out")
@@ -2868,7 +2934,7 @@ def register() -> None:
     define(
         "lerp.Tensor_out",
         "lerp.Tensor_out(Tensor self, Tensor end, Tensor weight, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:985",
+        "native_functions/pointwise.yaml:1001",
         ("pointwise",),
     )
     structured("lerp.Tensor_out", native.lerp, "lerp_stub", "out")
@@ -2876,7 +2942,7 @@ def register() -> None:
     define(
         "addcmul",
         "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
-        "native_functions/pointwise.yaml:992",
+        "native_functions/pointwise.yaml:1008",
         ("pointwise",),
     )
     structured("addcmul", native.addcmul, "addcmul_stub", "functional", "addcmul.out")
@@ -2884,7 +2950,7 @@ def register() -> None:
     define(
         "addcmul_",
         "addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:992",
+        "native_functions/pointwise.yaml:1008",
         ("pointwise",),
     )
     structured("addcmul_", native.addcmul, "addcmul_stub", "inplace", "addcmul.out")
@@ -2892,7 +2958,7 @@ def register() -> None:
     define(
         "addcmul.out",
         "addcmul.out(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:992",
+        "native_functions/pointwise.yaml:1008",
         ("pointwise",),
     )
     structured("addcmul.out", native.addcmul, "addcmul_stub", "out")
@@ -2900,7 +2966,7 @@ def register() -> None:
     define(
         "addcdiv",
         "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
-        "native_functions/pointwise.yaml:999",
+        "native_functions/pointwise.yaml:1015",
         ("pointwise",),
     )
     structured("addcdiv", native.addcdiv, "addcdiv_stub", "functional", "addcdiv.out")
@@ -2908,7 +2974,7 @@ def register() -> None:
     define(
         "addcdiv_",
         "addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:999",
+        "native_functions/pointwise.yaml:1015",
         ("pointwise",),
     )
     structured("addcdiv_", native.addcdiv, "addcdiv_stub", "inplace", "addcdiv.out")
@@ -2916,46 +2982,46 @@ def register() -> None:
     define(
         "addcdiv.out",
         "addcdiv.out(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:999",
+        "native_functions/pointwise.yaml:1015",
         ("pointwise",),
     )
     structured("addcdiv.out", native.addcdiv, "addcdiv_stub", "out")
     autograd("addcdiv.out", out_refuses_grad)
-    define("sgn", "sgn(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1008", ("pointwise",))
+    define("sgn", "sgn(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1024", ("pointwise",))
     structured("sgn", native.unary, "sgn_stub", "functional", "sgn.out")
     autograd("sgn", autograd_pointwise.plan_sgn)
     define(
-        "sgn_", "sgn_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:1008", ("pointwise",)
+        "sgn_", "sgn_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:1024", ("pointwise",)
     )
     structured("sgn_", native.unary, "sgn_stub", "inplace", "sgn.out")
     autograd("sgn_", autograd_pointwise.plan_sgn_)
     define(
         "sgn.out",
         "sgn.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1008",
+        "native_functions/pointwise.yaml:1024",
         ("pointwise",),
     )
     structured("sgn.out", native.unary, "sgn_stub", "out")
     autograd("sgn.out", out_refuses_grad)
     define(
-        "signbit", "signbit(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1016", ("pointwise",)
+        "signbit", "signbit(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1032", ("pointwise",)
     )
     structured("signbit", native.signbit, "signbit_stub", "functional", "signbit.out")
     define(
         "signbit.out",
         "signbit.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1016",
+        "native_functions/pointwise.yaml:1032",
         ("pointwise",),
     )
     structured("signbit.out", native.signbit, "signbit_stub", "out")
     autograd("signbit.out", out_refuses_grad)
-    define("frac", "frac(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1024", ("pointwise",))
+    define("frac", "frac(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1040", ("pointwise",))
     structured("frac", native.frac, "frac_stub", "functional", "frac.out")
     autograd("frac", autograd_pointwise.plan_frac)
     define(
         "frac_",
         "frac_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1024",
+        "native_functions/pointwise.yaml:1040",
         ("pointwise",),
     )
     structured("frac_", native.frac, "frac_stub", "inplace", "frac.out")
@@ -2963,7 +3029,7 @@ def register() -> None:
     define(
         "frac.out",
         "frac.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1024",
+        "native_functions/pointwise.yaml:1040",
         ("pointwise",),
     )
     structured("frac.out", native.frac, "frac_stub", "out")
@@ -2971,7 +3037,7 @@ def register() -> None:
     define(
         "copysign.Tensor",
         "copysign.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1032",
+        "native_functions/pointwise.yaml:1048",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -2980,7 +3046,7 @@ def register() -> None:
     define(
         "copysign_.Tensor",
         "copysign_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1032",
+        "native_functions/pointwise.yaml:1048",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -2989,7 +3055,7 @@ def register() -> None:
     define(
         "copysign.out",
         "copysign.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1032",
+        "native_functions/pointwise.yaml:1048",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -2998,34 +3064,34 @@ def register() -> None:
     define(
         "copysign.Scalar",
         "copysign.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:1041",
+        "native_functions/pointwise.yaml:1057",
         ("pointwise",),
     )
     composite("copysign.Scalar", "CompositeImplicitAutograd", composition.copysign)
     define(
         "copysign_.Scalar",
         "copysign_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1047",
+        "native_functions/pointwise.yaml:1063",
     )
     composite("copysign_.Scalar", "CompositeImplicitAutograd", composition.copysign_)
     define(
         "heaviside",
         "heaviside(Tensor self, Tensor values) -> Tensor",
-        "native_functions/pointwise.yaml:1052",
+        "native_functions/pointwise.yaml:1068",
         ("pointwise",),
     )
     structured("heaviside", native.heaviside, "heaviside_stub", "functional", "heaviside.out")
     define(
         "heaviside_",
         "heaviside_(Tensor(a!) self, Tensor values) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1052",
+        "native_functions/pointwise.yaml:1068",
         ("pointwise",),
     )
     structured("heaviside_", native.heaviside, "heaviside_stub", "inplace", "heaviside.out")
     define(
         "heaviside.out",
         "heaviside.out(Tensor self, Tensor values, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1052",
+        "native_functions/pointwise.yaml:1068",
         ("pointwise",),
     )
     structured("heaviside.out", native.heaviside, "heaviside_stub", "out")
@@ -3033,7 +3099,7 @@ def register() -> None:
     define(
         "hypot",
         "hypot(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1060",
+        "native_functions/pointwise.yaml:1076",
         ("pointwise",),
     )
     structured("hypot", native.same_floating, "hypot_stub", "functional", "hypot.out")
@@ -3041,7 +3107,7 @@ def register() -> None:
     define(
         "hypot_",
         "hypot_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1060",
+        "native_functions/pointwise.yaml:1076",
         ("pointwise",),
     )
     structured("hypot_", native.same_floating, "hypot_stub", "inplace", "hypot.out")
@@ -3049,7 +3115,7 @@ def register() -> None:
     define(
         "hypot.out",
         "hypot.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1060",
+        "native_functions/pointwise.yaml:1076",
         ("pointwise",),
     )
     structured("hypot.out", native.same_floating, "hypot_stub", "out")
@@ -3057,7 +3123,7 @@ def register() -> None:
     define(
         "nextafter",
         "nextafter(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1068",
+        "native_functions/pointwise.yaml:1084",
         ("pointwise",),
     )
     structured("nextafter", native.same_floating, "nextafter_stub", "functional", "nextafter.out")
@@ -3065,7 +3131,7 @@ def register() -> None:
     define(
         "nextafter_",
         "nextafter_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1068",
+        "native_functions/pointwise.yaml:1084",
         ("pointwise",),
     )
     structured("nextafter_", native.same_floating, "nextafter_stub", "inplace", "nextafter.out")
@@ -3073,7 +3139,7 @@ def register() -> None:
     define(
         "nextafter.out",
         "nextafter.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1068",
+        "native_functions/pointwise.yaml:1084",
         ("pointwise",),
     )
     structured("nextafter.out", native.same_floating, "nextafter_stub", "out")
@@ -3081,7 +3147,7 @@ def register() -> None:
     define(
         "nan_to_num",
         "nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
-        "native_functions/pointwise.yaml:1076",
+        "native_functions/pointwise.yaml:1092",
         ("pointwise",),
     )
     structured("nan_to_num", native.nan_to_num, "nan_to_num_stub", "functional", "nan_to_num.out")
@@ -3089,7 +3155,7 @@ def register() -> None:
     define(
         "nan_to_num_",
         "nan_to_num_(Tensor(a!) self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1076",
+        "native_functions/pointwise.yaml:1092",
         ("pointwise",),
     )
     structured("nan_to_num_", native.nan_to_num, "nan_to_num_stub", "inplace", "nan_to_num.out")
@@ -3097,7 +3163,7 @@ def register() -> None:
     define(
         "nan_to_num.out",
         "nan_to_num.out(Tensor self, float? nan=None, float? posinf=None, float? neginf=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1076",
+        "native_functions/pointwise.yaml:1092",
         ("pointwise",),
     )
     structured("nan_to_num.out", native.nan_to_num, "nan_to_num_stub", "out")
@@ -3105,21 +3171,21 @@ def register() -> None:
     define(
         "frexp.Tensor",
         "frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)",
-        "native_functions/pointwise.yaml:1084",
+        "native_functions/pointwise.yaml:1100",
         ("pointwise",),
     )
     composite("frexp.Tensor", "CompositeImplicitAutograd", composition.frexp)
     define(
         "frexp.Tensor_out",
         "frexp.Tensor_out(Tensor self, *, Tensor(a!) mantissa, Tensor(b!) exponent) -> (Tensor(a!) mantissa, Tensor(b!) exponent)",
-        "native_functions/pointwise.yaml:1090",
+        "native_functions/pointwise.yaml:1106",
         ("pointwise",),
     )
     composite("frexp.Tensor_out", "CompositeImplicitAutograd", composition.frexp_out)
     define(
         "_frexp_mantissa",
         "_frexp_mantissa(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:1095",
+        "native_functions/pointwise.yaml:1111",
         ("pointwise",),
     )
     structured("_frexp_mantissa", native.frexp_mantissa, "_frexp_mantissa_stub", "functional")
@@ -3127,71 +3193,71 @@ def register() -> None:
     define(
         "_frexp_exponent",
         "_frexp_exponent(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:1101",
+        "native_functions/pointwise.yaml:1117",
         ("pointwise",),
     )
     structured("_frexp_exponent", native.frexp_exponent, "_frexp_exponent_stub", "functional")
     define(
         "ldexp.Tensor",
         "ldexp.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1107",
+        "native_functions/pointwise.yaml:1123",
         ("pointwise",),
     )
     composite("ldexp.Tensor", "CompositeImplicitAutograd", composition.ldexp)
     define(
         "ldexp_",
         "ldexp_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1107",
+        "native_functions/pointwise.yaml:1123",
         ("pointwise",),
     )
     composite("ldexp_", "CompositeImplicitAutograd", inplace_form("ldexp_", composition.ldexp))
     define(
         "ldexp.out",
         "ldexp.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1107",
+        "native_functions/pointwise.yaml:1123",
         ("pointwise",),
     )
     composite("ldexp.out", "CompositeImplicitAutograd", out_form("ldexp", composition.ldexp))
     define(
-        "deg2rad", "deg2rad(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1114", ("pointwise",)
+        "deg2rad", "deg2rad(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1130", ("pointwise",)
     )
     composite("deg2rad", "CompositeImplicitAutograd", composition.deg2rad)
     define(
         "deg2rad_",
         "deg2rad_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1114",
+        "native_functions/pointwise.yaml:1130",
         ("pointwise",),
     )
     composite("deg2rad_", "CompositeImplicitAutograd", inplace_form("deg2rad_", composition.deg2rad))
     define(
         "deg2rad.out",
         "deg2rad.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1114",
+        "native_functions/pointwise.yaml:1130",
         ("pointwise",),
     )
     composite("deg2rad.out", "CompositeImplicitAutograd", out_form("deg2rad", composition.deg2rad))
     define(
-        "rad2deg", "rad2deg(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1121", ("pointwise",)
+        "rad2deg", "rad2deg(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1137", ("pointwise",)
     )
     composite("rad2deg", "CompositeImplicitAutograd", composition.rad2deg)
     define(
         "rad2deg_",
         "rad2deg_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1121",
+        "native_functions/pointwise.yaml:1137",
         ("pointwise",),
     )
     composite("rad2deg_", "CompositeImplicitAutograd", inplace_form("rad2deg_", composition.rad2deg))
     define(
         "rad2deg.out",
         "rad2deg.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1121",
+        "native_functions/pointwise.yaml:1137",
         ("pointwise",),
     )
     composite("rad2deg.out", "CompositeImplicitAutograd", out_form("rad2deg", composition.rad2deg))
     define(
         "logaddexp",
         "logaddexp(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1130",
+        "native_functions/pointwise.yaml:1146",
         ("pointwise",),
     )
     structured("logaddexp", native.logaddexp, "logaddexp_stub", "functional", "logaddexp.out")
@@ -3199,7 +3265,7 @@ def register() -> None:
     define(
         "logaddexp.out",
         "logaddexp.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1130",
+        "native_functions/pointwise.yaml:1146",
         ("pointwise",),
     )
     structured("logaddexp.out", native.logaddexp, "logaddexp_stub", "out")
@@ -3207,7 +3273,7 @@ def register() -> None:
     define(
         "logaddexp2",
         "logaddexp2(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1138",
+        "native_functions/pointwise.yaml:1154",
         ("pointwise",),
     )
     structured("logaddexp2", native.same_floating, "logaddexp2_stub", "functional", "logaddexp2.out")
@@ -3215,7 +3281,7 @@ def register() -> None:
     define(
         "logaddexp2.out",
         "logaddexp2.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1138",
+        "native_functions/pointwise.yaml:1154",
         ("pointwise",),
     )
     structured("logaddexp2.out", native.same_floating, "logaddexp2_stub", "out")
@@ -3223,7 +3289,7 @@ def register() -> None:
     define(
         "xlogy.Tensor",
         "xlogy.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1146",
+        "native_functions/pointwise.yaml:1162",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3232,7 +3298,7 @@ def register() -> None:
     define(
         "xlogy_.Tensor",
         "xlogy_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1146",
+        "native_functions/pointwise.yaml:1162",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3241,7 +3307,7 @@ def register() -> None:
     define(
         "xlogy.OutTensor",
         "xlogy.OutTensor(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1146",
+        "native_functions/pointwise.yaml:1162",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3250,27 +3316,27 @@ def register() -> None:
     define(
         "xlogy.Scalar_Self",
         "xlogy.Scalar_Self(Scalar self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1155",
+        "native_functions/pointwise.yaml:1171",
         ("pointwise",),
     )
     composite("xlogy.Scalar_Self", "CompositeImplicitAutograd", composition.xlogy)
     define(
         "xlogy.Scalar_Other",
         "xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:1161",
+        "native_functions/pointwise.yaml:1177",
         ("pointwise",),
     )
     composite("xlogy.Scalar_Other", "CompositeImplicitAutograd", composition.xlogy)
     define(
         "xlogy_.Scalar_Other",
         "xlogy_.Scalar_Other(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1167",
+        "native_functions/pointwise.yaml:1183",
     )
     composite("xlogy_.Scalar_Other", "CompositeImplicitAutograd", composition.xlogy_)
     define(
         "logit",
         "logit(Tensor self, float? eps=None) -> Tensor",
-        "native_functions/pointwise.yaml:1172",
+        "native_functions/pointwise.yaml:1188",
         ("pointwise",),
     )
     structured("logit", native.logit, "logit_stub", "functional", "logit.out")
@@ -3278,7 +3344,7 @@ def register() -> None:
     define(
         "logit_",
         "logit_(Tensor(a!) self, float? eps=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1172",
+        "native_functions/pointwise.yaml:1188",
         ("pointwise",),
     )
     structured("logit_", native.logit, "logit_stub", "inplace", "logit.out")
@@ -3286,7 +3352,7 @@ def register() -> None:
     define(
         "logit.out",
         "logit.out(Tensor self, float? eps=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1172",
+        "native_functions/pointwise.yaml:1188",
         ("pointwise",),
     )
     structured("logit.out", native.logit, "logit_stub", "out")
@@ -3294,18 +3360,18 @@ def register() -> None:
     define(
         "logit_backward",
         "logit_backward(Tensor grad_output, Tensor self, float? eps=None) -> Tensor",
-        "native_functions/pointwise.yaml:1180",
+        "native_functions/pointwise.yaml:1196",
         ("pointwise",),
     )
     structured("logit_backward", native.logit_backward, "logit_backward_stub", "functional")
     autograd("logit_backward", autograd_pointwise.plan_logit_backward)
-    define("sinc", "sinc(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1187", ("pointwise",))
+    define("sinc", "sinc(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1203", ("pointwise",))
     structured("sinc", native.unary_float, "sinc_stub", "functional", "sinc.out")
     autograd("sinc", autograd_pointwise.plan_sinc)
     define(
         "sinc_",
         "sinc_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1187",
+        "native_functions/pointwise.yaml:1203",
         ("pointwise",),
     )
     structured("sinc_", native.unary_float, "sinc_stub", "inplace", "sinc.out")
@@ -3313,7 +3379,7 @@ def register() -> None:
     define(
         "sinc.out",
         "sinc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1187",
+        "native_functions/pointwise.yaml:1203",
         ("pointwise",),
     )
     structured("sinc.out", native.unary_float, "sinc_stub", "out")
@@ -3321,7 +3387,7 @@ def register() -> None:
     define(
         "multiply.Tensor",
         "multiply.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1197",
+        "native_functions/pointwise.yaml:1213",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3329,7 +3395,7 @@ def register() -> None:
     define(
         "multiply_.Tensor",
         "multiply_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1197",
+        "native_functions/pointwise.yaml:1213",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3337,7 +3403,7 @@ def register() -> None:
     define(
         "multiply.out",
         "multiply.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1197",
+        "native_functions/pointwise.yaml:1213",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3345,7 +3411,7 @@ def register() -> None:
     define(
         "subtract.Tensor",
         "subtract.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
-        "native_functions/pointwise.yaml:1205",
+        "native_functions/pointwise.yaml:1221",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3353,7 +3419,7 @@ def register() -> None:
     define(
         "subtract_.Tensor",
         "subtract_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1205",
+        "native_functions/pointwise.yaml:1221",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3363,7 +3429,7 @@ def register() -> None:
     define(
         "subtract.out",
         "subtract.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1205",
+        "native_functions/pointwise.yaml:1221",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3371,7 +3437,7 @@ def register() -> None:
     define(
         "divide.Tensor",
         "divide.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1213",
+        "native_functions/pointwise.yaml:1229",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3379,7 +3445,7 @@ def register() -> None:
     define(
         "divide_.Tensor",
         "divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1213",
+        "native_functions/pointwise.yaml:1229",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3387,7 +3453,7 @@ def register() -> None:
     define(
         "divide.out",
         "divide.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1213",
+        "native_functions/pointwise.yaml:1229",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3395,7 +3461,7 @@ def register() -> None:
     define(
         "divide.Tensor_mode",
         "divide.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor",
-        "native_functions/pointwise.yaml:1221",
+        "native_functions/pointwise.yaml:1237",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3403,7 +3469,7 @@ def register() -> None:
     define(
         "divide_.Tensor_mode",
         "divide_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1221",
+        "native_functions/pointwise.yaml:1237",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3415,7 +3481,7 @@ def register() -> None:
     define(
         "divide.out_mode",
         "divide.out_mode(Tensor self, Tensor other, *, str? rounding_mode, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1221",
+        "native_functions/pointwise.yaml:1237",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3423,7 +3489,7 @@ def register() -> None:
     define(
         "true_divide.Tensor",
         "true_divide.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1229",
+        "native_functions/pointwise.yaml:1245",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3431,7 +3497,7 @@ def register() -> None:
     define(
         "true_divide_.Tensor",
         "true_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1229",
+        "native_functions/pointwise.yaml:1245",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3441,7 +3507,7 @@ def register() -> None:
     define(
         "true_divide.out",
         "true_divide.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1229",
+        "native_functions/pointwise.yaml:1245",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3449,26 +3515,26 @@ def register() -> None:
     define(
         "true_divide.Scalar",
         "true_divide.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:1237",
+        "native_functions/pointwise.yaml:1253",
     )
     composite("true_divide.Scalar", "CompositeImplicitAutograd", composition.div)
     define(
         "true_divide_.Scalar",
         "true_divide_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1242",
+        "native_functions/pointwise.yaml:1258",
     )
     composite("true_divide_.Scalar", "CompositeImplicitAutograd", composition.div_)
     define(
         "float_power.Tensor_Tensor",
         "float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
-        "native_functions/pointwise.yaml:1247",
+        "native_functions/pointwise.yaml:1263",
         ("pointwise",),
     )
     composite("float_power.Tensor_Tensor", "CompositeImplicitAutograd", composition.float_power)
     define(
         "float_power.Tensor_Tensor_out",
         "float_power.Tensor_Tensor_out(Tensor self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1247",
+        "native_functions/pointwise.yaml:1263",
         ("pointwise",),
     )
     composite(
@@ -3479,14 +3545,14 @@ def register() -> None:
     define(
         "float_power.Tensor_Scalar",
         "float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",
-        "native_functions/pointwise.yaml:1254",
+        "native_functions/pointwise.yaml:1270",
         ("pointwise",),
     )
     composite("float_power.Tensor_Scalar", "CompositeImplicitAutograd", composition.float_power)
     define(
         "float_power.Tensor_Scalar_out",
         "float_power.Tensor_Scalar_out(Tensor self, Scalar exponent, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1254",
+        "native_functions/pointwise.yaml:1270",
         ("pointwise",),
     )
     composite(
@@ -3497,14 +3563,14 @@ def register() -> None:
     define(
         "float_power.Scalar",
         "float_power.Scalar(Scalar self, Tensor exponent) -> Tensor",
-        "native_functions/pointwise.yaml:1261",
+        "native_functions/pointwise.yaml:1277",
         ("pointwise",),
     )
     composite("float_power.Scalar", "CompositeImplicitAutograd", composition.float_power)
     define(
         "float_power.Scalar_out",
         "float_power.Scalar_out(Scalar self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1261",
+        "native_functions/pointwise.yaml:1277",
         ("pointwise",),
     )
     composite(
@@ -3515,39 +3581,39 @@ def register() -> None:
     define(
         "float_power_.Tensor",
         "float_power_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1267",
+        "native_functions/pointwise.yaml:1283",
         ("pointwise",),
     )
     composite("float_power_.Tensor", "CompositeImplicitAutograd", composition.float_power_)
     define(
         "float_power_.Scalar",
         "float_power_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1273",
+        "native_functions/pointwise.yaml:1289",
         ("pointwise",),
     )
     composite("float_power_.Scalar", "CompositeImplicitAutograd", composition.float_power_)
-    define("angle", "angle(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1281", ("pointwise",))
+    define("angle", "angle(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1297", ("pointwise",))
     composite("angle", "CompositeImplicitAutograd", composition.angle)
     define(
         "angle.out",
         "angle.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1281",
+        "native_functions/pointwise.yaml:1297",
         ("pointwise",),
     )
     composite("angle.out", "CompositeImplicitAutograd", out_form("angle", composition.angle))
-    define("complex", "complex(Tensor real, Tensor imag) -> Tensor", "native_functions/pointwise.yaml:1288")
+    define("complex", "complex(Tensor real, Tensor imag) -> Tensor", "native_functions/pointwise.yaml:1304")
     composite("complex", "CompositeImplicitAutograd", composition.complex_)
     define(
         "complex.out",
         "complex.out(Tensor real, Tensor imag, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1292",
+        "native_functions/pointwise.yaml:1308",
     )
     composite("complex.out", "CompositeImplicitAutograd", composition.complex_out)
-    define("polar", "polar(Tensor abs, Tensor angle) -> Tensor", "native_functions/pointwise.yaml:1296")
+    define("polar", "polar(Tensor abs, Tensor angle) -> Tensor", "native_functions/pointwise.yaml:1312")
     composite("polar", "CompositeImplicitAutograd", composition.polar)
     define(
         "polar.out",
         "polar.out(Tensor abs, Tensor angle, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1300",
+        "native_functions/pointwise.yaml:1316",
     )
     composite("polar.out", "CompositeImplicitAutograd", composition.polar_out)

@@ -116,12 +116,10 @@ def register() -> None:
         "bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor",
         "native_functions/statistics.yaml:57",
     )
-    composite("bincount", "CompositeImplicitAutograd", composition.bincount)
+    composite("bincount", "CompositeExplicitAutograd", composition.bincount)
     define(
         "bincount.out",
         "bincount.out(Tensor self, Tensor? weights=None, SymInt minlength=0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/statistics.yaml:57",
+        "native_functions/statistics.yaml:62",
     )
-    composite(
-        "bincount.out", "CompositeImplicitAutograd", out_form("bincount", composition.bincount, exact=True)
-    )
+    composite("bincount.out", "CompositeImplicitAutograd", composition.bincount_out)

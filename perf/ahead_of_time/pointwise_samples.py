@@ -139,7 +139,7 @@ def pointwise_functions(capability: int) -> Iterator[Sample]:
         yield Sample(f"{name} int32", partial(getattr(tt, name), i, i), dense)
     for name in ("bitwise_not", "abs", "neg", "sign", "relu"):
         yield Sample(f"{name} int32", partial(getattr(tt, name), i), dense)
-    for name in ("floor_divide", "remainder", "fmod", "pow"):
+    for name in ("floor_divide", "remainder", "fmod", "pow", "gcd", "lcm"):
         for dtype in ("int32", "int64"):
             k = empty(n, dtype=dtype)
             yield Sample(f"{name} {dtype}", partial(getattr(tt, name), k, k), dense)

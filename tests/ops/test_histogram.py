@@ -170,8 +170,20 @@ def test_bincount_counts_or_adds_weights(device, dtype):
         assert found.dtype is expected and found.tolist() == [1.0, 5.0, 0.0, 4.0]
     empty = tt.bincount(tt.zeros(0, dtype=dtype, device=device), minlength=2)
     assert empty.dtype is tt.int64 and empty.tolist() == [0, 0]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'out'"):
+        tt.bincount(x, out=empty)
     out = tt.empty(0, dtype=tt.int64, device=device)
-    assert tt.bincount(x, out=out) is out and out.tolist() == [1, 2, 0, 1]
+    assert tt.ops.aten.bincount.out(x, out=out) is out and out.tolist() == [1, 2, 0, 1]
+
+
+def test_bincount_has_no_derivative_and_no_meta(device):
+    weights = tt.ones(2, device=device, requires_grad=True)
+    found = tt.bincount(tt.tensor([0, 1], device=device), weights)
+    assert found.requires_grad and found.tolist() == [1.0, 1.0]
+    with pytest.raises(RuntimeError, match="derivative"):
+        found.sum().backward()
+    with pytest.raises(NotImplementedError, match="Meta"):
+        tt.bincount(tt.ones(2, dtype=tt.int64, device="meta"))
 
 
 @pytest.mark.parametrize(
