@@ -1,6 +1,7 @@
 """The public namespace, declared in one place; the package's `__init__` re-exports it."""
 
 from importlib import import_module as _import_module
+from math import e, inf, nan, pi
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from . import (
@@ -65,6 +66,7 @@ from .dispatch.random import (
 from .dispatch.structured.stub import register_loader as _register_loader
 from .dispatch.tensor import Tensor
 from .functional import *
+from .low_rank import lu, pca_lowrank, svd_lowrank
 from .runtime.device import device, get_default_device, set_default_device
 from .runtime.dispatch_key import DispatchKey
 from .runtime.dispatch_key_set import DispatchKeySet
@@ -117,6 +119,7 @@ from .tensor_queries import *
 
 half, double, short, long = float16, float64, int16, int64
 float, int, cfloat, cdouble = float32, int32, complex64, complex128
+newaxis = None
 ops = _Ops()
 
 # Stands above the root, which does not import it.

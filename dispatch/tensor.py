@@ -11,6 +11,7 @@ from .generated.tensor_methods import TensorMethods
 from .indexing import IndexingMethods
 from .named_methods import NamedMethods
 from .operators import ReflectedOperators
+from .query_methods import QueryMethods
 from .schema import register_exact_type
 from .subclasses import SubclassMethods
 from .tensor_meta import TensorMeta
@@ -25,6 +26,7 @@ class Tensor(
     ReflectedOperators,
     SubclassMethods,
     NamedMethods,
+    QueryMethods,
     UniqueMethods,
     TensorMethods,
     TensorImpl,

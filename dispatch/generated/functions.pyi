@@ -820,6 +820,31 @@ def arange(
 def arange(end: Number, *, out: Tensor) -> Tensor: ...
 @overload
 def arange(start: Number, end: Number, step: Number = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def range(
+    start: Number,
+    end: Number,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def range(
+    start: Number,
+    end: Number,
+    step: Number = ...,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def range(start: Number, end: Number, *, out: Tensor) -> Tensor: ...
+@overload
+def range(start: Number, end: Number, step: Number = ..., *, out: Tensor) -> Tensor: ...
 def _arange_(input: Tensor, start: Number, step: Number) -> Tensor: ...
 @overload
 def linspace(
@@ -2686,6 +2711,21 @@ def renorm(input: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor: ...
 @overload
 def renorm(input: Tensor, p: Number, dim: int, maxnorm: Number, *, out: Tensor) -> Tensor: ...
 def renorm_(input: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor: ...
+@overload
+def frobenius_norm(input: Tensor, dim: int | Sequence[int], keepdim: bool = ...) -> Tensor: ...
+@overload
+def frobenius_norm(
+    input: Tensor, dim: int | Sequence[int], keepdim: bool = ..., *, out: Tensor
+) -> Tensor: ...
+@overload
+def nuclear_norm(input: Tensor, keepdim: bool = ...) -> Tensor: ...
+@overload
+def nuclear_norm(input: Tensor, keepdim: bool = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def nuclear_norm(input: Tensor, dim: int | Sequence[int], keepdim: bool = ...) -> Tensor: ...
+@overload
+def nuclear_norm(input: Tensor, dim: int | Sequence[int], keepdim: bool = ..., *, out: Tensor) -> Tensor: ...
+def norm_except_dim(v: Tensor, pow: int = ..., dim: int = ...) -> Tensor: ...
 @overload
 def native_layer_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
@@ -6418,6 +6458,7 @@ __all__ = [
     "fractional_max_pool3d",
     "fractional_max_pool3d_backward",
     "frexp",
+    "frobenius_norm",
     "full",
     "full_like",
     "gather",
@@ -6673,9 +6714,11 @@ __all__ = [
     "nll_loss_nd",
     "nonzero",
     "nonzero_static",
+    "norm_except_dim",
     "normal",
     "not_equal",
     "not_equal_",
+    "nuclear_norm",
     "ones",
     "ones_like",
     "orgqr",
@@ -6710,6 +6753,7 @@ __all__ = [
     "randn",
     "randn_like",
     "randperm",
+    "range",
     "ravel",
     "real",
     "reciprocal",
