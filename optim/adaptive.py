@@ -177,8 +177,8 @@ class Adadelta(SingleOptimizer):
         >>> optimizer = tt.optim.Adadelta([w], eps=0.25)
         >>> (w * w).sum().backward()
         >>> optimizer.step()
-        >>> bool((w < 0.1).all())
-        False
+        >>> bool((w < 1).all())
+        True
     """
 
     def __init__(

@@ -108,7 +108,9 @@ def test_steps_are_the_formulas(name, formula, options, capturable):
         w = formula(w, gradient, state, t, **options)
         parameter.grad = tt.from_numpy(gradient)
         optimizer.step()
-        np.testing.assert_allclose(parameter.detach().numpy(), w, rtol=2e-6 if capturable else 1e-9, err_msg=str(t))
+        # Counts, and numbers made of them, are float32 as in PyTorch.
+        near = {"rtol": 1e-4, "atol": 3e-5} if capturable else {"rtol": 1e-7, "atol": 1e-9}
+        np.testing.assert_allclose(parameter.detach().numpy(), w, **near, err_msg=str(t))
     if "ax" in state:
         np.testing.assert_allclose(optimizer.state[parameter]["ax"].numpy(), state["ax"], rtol=1e-6)
 
