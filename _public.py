@@ -43,6 +43,7 @@ from .dispatch.functional.autocast.state import (
     set_autocast_dtype,
     set_autocast_enabled,
 )
+from .dispatch.functional.overrides.device_context import get_default_device
 from .dispatch.functional.python_key import TensorDispatchMode
 from .dispatch.functional.vmap import vmap
 from .dispatch.generated import functions as _functions
@@ -67,7 +68,7 @@ from .dispatch.structured.stub import register_loader as _register_loader
 from .dispatch.tensor import Tensor
 from .functional import *
 from .low_rank import lu, pca_lowrank, svd_lowrank
-from .runtime.device import device, get_default_device, set_default_device
+from .runtime.device import device, set_default_device
 from .runtime.dispatch_key import DispatchKey
 from .runtime.dispatch_key_set import DispatchKeySet
 from .runtime.errors import (

@@ -143,6 +143,10 @@ def _triangle(row: int, col: int, offset: int, dtype: Any, device: Any, upper: b
     if dtype not in (int32, int64):
         raise NotImplementedError(f"\"{name}\" not implemented for '{dtype.scalar_name}'")
     ones = _ops.ones(row, col, dtype=bool_, device=device)
+    if ones.is_meta:
+        last = offset - 1 if upper else offset
+        below = sum(min(max(i + last + 1, 0), col) for i in range(row))
+        return _ops.empty(2, row * col - below if upper else below, dtype=dtype, device=ones.device)
     inside = _ops.triu(ones, offset) if upper else _ops.tril(ones, offset)
     return inside.nonzero().t().contiguous().to(dtype)
 

@@ -285,6 +285,8 @@ def pow_(call: StructuredCall) -> PlannedKernel:
     kind = compute_np(common).kind
     exponent = call.args["exponent"]
     constant = isinstance(exponent, type)
+    if kind == "b":
+        return planned(call, parts.truth_power)
     if kind not in "iu":
         quick = constant and kind == "f" and common not in NARROW
         return planned(call, m.pow_constant if quick else np.power)

@@ -66,7 +66,9 @@ class Adamax(SingleOptimizer):
         """Zeros: the mean and the largest magnitude."""
         return {name: _ops.zeros_like(parameter) for name in ("exp_avg", "exp_inf")}
 
-    def update(self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any) -> None:
+    def update(
+        self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any
+    ) -> None:
         """Both running values, then the step."""
         beta1, beta2 = group["betas"]
         state["exp_avg"].lerp_(gradient, 1 - beta1)
@@ -129,7 +131,9 @@ class NAdam(SingleOptimizer):
         means = {name: _ops.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
         return {"mu_product": counter(group, parameter, 1.0), **means}
 
-    def update(self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any) -> None:
+    def update(
+        self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any
+    ) -> None:
         """Both means, then a step by the gradient and one by their mean."""
         beta1, beta2 = group["betas"]
         decay, lr = group["momentum_decay"], rate_of(group)
@@ -191,7 +195,9 @@ class RAdam(SingleOptimizer):
         """Zeros: both means."""
         return {name: _ops.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
 
-    def update(self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any) -> None:
+    def update(
+        self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any
+    ) -> None:
         """Both means; then a step by the first, scaled by the second once there are squares enough."""
         beta1, beta2 = group["betas"]
         state["exp_avg"].lerp_(gradient, 1 - beta1)

@@ -72,10 +72,16 @@ class RMSprop(SingleOptimizer):
 
     def begin(self, group: Group, parameter: Tensor) -> dict[str, Any]:
         """Zeros: the squares' mean, and what the options ask for."""
-        names = ["square_avg", *["momentum_buffer"] * (group["momentum"] > 0), *["grad_avg"] * group["centered"]]
+        names = [
+            "square_avg",
+            *["momentum_buffer"] * (group["momentum"] > 0),
+            *["grad_avg"] * group["centered"],
+        ]
         return {name: _ops.zeros_like(parameter) for name in names}
 
-    def update(self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any) -> None:
+    def update(
+        self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any
+    ) -> None:
         """The mean, then the step."""
         kept, lr = group["alpha"], rate_of(group)
         variance = squares = state["square_avg"]
@@ -153,7 +159,9 @@ class Adagrad(SingleOptimizer):
         start = self.defaults["initial_accumulator_value"]
         return {"sum": _ops.full_like(parameter, complex(start, start) if parameter.is_complex() else start)}
 
-    def update(self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any) -> None:
+    def update(
+        self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any
+    ) -> None:
         """The sum, then the step."""
         size = rate_of(group) / (1 + (count - 1) * group["lr_decay"])
         state["sum"].addcmul_(gradient, gradient)
@@ -211,7 +219,9 @@ class Adadelta(SingleOptimizer):
         """Zeros: the means of the squares of gradients and of steps."""
         return {name: _ops.zeros_like(parameter) for name in ("square_avg", "acc_delta")}
 
-    def update(self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any) -> None:
+    def update(
+        self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any
+    ) -> None:
         """Both means, and the step between them."""
         kept, eps = group["rho"], group["eps"]
         squares, steps = state["square_avg"], state["acc_delta"]

@@ -72,7 +72,9 @@ class ASGD(SingleOptimizer):
             "ax": _ops.zeros_like(parameter),
         }
 
-    def update(self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any) -> None:
+    def update(
+        self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any
+    ) -> None:
         """The step, the average, then what the next step takes."""
         fall, lr, average = group["lambd"], rate_of(group), state["ax"]
         if group["capturable"]:

@@ -109,7 +109,9 @@ class LBFGS(Optimizer):
             if group["line_search_fn"] is not None:
                 start = [parameter.clone() for parameter in parameters]
 
-                def evaluate(step: float, start: list[Tensor] = start, direction: Tensor = direction) -> Point:
+                def evaluate(
+                    step: float, start: list[Tensor] = start, direction: Tensor = direction
+                ) -> Point:
                     add_flat(parameters, direction, step)
                     with enable_grad():
                         found = float(closure())
@@ -179,9 +181,7 @@ def _flat(tensor: Tensor) -> Tensor:
 
 def flat_gradient(parameters: list[Tensor]) -> Tensor:
     """All gradients one after the other, zeros for those without, complex numbers as pairs."""
-    parts = [
-        _flat(_ops.zeros_like(each) if each.grad is None else each.grad.detach()) for each in parameters
-    ]
+    parts = [_flat(_ops.zeros_like(each) if each.grad is None else each.grad.detach()) for each in parameters]
     return _ops.cat(parts)  # type: ignore[no-any-return]
 
 

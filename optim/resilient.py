@@ -68,7 +68,9 @@ class Rprop(SingleOptimizer):
         first = complex(lr, lr) if parameter.is_complex() else lr
         return {"prev": _ops.zeros_like(parameter), "step_size": _ops.full_like(parameter, first)}
 
-    def update(self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any) -> None:
+    def update(
+        self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any
+    ) -> None:
         """The steps' sizes, then the steps; where the sign changed there is none, and no gradient is remembered."""
         (shrink, grow), (least, most) = group["etas"], group["step_sizes"]
         agreement = gradient * state["prev"]

@@ -24,7 +24,9 @@ class SingleOptimizer(Optimizer):
         """The state of a parameter before its first step, ``step`` left out."""
         raise NotImplementedError(f"{type(self).__name__} has no state")
 
-    def update(self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any) -> None:
+    def update(
+        self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any
+    ) -> None:
         """Change the parameter and its state; `count` is the step's number, a tensor where steps are captured."""
         raise NotImplementedError(f"{type(self).__name__} has no update")
 

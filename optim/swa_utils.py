@@ -37,9 +37,7 @@ ListAverage = Callable[[list[Tensor], list[Tensor], Any], None]
 
 def _check_decay(decay: float) -> None:
     if not 0.0 <= decay <= 1.0:
-        raise ValueError(
-            f"Invalid decay value {decay} provided. Please provide a value in [0,1] range."
-        )
+        raise ValueError(f"Invalid decay value {decay} provided. Please provide a value in [0,1] range.")
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Average:
@@ -157,7 +155,9 @@ class AveragedModel(Module):
             elif self.multi_avg_fn is not None:
                 groups: dict[Any, tuple[list[Tensor], list[Tensor]]] = {}
                 for old, new in pairs:
-                    for into, each in zip(groups.setdefault((old.device, old.dtype), ([], [])), (old, new), strict=True):
+                    for into, each in zip(
+                        groups.setdefault((old.device, old.dtype), ([], [])), (old, new), strict=True
+                    ):
                         into.append(each)
                 for (device, _), (averaged, current) in groups.items():
                     self.multi_avg_fn(averaged, current, self.n_averaged.to(device))
@@ -171,7 +171,9 @@ class AveragedModel(Module):
             self.n_averaged += 1
 
     def _averaged(self, model: Module) -> Iterable[Tensor]:
-        return itertools.chain(model.parameters(), model.buffers()) if self.use_buffers else model.parameters()
+        return (
+            itertools.chain(model.parameters(), model.buffers()) if self.use_buffers else model.parameters()
+        )
 
 
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
@@ -235,10 +237,14 @@ class SWALR(LRScheduler):
         last_epoch: int = -1,
     ) -> None:
         if anneal_strategy not in ("cos", "linear"):
-            raise ValueError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
+            raise ValueError(
+                f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}"
+            )
         if not isinstance(anneal_epochs, int) or anneal_epochs < 0:
             raise ValueError(f"anneal_epochs must be equal or greater than 0, got {anneal_epochs}")
-        for group, rate in zip(optimizer.param_groups, for_each_group("swa_lr", optimizer, swa_lr), strict=True):
+        for group, rate in zip(
+            optimizer.param_groups, for_each_group("swa_lr", optimizer, swa_lr), strict=True
+        ):
             group["swa_lr"] = rate
         self._anneal_strategy, self.anneal_epochs = anneal_strategy, anneal_epochs
         super().__init__(optimizer, last_epoch)

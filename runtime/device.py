@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from types import TracebackType
 
 from .dispatch_key import BackendComponent
 
@@ -27,6 +28,10 @@ _TYPES: dict[str, BackendComponent] = {
     "privateusetwo": BackendComponent.PrivateUse2,
     "privateusethree": BackendComponent.PrivateUse3,
 }
+
+
+contexts: list[tuple[Callable[[device], None], Callable[..., None]]] = []
+"""What a ``with`` block of a device does at its beginning and end; the dispatcher adds it."""
 
 
 PRIVATE_USE: dict[int, tuple[BackendComponent, str]] = {
@@ -51,10 +56,15 @@ class device:
     Raises:
         RuntimeError: for an unknown type or a malformed string.
 
+    In a ``with`` block of a device the thread's factories make tensors on it where none is named.
+
     Example:
         >>> import triten as tt
         >>> tt.device("cuda:1").index, tt.device("cpu")
         (1, device(type='cpu'))
+        >>> with tt.device("meta"):
+        ...     tt.zeros(2).device
+        device(type='meta')
     """
 
     __slots__ = ("backend", "index", "type")
@@ -79,6 +89,15 @@ class device:
     def resolved_index(self) -> int:
         """The ordinal, with 0 where none is named."""
         return self.index or 0
+
+    def __enter__(self) -> device:
+        contexts[0][0](self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        contexts[0][1](kind, error, trace)
 
     def __str__(self) -> str:
         return self.type if self.index is None else f"{self.type}:{self.index}"

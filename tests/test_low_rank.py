@@ -20,14 +20,18 @@ def test_svd_of_low_rank(sizes, dtype):
     a = a + 1j * a[..., ::-1, :] if dtype == "complex128" else a
     x = tt.from_numpy(a.astype(dtype))
     U, S, V = tt.svd_lowrank(x, q=5)
-    assert U.shape == (*sizes[:-1], 5) and S.shape == (*sizes[:-2], 5) and V.shape == (*sizes[:-2], sizes[-1], 5)
+    assert (
+        U.shape == (*sizes[:-1], 5) and S.shape == (*sizes[:-2], 5) and V.shape == (*sizes[:-2], sizes[-1], 5)
+    )
     expected = np.linalg.svd(a, compute_uv=False)[..., :5]
     if dtype == "float64":
         np.testing.assert_allclose(S.numpy(), expected, atol=1e-9, err_msg=f"{seed=}")
         back = (U * S.unsqueeze(-2)) @ V.mH
         np.testing.assert_allclose(back.numpy(), a, atol=1e-9, err_msg=f"{seed=}")
     identity = (V.mH @ V).numpy()
-    np.testing.assert_allclose(identity, np.broadcast_to(np.eye(5), identity.shape), atol=1e-9, err_msg=f"{seed=}")
+    np.testing.assert_allclose(
+        identity, np.broadcast_to(np.eye(5), identity.shape), atol=1e-9, err_msg=f"{seed=}"
+    )
 
 
 @pytest.mark.parametrize("sizes", [(8, 5), (4, 6)])
@@ -37,7 +41,9 @@ def test_a_mean_is_taken_off_and_gradients_flow(sizes):
     a, mean = of_rank(rng, *sizes, rank=2), rng.standard_normal(sizes[-1])
     x = tt.from_numpy(a + mean).requires_grad_()
     S = tt.svd_lowrank(x, q=4, M=tt.from_numpy(mean))[1]
-    np.testing.assert_allclose(S.detach().numpy(), np.linalg.svd(a, compute_uv=False)[:4], atol=1e-9, err_msg=f"{seed=}")
+    np.testing.assert_allclose(
+        S.detach().numpy(), np.linalg.svd(a, compute_uv=False)[:4], atol=1e-9, err_msg=f"{seed=}"
+    )
     tt.svd_lowrank(x, q=2, M=tt.from_numpy(mean))[1].sum().backward()
     u, _, vh = np.linalg.svd(a, full_matrices=False)
     np.testing.assert_allclose(x.grad.numpy(), u[:, :2] @ vh[:2], atol=1e-6, err_msg=f"{seed=}")
@@ -51,7 +57,9 @@ def test_principal_components():
     centred = np.linalg.svd(a - a.mean(0), compute_uv=False)
     np.testing.assert_allclose(S.numpy(), centred, atol=1e-9, err_msg=f"{seed=}")
     S = tt.pca_lowrank(tt.from_numpy(a), 4, center=False)[1]
-    np.testing.assert_allclose(S.numpy(), np.linalg.svd(a, compute_uv=False)[:4], atol=1e-9, err_msg=f"{seed=}")
+    np.testing.assert_allclose(
+        S.numpy(), np.linalg.svd(a, compute_uv=False)[:4], atol=1e-9, err_msg=f"{seed=}"
+    )
 
 
 @pytest.mark.parametrize(

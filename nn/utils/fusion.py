@@ -11,7 +11,9 @@ from ..modules.parameter import Parameter
 __all__ = ["fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights"]
 
 
-def _folded(weight: Any, bias: Any, mean: Any, variance: Any, eps: float, scale: Any, shift: Any, dim: int) -> Any:
+def _folded(
+    weight: Any, bias: Any, mean: Any, variance: Any, eps: float, scale: Any, shift: Any, dim: int
+) -> Any:
     """Weight and bias of a layer with the normalization of its outputs, which are along a dimension of the weight."""
     kept = weight.dtype, weight.dtype if bias is None else bias.dtype
     trained = weight.requires_grad, bias is not None and bias.requires_grad

@@ -233,7 +233,11 @@ def _orthogonalized(x: Any) -> Any:
 
 
 def orthogonal(
-    module: Module, name: str = "weight", orthogonal_map: str | None = None, *, use_trivialization: bool = True
+    module: Module,
+    name: str = "weight",
+    orthogonal_map: str | None = None,
+    *,
+    use_trivialization: bool = True,
 ) -> Module:
     """A weight whose columns, or rows if there are fewer, are orthonormal (`torch.nn.utils.parametrizations.orthogonal`).
 

@@ -95,7 +95,9 @@ class CyclicLR(MomentumScheduler):
             self.scale_mode = "iterations" if mode == "exp_range" else "cycle"
         self.cycle_momentum = cycle_momentum
         if cycle_momentum:
-            self.base_momentums, self.max_momentums = self._begin_momenta(base_momentum, max_momentum, last_epoch)
+            self.base_momentums, self.max_momentums = self._begin_momenta(
+                base_momentum, max_momentum, last_epoch
+            )
         super().__init__(optimizer, last_epoch)
         self.base_lrs = low
 
@@ -125,7 +127,10 @@ class CyclicLR(MomentumScheduler):
     def state_dict(self) -> dict[str, Any]:
         """Everything but the optimizer; of a function of heights nothing, of an object its attributes."""
         custom = self._scale_fn_custom
-        return {**super().state_dict(), "_scale_fn_custom": None if custom is None else state_of_callable(custom)}
+        return {
+            **super().state_dict(),
+            "_scale_fn_custom": None if custom is None else state_of_callable(custom),
+        }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take what `state_dict` gave; a function of heights stays."""

@@ -39,7 +39,9 @@ class FactorScheduler(LRScheduler):
         """The rates of `last_epoch`."""
         self._warn_outside_step()
         factor = self._factor()
-        return self._now() if factor is None else [group["lr"] * factor for group in self.optimizer.param_groups]
+        return (
+            self._now() if factor is None else [group["lr"] * factor for group in self.optimizer.param_groups]
+        )
 
     def _get_closed_form_lr(self) -> list[Rate]:
         total = self._total()
@@ -62,7 +64,9 @@ class StepLR(FactorScheduler):
         [0.5]
     """
 
-    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
+    def __init__(
+        self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1
+    ) -> None:
         self.step_size, self.gamma = step_size, gamma
         super().__init__(optimizer, last_epoch)
 

@@ -81,7 +81,11 @@ class ReduceLROnPlateau(LRScheduler):
     def is_better(self, measured: float, best: float) -> bool:
         """Whether a measurement improves on the best one by the threshold."""
         sign = -1.0 if self.mode == "min" else 1.0
-        bound = best * (1.0 + sign * self.threshold) if self.threshold_mode == "rel" else best + sign * self.threshold
+        bound = (
+            best * (1.0 + sign * self.threshold)
+            if self.threshold_mode == "rel"
+            else best + sign * self.threshold
+        )
         return measured < bound if self.mode == "min" else measured > bound
 
     def step(self, metrics: SupportsFloat, epoch: int | None = None) -> None:  # type: ignore[override]

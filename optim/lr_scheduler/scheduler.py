@@ -127,7 +127,8 @@ class LRScheduler:
     def _warn_outside_step(self) -> None:
         if not self._get_lr_called_within_step:
             warnings.warn(
-                "To get the last learning rate computed by the scheduler, please use `get_last_lr()`.", stacklevel=3
+                "To get the last learning rate computed by the scheduler, please use `get_last_lr()`.",
+                stacklevel=3,
             )
 
 

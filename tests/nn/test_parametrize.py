@@ -48,7 +48,10 @@ def test_a_function_of_a_parameter():
     assert parametrize.register_parametrization(layer, "weight", Symmetric()) is layer
     assert tt.equal(layer.weight, before.triu() + before.triu(1).mT)
     assert layer.parametrizations.weight.original is before and isinstance(layer, nn.Linear)
-    assert type(layer).__name__ == "ParametrizedLinear" and parametrize.type_before_parametrizations(layer) is nn.Linear
+    assert (
+        type(layer).__name__ == "ParametrizedLinear"
+        and parametrize.type_before_parametrizations(layer) is nn.Linear
+    )
     assert sorted(layer.state_dict()) == ["bias", "parametrizations.weight.original"]
     layer(tt.ones(2, 3)).sum().backward()
     assert before.grad is not None and before.grad.tril(-1).abs().max() == 0
@@ -97,7 +100,9 @@ def test_buffers_copies_and_the_cache():
     assert Doubled.calls == 3
     with pytest.raises(RuntimeError, match="state_dict"):
         norm.__getstate__()
-    plain = parametrize.transfer_parametrizations_and_params(made.weight_norm(nn.Linear(2, 2)), nn.Linear(2, 2))
+    plain = parametrize.transfer_parametrizations_and_params(
+        made.weight_norm(nn.Linear(2, 2)), nn.Linear(2, 2)
+    )
     assert parametrize.is_parametrized(plain, "weight")
 
 
@@ -126,7 +131,11 @@ def test_weight_norm(hooks, dim):
     (nn.utils if hooks else made).weight_norm(layer, dim=dim)
     magnitude = layer.weight_g if hooks else layer.parametrizations.weight.original0
     others = tuple(d for d in range(3) if d != dim)
-    expected = np.sqrt((before.numpy() ** 2).sum(others, keepdims=True)) if dim is not None else before.norm().numpy()
+    expected = (
+        np.sqrt((before.numpy() ** 2).sum(others, keepdims=True))
+        if dim is not None
+        else before.norm().numpy()
+    )
     np.testing.assert_allclose(magnitude.detach().numpy(), expected, rtol=1e-6)
     np.testing.assert_allclose(layer.weight.detach().numpy(), before.numpy(), rtol=1e-6)
     magnitude.data.mul_(2)
@@ -217,7 +226,10 @@ def test_norms_are_folded_into_layers(affine, bias):
             each.detach().copy_(tt.rand(features) + 0.5)
         return found.eval()
 
-    conv, turned = nn.Conv2d(2, 4, 3, bias=bias, groups=2).eval(), nn.ConvTranspose2d(3, 4, 2, bias=bias).eval()
+    conv, turned = (
+        nn.Conv2d(2, 4, 3, bias=bias, groups=2).eval(),
+        nn.ConvTranspose2d(3, 4, 2, bias=bias).eval(),
+    )
     linear = nn.Linear(3, 4, bias=bias).eval()
     for layer, after, x, options in (
         (conv, norm(nn.BatchNorm2d, 4), tt.randn(2, 2, 5, 5), {}),

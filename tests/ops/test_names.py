@@ -48,7 +48,11 @@ def test_range_includes_its_end(device):
         assert tt.range(0, 1, 0.3).numel() == 4 and tt.range(2, 2).tolist() == [2.0]
     out = tt.empty(2, 2, device=device)
     assert tt.range(1, 4, out=out) is out and out.tolist() == [[1.0, 2.0], [3.0, 4.0]]
-    for bounds, message in (((0, 1, 0), "nonzero"), ((0, -1), "inconsistent"), ((0, math.inf), "unsupported range")):
+    for bounds, message in (
+        ((0, 1, 0), "nonzero"),
+        ((0, -1), "inconsistent"),
+        ((0, math.inf), "unsupported range"),
+    ):
         with pytest.warns(UserWarning), pytest.raises(RuntimeError, match=message):
             tt.range(*bounds)
 
@@ -114,3 +118,13 @@ def test_questions():
         x.is_nonzero()
     with pytest.raises(RuntimeError, match="no values is ambiguous"):
         x[:0].is_nonzero()
+
+
+def test_powers_of_truth_values(device):
+    x = tt.tensor([True, False], device=device)
+    assert (x**True).tolist() == [True, False] and tt.pow(x, False).tolist() == [True, True]
+    assert (x**True).dtype is tt.bool and x.clone().pow_(False).tolist() == [True, True]
+    assert tt.pow(x, True, out=tt.empty(2, dtype=tt.int32, device=device)).tolist() == [1, 0]
+    for call in (lambda: tt.pow(True, x), lambda: tt.pow(x, x)):
+        with pytest.raises(NotImplementedError, match="not implemented for 'Bool'"):
+            call()

@@ -36,7 +36,9 @@ def test_the_line_search_finds_the_minimum():
 def test_a_quadratic_needs_few_directions():
     scales = tt.tensor([1.0, 10.0, 100.0], dtype=tt.float64)
     w = tt.nn.Parameter(tt.tensor([1.0, 1.0, 1.0], dtype=tt.float64))
-    _, optimizer = minimise(w, lambda w: (scales * w * w).sum(), 2, line_search_fn="strong_wolfe", tolerance_grad=1e-6)
+    _, optimizer = minimise(
+        w, lambda w: (scales * w * w).sum(), 2, line_search_fn="strong_wolfe", tolerance_grad=1e-6
+    )
     assert w.abs().max() < 1e-6 and optimizer.state[w]["n_iter"] <= 20
 
 
@@ -93,8 +95,15 @@ def test_beside_pytorch(search, is_complex):
     for module in (tt, torch):
         w = module.nn.Parameter(module.from_numpy(start.copy()))
         a = module.from_numpy(matrix.astype(start.dtype))
-        options = {"lr": 0.1 if search is None else 1, "line_search_fn": search, "max_iter": 6, "history_size": 3}
-        losses, optimizer = minimise(w, lambda w, a=a: ((a @ w).abs() ** 2).sum() + w.abs().sum(), 4, module, **options)
+        options = {
+            "lr": 0.1 if search is None else 1,
+            "line_search_fn": search,
+            "max_iter": 6,
+            "history_size": 3,
+        }
+        losses, optimizer = minimise(
+            w, lambda w, a=a: ((a @ w).abs() ** 2).sum() + w.abs().sum(), 4, module, **options
+        )
         results.append((losses, w.detach().numpy(), optimizer.state_dict()["state"][0]))
     (ours, w, state), (theirs, expected, other) = results
     np.testing.assert_allclose(ours, theirs, rtol=1e-6)

@@ -34,7 +34,9 @@ SCHEDULERS = {
     "CosineAnnealingWarmRestarts": lambda R, o: R.CosineAnnealingWarmRestarts(o, 3, 2, 0.01),
     "CyclicLR": lambda R, o: R.CyclicLR(o, 0.1, 1.0, 3, 4),
     "CyclicLR 2": lambda R, o: R.CyclicLR(o, [0.1, 0.2], [1.0, 2.0], 3, mode="triangular2"),
-    "CyclicLR exp": lambda R, o: R.CyclicLR(o, 0.1, 1.0, 3, mode="exp_range", gamma=0.9, cycle_momentum=False),
+    "CyclicLR exp": lambda R, o: R.CyclicLR(
+        o, 0.1, 1.0, 3, mode="exp_range", gamma=0.9, cycle_momentum=False
+    ),
     "CyclicLR own": lambda R, o: R.CyclicLR(o, 0.1, 1.0, 3, scale_fn=Power(0.9), scale_mode="iterations"),
     "OneCycleLR": lambda R, o: R.OneCycleLR(o, [1.0, 2.0], total_steps=15),
     "OneCycleLR 3": lambda R, o: R.OneCycleLR(
@@ -110,7 +112,9 @@ def test_cosines_cycles_and_plateaus():
 
     cosine = [0.2 + 0.8 * (1 + math.cos(math.pi * e / 4)) / 2 for e in range(9)]
     assert cosine == rates(lambda o: R.CosineAnnealingLR(o, 4, 0.2))
-    assert [*cosine[:4], *cosine[:4], cosine[0]] == rates(lambda o: R.CosineAnnealingWarmRestarts(o, 4, 1, 0.2))
+    assert [*cosine[:4], *cosine[:4], cosine[0]] == rates(
+        lambda o: R.CosineAnnealingWarmRestarts(o, 4, 1, 0.2)
+    )
     assert [1, 2, 3, 2, 1, 2, 3, 2, 1] == rates(lambda o: R.CyclicLR(o, 1.0, 3.0, 2))
     assert [1, 3, 1, 2, 1, 1.5, 1, 1.25, 1] == rates(lambda o: R.CyclicLR(o, 1.0, 3.0, 1, mode="triangular2"))
     linear = {"anneal_strategy": "linear", "pct_start": 0.5, "div_factor": 3.0, "final_div_factor": 1.0}
@@ -178,10 +182,18 @@ def test_warnings():
         (lambda o: R.CyclicLR(o, [0.1], 1.0), ValueError, "base_lr must have the same length"),
         (lambda o: R.CyclicLR(o, 0.1, 1.0, mode="saw"), ValueError, "mode is invalid"),
         (lambda o: R.OneCycleLR(o, 1.0), ValueError, "either total_steps OR"),
-        (lambda o: R.OneCycleLR(o, 1.0, total_steps=5, pct_start=2.0), ValueError, "between 0 and 1 pct_start"),
+        (
+            lambda o: R.OneCycleLR(o, 1.0, total_steps=5, pct_start=2.0),
+            ValueError,
+            "between 0 and 1 pct_start",
+        ),
         (lambda o: R.SequentialLR(o, [R.StepLR(o, 2)], [3]), ValueError, "one more than"),
         (lambda o: R.SequentialLR(o, [R.StepLR(prepared(), 2)], []), ValueError, "same optimizer"),
-        (lambda o: R.ChainedScheduler([R.ReduceLROnPlateau(o)]), ValueError, "does not support `ReduceLROnPlateau`"),
+        (
+            lambda o: R.ChainedScheduler([R.ReduceLROnPlateau(o)]),
+            ValueError,
+            "does not support `ReduceLROnPlateau`",
+        ),
         (lambda o: R.ChainedScheduler([]), ValueError, "at least one scheduler"),
         (lambda o: R.ReduceLROnPlateau(o, "least"), ValueError, "mode least is unknown"),
         (lambda o: R.ReduceLROnPlateau(o, factor=1.0), ValueError, "Factor should be"),

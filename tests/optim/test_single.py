@@ -193,7 +193,10 @@ def test_beside_pytorch(name, formula, options, is_complex):
     torch = pytest.importorskip("torch")
     draw = lambda: rng.standard_normal(5) + (1j * rng.standard_normal(5) if is_complex else 0)  # noqa: E731
     start = draw()
-    ours, theirs = tt.nn.Parameter(tt.from_numpy(start.copy())), torch.nn.Parameter(torch.from_numpy(start.copy()))
+    ours, theirs = (
+        tt.nn.Parameter(tt.from_numpy(start.copy())),
+        torch.nn.Parameter(torch.from_numpy(start.copy())),
+    )
     one, other = (getattr(m.optim, name)([p], **options) for m, p in ((tt, ours), (torch, theirs)))
     for _ in range(8):
         gradient = draw()

@@ -130,6 +130,11 @@ def sinc(a):
 
 
 @triton.jit
+def truth_power(a, exponent):
+    return (a != 0) | (exponent == 0)
+
+
+@triton.jit
 def magnitude(a):
     """Without sign, in 32 or 64 bits: the least number's magnitude is there too."""
     if a.dtype.primitive_bitwidth == 64:

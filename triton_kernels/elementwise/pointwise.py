@@ -11,7 +11,7 @@ from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_
 from ...dispatch.structured.supported_dtypes import ROUNDING_NUMBERS
 from ...runtime.cuda.lazy_triton import tl
 from ...runtime.scalar_type import dtype as ScalarType
-from ...runtime.scalar_type import finfo
+from ...runtime.scalar_type import bool_, finfo
 from ...runtime.tensor_spec import TensorSpec
 from ..conversion import compute_type, triton_type
 from . import complex_functions
@@ -279,6 +279,8 @@ def div_mode(call: StructuredCall) -> PlannedKernel:
 def power(call: StructuredCall) -> PlannedKernel:
     """self ** exponent; a number as exponent has functions of its own."""
     function = f.pow if isinstance(call.args["exponent"], TensorSpec) else f.pow_number
+    if call.args["exponent"] is bool and getattr(call.args["self"], "dtype", None) is bool_:
+        return computed(call, parts.truth_power, "b")
     return computed(call, function, "iuf")
 
 
