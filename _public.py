@@ -49,12 +49,14 @@ from .dispatch.functional.vmap import vmap
 from .dispatch.generated import functions as _functions
 from .dispatch.generated.functions import *
 from .dispatch.generated.functions import segment_reduce as _segment_reduce
+from .dispatch.interchange import from_dlpack, frombuffer, to_dlpack
 from .dispatch.iterator.broadcast import broadcast_shapes
 from .dispatch.iterator.loops import cpu_kernel
 from .dispatch.iterator.parallel import get_num_threads, set_num_threads
 from .dispatch.iterator.tensor_iterator import TensorIterator, TensorIteratorConfig
 from .dispatch.iterator.type_promotion import can_cast, promote_types, result_type
 from .dispatch.named_methods import align_tensors
+from .dispatch.printing import set_printoptions
 from .dispatch.random import (
     Generator,
     default_generator,

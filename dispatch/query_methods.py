@@ -50,7 +50,7 @@ class QueryMethods(_Base):
             >>> tt.ones(2, 3).is_same_size(tt.ones(3, 2))
             False
         """
-        return self._spec.sizes == other._spec.sizes
+        return bool(self._spec.sizes == other._spec.sizes)
 
     def dim_order(self) -> tuple[int, ...]:
         """The dimensions from the outermost in memory to the innermost (`torch.Tensor.dim_order`).

@@ -9,6 +9,7 @@ from .conversions import ConversionMethods
 from .core.tensor_function import plain_classes
 from .generated.tensor_methods import TensorMethods
 from .indexing import IndexingMethods
+from .interchange import InterchangeMethods
 from .named_methods import NamedMethods
 from .operators import ReflectedOperators
 from .query_methods import QueryMethods
@@ -25,6 +26,7 @@ class Tensor(
     AutogradMethods,
     ReflectedOperators,
     SubclassMethods,
+    InterchangeMethods,
     NamedMethods,
     QueryMethods,
     UniqueMethods,

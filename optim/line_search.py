@@ -1,4 +1,4 @@
-"""A line search for the strong Wolfe conditions (Nocedal and Wright, Numerical Optimization, 2006, algorithms 3.5, 3.6).
+"""A line search for the strong Wolfe conditions (Nocedal and Wright, Numerical Optimization, 2006, chapter 3.5).
 
 Its safeguards are those of Mark Schmidt's minFunc (2005), which PyTorch follows.
 """

@@ -177,7 +177,7 @@ class AveragedModel(Module):
 
 
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
-    """Have a model's batch norms forget their statistics and take those of a loader (`torch.optim.swa_utils.update_bn`).
+    """Have a model's batch norms take the statistics of a loader alone (`torch.optim.swa_utils.update_bn`).
 
     Args:
         loader: batches, or tuples and lists that begin with one.

@@ -11,6 +11,9 @@ from types import TracebackType
 
 from .dispatch_key import BackendComponent
 
+ErrorType = type[BaseException] | None
+"""In `device`, ``type`` is another thing."""
+
 _lock = threading.Lock()
 _interned: dict[tuple[str, int | None], device] = {}
 _TYPES: dict[str, BackendComponent] = {
@@ -94,9 +97,7 @@ class device:
         contexts[0][0](self)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: ErrorType, error: BaseException | None, trace: TracebackType | None) -> None:
         contexts[0][1](kind, error, trace)
 
     def __str__(self) -> str:

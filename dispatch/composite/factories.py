@@ -212,7 +212,8 @@ def arange_out(end: Any, out: Any) -> Any:
 def _closed_length(start: Any, end: Any, step: Any) -> int:
     """How many elements `range` gives, its end included. Raises RuntimeError as `arange`."""
     _range_length(start, end, step, get_default_dtype())
-    return math.floor((end - start) / step) + 1
+    steps: int = math.floor((end - start) / step)
+    return steps + 1
 
 
 def range_step(

@@ -239,7 +239,7 @@ def orthogonal(
     *,
     use_trivialization: bool = True,
 ) -> Module:
-    """A weight whose columns, or rows if there are fewer, are orthonormal (`torch.nn.utils.parametrizations.orthogonal`).
+    """A weight whose columns, or rows if fewer, are orthonormal (`torch.nn.utils.parametrizations.orthogonal`).
 
     Args:
         module: which has the weight.

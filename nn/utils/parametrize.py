@@ -157,7 +157,8 @@ class ParametrizationList(ModuleList):
                 if not isinstance(each, Tensor) or each.dtype != into.dtype:
                     found = each.dtype if isinstance(each, Tensor) else type(each).__name__
                     raise ValueError(
-                        f"The tensor returned by `right_inverse` has dtype {found} while `{name}` has dtype {into.dtype}"
+                        f"The tensor returned by `right_inverse` has dtype {found} while `{name}` has dtype "
+                        f"{into.dtype}"
                     )
             for name, each in parts.items():
                 getattr(self, name).data = each.detach().clone()

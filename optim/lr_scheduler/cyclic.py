@@ -1,4 +1,7 @@
-"""Rates, and momenta against them, that go up and down (Smith, "Cyclical learning rates", 2017; "Super-convergence", 2018)."""
+"""Rates, and momenta against them, that go up and down.
+
+Sources: L. Smith, "Cyclical learning rates for training neural networks", 2017; "Super-convergence", 2018.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,9 @@ class MomentumScheduler(LRScheduler):
 
 
 class CyclicLR(MomentumScheduler):
-    """Rates between two bounds, up and down at constant speed, a step for each batch (`torch.optim.lr_scheduler.CyclicLR`).
+    """Rates between two bounds, up and down at constant speed (`torch.optim.lr_scheduler.CyclicLR`).
+
+    A step is a batch.
 
     Args:
         base_lr, max_lr: the bounds, for all groups or for each.

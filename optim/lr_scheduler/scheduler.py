@@ -16,7 +16,7 @@ Rate = float | Tensor
 
 
 class LRScheduler:
-    """Sets the rates of an optimizer's groups at each `step`; a subclass says them (`torch.optim.lr_scheduler.LRScheduler`).
+    """Sets the rates of an optimizer's groups, which a subclass says (`torch.optim.lr_scheduler.LRScheduler`).
 
     Args:
         optimizer: whose groups change. They get ``initial_lr``, what their rate was at first.
