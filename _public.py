@@ -1,6 +1,7 @@
 """The public namespace, declared in one place; the package's `__init__` re-exports it."""
 
 from importlib import import_module as _import_module
+from math import e, inf, nan, pi
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from . import (
@@ -42,17 +43,20 @@ from .dispatch.functional.autocast.state import (
     set_autocast_dtype,
     set_autocast_enabled,
 )
+from .dispatch.functional.overrides.device_context import get_default_device
 from .dispatch.functional.python_key import TensorDispatchMode
 from .dispatch.functional.vmap import vmap
 from .dispatch.generated import functions as _functions
 from .dispatch.generated.functions import *
 from .dispatch.generated.functions import segment_reduce as _segment_reduce
+from .dispatch.interchange import from_dlpack, frombuffer, to_dlpack
 from .dispatch.iterator.broadcast import broadcast_shapes
 from .dispatch.iterator.loops import cpu_kernel
 from .dispatch.iterator.parallel import get_num_threads, set_num_threads
 from .dispatch.iterator.tensor_iterator import TensorIterator, TensorIteratorConfig
 from .dispatch.iterator.type_promotion import can_cast, promote_types, result_type
 from .dispatch.named_methods import align_tensors
+from .dispatch.printing import set_printoptions
 from .dispatch.random import (
     Generator,
     default_generator,
@@ -65,7 +69,8 @@ from .dispatch.random import (
 from .dispatch.structured.stub import register_loader as _register_loader
 from .dispatch.tensor import Tensor
 from .functional import *
-from .runtime.device import device, get_default_device, set_default_device
+from .low_rank import lu, pca_lowrank, svd_lowrank
+from .runtime.device import device, set_default_device
 from .runtime.dispatch_key import DispatchKey
 from .runtime.dispatch_key_set import DispatchKeySet
 from .runtime.errors import (
@@ -117,6 +122,7 @@ from .tensor_queries import *
 
 half, double, short, long = float16, float64, int16, int64
 float, int, cfloat, cdouble = float32, int32, complex64, complex128
+newaxis = None
 ops = _Ops()
 
 # Stands above the root, which does not import it.

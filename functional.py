@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from .dispatch.composite.norm import old_norm as _old_norm
 from .dispatch.core.tensor_function import overridable
 from .dispatch.generated import functions as _ops
 from .dispatch.tensor import Tensor
@@ -265,17 +266,7 @@ def norm(
         >>> tt.norm(tt.tensor([3.0, 4.0]))
         tensor(5.)
     """
-    order: Any = 2 if p in ("fro", None) else p
-    if order == "nuc":
-        planes = (-2, -1) if dim is None else dim
-        if out is not None:
-            return _ops.linalg_matrix_norm(input, "nuc", planes, keepdim, dtype=dtype, out=out)
-        return _ops.linalg_matrix_norm(input, "nuc", planes, keepdim, dtype=dtype)
-    if isinstance(order, str):
-        raise ValueError(f"only valid string values are 'fro' and 'nuc', found {p}")
-    if out is not None:
-        return _ops.linalg_vector_norm(input, order, dim, keepdim, dtype=dtype, out=out)
-    return _ops.linalg_vector_norm(input, order, dim, keepdim, dtype=dtype)
+    return _old_norm(input, p, dim, keepdim, out, dtype)
 
 
 @overridable

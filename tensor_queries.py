@@ -13,9 +13,16 @@ from .dispatch.tensor import Tensor
 from .runtime.scalar_type import bool_, int32, int64
 
 __all__ = [
+    "detach_",
+    "get_device",
     "is_complex",
+    "is_conj",
     "is_floating_point",
+    "is_inference",
+    "is_neg",
     "is_nonzero",
+    "is_same_size",
+    "is_signed",
     "is_tensor",
     "numel",
     "tril_indices",
@@ -69,11 +76,63 @@ def is_nonzero(input: Any) -> bool:
         >>> tt.is_nonzero(tt.tensor([2.0]))
         True
     """
-    if input.numel() == 0:
-        raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
-    if input.numel() > 1:
-        raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
-    return bool(input.item() != 0)
+    return bool(input.is_nonzero())
+
+
+@overridable
+def is_conj(input: Any) -> bool:
+    """Whether elements are to be conjugated when read (`torch.is_conj`): never here, `conj` computes them."""
+    return bool(input.is_conj())
+
+
+@overridable
+def is_neg(input: Any) -> bool:
+    """Whether elements are to be negated when read (`torch.is_neg`): never here."""
+    return bool(input.is_neg())
+
+
+@overridable
+def is_inference(input: Any) -> bool:
+    """Whether a tensor was made in inference mode (`torch.is_inference`)."""
+    return bool(input.is_inference())
+
+
+@overridable
+def is_signed(input: Any) -> bool:
+    """Whether a tensor's dtype has negative numbers (`torch.is_signed`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.is_signed(tt.ones(1)), tt.is_signed(tt.ones(1, dtype=tt.uint8))
+        (True, False)
+    """
+    return bool(input.is_signed())
+
+
+@overridable
+def is_same_size(input: Any, other: Any) -> bool:
+    """Whether two tensors have the same sizes (`torch.is_same_size`)."""
+    return bool(input.is_same_size(other))
+
+
+@overridable
+def get_device(input: Any) -> int:
+    """The number of the device that a tensor is on, -1 for the CPU (`torch.get_device`)."""
+    index: int = input.get_device()
+    return index
+
+
+@overridable
+def detach_(input: Any) -> Any:
+    """Take a tensor out of the graph that made it, in place (`torch.detach_`). Raises RuntimeError for a view.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.ones(2, requires_grad=True) * 2
+        >>> tt.detach_(x).requires_grad
+        False
+    """
+    return input.detach_()
 
 
 def _triangle(row: int, col: int, offset: int, dtype: Any, device: Any, upper: bool) -> Any:
@@ -84,6 +143,10 @@ def _triangle(row: int, col: int, offset: int, dtype: Any, device: Any, upper: b
     if dtype not in (int32, int64):
         raise NotImplementedError(f"\"{name}\" not implemented for '{dtype.scalar_name}'")
     ones = _ops.ones(row, col, dtype=bool_, device=device)
+    if ones.is_meta:
+        last = offset - 1 if upper else offset
+        below = sum(min(max(i + last + 1, 0), col) for i in range(row))
+        return _ops.empty(2, row * col - below if upper else below, dtype=dtype, device=ones.device)
     inside = _ops.triu(ones, offset) if upper else _ops.tril(ones, offset)
     return inside.nonzero().t().contiguous().to(dtype)
 

@@ -46,6 +46,17 @@ def heaviside(a: Array, values: Array) -> Array:
     return np.where(a == 0, values, (a > 0).astype(a.dtype))
 
 
+def truth_power(a: Array, exponent: Array) -> Array:
+    """A truth value to the power of another: true for an exponent of false."""
+    return np.logical_or(a, np.logical_not(exponent))
+
+
+def least_multiple(a: Array, b: Array) -> Array:
+    """The least common multiple; what is beyond the dtype wraps, and from 32 bits on loses its sign, as in C."""
+    found = np.lcm(a, b)
+    return np.absolute(found) if found.dtype.itemsize >= 4 else found
+
+
 def mantissa(a: Array) -> Array:
     """The first result of frexp."""
     return np.frexp(a)[0]

@@ -68,11 +68,13 @@ OPERATORS: dict[str, Row] = {
     "fmax": (np.fmax, REAL),
     "fmin": (np.fmin, REAL),
     "frac": (parts.frac, FLOAT),
+    "gcd": (np.gcd, "iu"),
     "ge": (np.greater_equal, REAL),
     "gt": (np.greater, REAL),
     "heaviside": (parts.heaviside, REAL),
     "hypot": (np.hypot, FLOAT),
     "le": (np.less_equal, REAL),
+    "lcm": (parts.least_multiple, "iu"),
     "leaky_relu": (m.leaky_relu, FLOAT),
     "leaky_relu_backward": (m.leaky_relu_backward, FLOAT),
     "lerp": (m.lerp, INEXACT),
@@ -283,6 +285,8 @@ def pow_(call: StructuredCall) -> PlannedKernel:
     kind = compute_np(common).kind
     exponent = call.args["exponent"]
     constant = isinstance(exponent, type)
+    if kind == "b":
+        return planned(call, parts.truth_power)
     if kind not in "iu":
         quick = constant and kind == "f" and common not in NARROW
         return planned(call, m.pow_constant if quick else np.power)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -10,10 +12,67 @@ from .autograd.tangents import tangents_of
 from .core.tensor_function import plain_classes
 from .scalars import readable
 
-_THRESHOLD = 1000
-_EDGE = 3
-_PRECISION = 4
-_WIDTH = 80
+
+@dataclass
+class PrintOptions:
+    """How tensors are printed."""
+
+    precision: int = 4
+    threshold: float = 1000
+    edgeitems: int = 3
+    linewidth: int = 80
+    sci_mode: bool | None = None
+
+
+_options = PrintOptions()
+PROFILES = {
+    "default": PrintOptions(),
+    "short": PrintOptions(precision=2, edgeitems=2),
+    "full": PrintOptions(threshold=math.inf),
+}
+
+
+def set_printoptions(
+    precision: int | None = None,
+    threshold: float | None = None,
+    edgeitems: int | None = None,
+    linewidth: int | None = None,
+    profile: str | None = None,
+    sci_mode: bool | None = None,
+) -> None:
+    """Set how tensors are printed, in every thread (`torch.set_printoptions`).
+
+    Args:
+        precision: digits after the point, 4 at first.
+        threshold: from more elements on, 1000 at first, a part of them is shown.
+        edgeitems: how many of them at either end of each dimension, 3 at first.
+        linewidth: the characters of a line, 80 at first.
+        profile: ``"default"``, ``"short"`` or ``"full"``, before what is given beside it.
+        sci_mode: whether numbers have exponents; None to see by the numbers, as at first.
+
+    Raises ValueError for another profile.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.set_printoptions(precision=2, threshold=5, edgeitems=1)
+        >>> tt.arange(9) / 3
+        tensor([0.00,  ..., 2.67])
+        >>> tt.set_printoptions(profile="default")
+        >>> tt.arange(3) / 3
+        tensor([0.0000, 0.3333, 0.6667])
+    """
+    if profile is not None:
+        if profile not in PROFILES:
+            raise ValueError(
+                f"set_printoptions: expected a profile of {sorted(PROFILES)}, but got {profile!r}"
+            )
+        for each in fields(PrintOptions):
+            setattr(_options, each.name, getattr(PROFILES[profile], each.name))
+    given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
+    for name, value in given.items():
+        if value is not None:
+            setattr(_options, name, value)
+    _options.sci_mode = sci_mode
 
 
 def tensor_text(tensor: Any) -> str:
@@ -49,15 +108,15 @@ def _array_text(array: Any, indent: int) -> str:
     if array.size == 0:
         return "[]"
     array = readable(array)
-    shown = _summary(array) if array.size > _THRESHOLD else array
+    shown = _summary(array) if array.size > _options.threshold else array
     format_one = _formatter(shown.reshape(-1))
-    return _nested(array, format_one, indent, array.size > _THRESHOLD)
+    return _nested(array, format_one, indent, array.size > _options.threshold)
 
 
 def _summary(array: Any) -> Any:
     for axis, size in enumerate(array.shape):
-        if size > 2 * _EDGE:
-            picks = list(range(_EDGE)) + list(range(size - _EDGE, size))
+        if size > 2 * _options.edgeitems:
+            picks = list(range(_options.edgeitems)) + list(range(size - _options.edgeitems, size))
             array = array.take(picks, axis)
     return array
 
@@ -75,18 +134,19 @@ def _formatter(values: Any) -> Any:
         return lambda v: f"{real(v.real)}{'-' if np.signbit(v.imag) else '+'}{imaginary(abs(v.imag))}j"
     values = values.astype(np.float64)
     finite = values[np.isfinite(values) & (values != 0)]
-    if finite.size == 0 or bool((finite == np.ceil(finite)).all() and (abs(finite).max() < 1e8)):
-        if finite.size and (abs(finite).max() / abs(finite).min() > 1000.0 or abs(finite).max() > 1e8):
-            return _padded(values, lambda v: f"{v:.{_PRECISION}e}")
+    largest, smallest = (abs(finite).max(), abs(finite).min()) if finite.size else (0.0, 1.0)
+    whole = finite.size == 0 or bool((finite == np.ceil(finite)).all() and largest < 1e8)
+    wide = bool(largest / smallest > 1000.0 or largest > 1e8 or (smallest < 1e-4 and not whole))
+    digits = _options.precision
+    if wide if _options.sci_mode is None else _options.sci_mode:
+        return _padded(values, lambda v: f"{v:.{digits}e}" if np.isfinite(v) else str(v))
+    if whole:
         return _padded(values, lambda v: f"{v:.0f}." if np.isfinite(v) else str(v))
-    largest, smallest = abs(finite).max(), abs(finite).min()
-    if largest / smallest > 1000.0 or largest > 1e8 or smallest < 1e-4:
-        return _padded(values, lambda v: f"{v:.{_PRECISION}e}" if np.isfinite(v) else str(v))
-    return _padded(values, lambda v: f"{v:.{_PRECISION}f}" if np.isfinite(v) else str(v))
+    return _padded(values, lambda v: f"{v:.{digits}f}" if np.isfinite(v) else str(v))
 
 
 def _padded(values: Any, text: Any) -> Any:
-    shown = [v for v in values if np.isfinite(v) and v != 0]
+    shown = [float(v) for v in values if np.isfinite(v) and v != 0]
     width = max((len(text(v)) for v in shown), default=1)
     return lambda v: f"{text(float(v)):>{width}}"
 
@@ -95,11 +155,12 @@ def _nested(array: Any, text: Any, indent: int, summarise: bool) -> str:
     if array.ndim == 0:
         return str(text(array[()]))
     size = array.shape[0]
-    cut = summarise and size > 2 * _EDGE
-    picks: list[int | None] = [*range(_EDGE), None, *range(size - _EDGE, size)] if cut else list(range(size))
+    cut = summarise and size > 2 * _options.edgeitems
+    edge = _options.edgeitems
+    picks: list[int | None] = [*range(edge), None, *range(size - edge, size)] if cut else list(range(size))
     if array.ndim == 1:
         words = [" ..." if i is None else str(text(array[i])) for i in picks]
-        per_line = max(1, (_WIDTH - indent) // (max(map(len, words)) + 2))
+        per_line = max(1, (_options.linewidth - indent) // (max(map(len, words)) + 2))
         lines = [", ".join(words[i : i + per_line]) for i in range(0, len(words), per_line)]
         return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
     rows = ["..." if i is None else _nested(array[i], text, indent + 1, summarise) for i in picks]

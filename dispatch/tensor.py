@@ -9,8 +9,10 @@ from .conversions import ConversionMethods
 from .core.tensor_function import plain_classes
 from .generated.tensor_methods import TensorMethods
 from .indexing import IndexingMethods
+from .interchange import InterchangeMethods
 from .named_methods import NamedMethods
 from .operators import ReflectedOperators
+from .query_methods import QueryMethods
 from .schema import register_exact_type
 from .subclasses import SubclassMethods
 from .tensor_meta import TensorMeta
@@ -24,7 +26,9 @@ class Tensor(
     AutogradMethods,
     ReflectedOperators,
     SubclassMethods,
+    InterchangeMethods,
     NamedMethods,
+    QueryMethods,
     UniqueMethods,
     TensorMethods,
     TensorImpl,

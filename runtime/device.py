@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from types import TracebackType
 
 from .dispatch_key import BackendComponent
+
+ErrorType = type[BaseException] | None
+"""In `device`, ``type`` is another thing."""
 
 _lock = threading.Lock()
 _interned: dict[tuple[str, int | None], device] = {}
@@ -27,6 +31,10 @@ _TYPES: dict[str, BackendComponent] = {
     "privateusetwo": BackendComponent.PrivateUse2,
     "privateusethree": BackendComponent.PrivateUse3,
 }
+
+
+contexts: list[tuple[Callable[[device], None], Callable[..., None]]] = []
+"""What a ``with`` block of a device does at its beginning and end; the dispatcher adds it."""
 
 
 PRIVATE_USE: dict[int, tuple[BackendComponent, str]] = {
@@ -51,10 +59,15 @@ class device:
     Raises:
         RuntimeError: for an unknown type or a malformed string.
 
+    In a ``with`` block of a device the thread's factories make tensors on it where none is named.
+
     Example:
         >>> import triten as tt
         >>> tt.device("cuda:1").index, tt.device("cpu")
         (1, device(type='cpu'))
+        >>> with tt.device("meta"):
+        ...     tt.zeros(2).device
+        device(type='meta')
     """
 
     __slots__ = ("backend", "index", "type")
@@ -79,6 +92,13 @@ class device:
     def resolved_index(self) -> int:
         """The ordinal, with 0 where none is named."""
         return self.index or 0
+
+    def __enter__(self) -> device:
+        contexts[0][0](self)
+        return self
+
+    def __exit__(self, kind: ErrorType, error: BaseException | None, trace: TracebackType | None) -> None:
+        contexts[0][1](kind, error, trace)
 
     def __str__(self) -> str:
         return self.type if self.index is None else f"{self.type}:{self.index}"

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.storage import address_of
+from ..generated import functions as ops
 from .creation import refuse_marked
 from .node import Edge, Node, edge_of, leaf_meta, next_sequence
 
@@ -18,32 +19,54 @@ _BATCHED = functionality_bit(Functionality.Batched)
 
 
 class ViewGeometry(NamedTuple):
-    """A view as sizes, strides and offset (elements) relative to its base's first element."""
+    """A view as sizes, strides and offset, in its own elements, relative to its base's first one.
+
+    A view may show the parts of a complex base as real numbers, or pairs of a real one as complex numbers.
+    """
 
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
     offset: int
+    shows: str | None = None
 
     @staticmethod
     def of(view: Any, base: Any) -> ViewGeometry:
-        """The geometry of `view` in `base`. Raises RuntimeError for a view of another dtype."""
+        """The geometry of `view` in `base`. Raises RuntimeError for a view of a dtype that is no part of the base's."""
         check_view(view, base)
+        dtype = view._spec.dtype
+        shows = None if dtype is base._spec.dtype else "pairs" if dtype.is_complex else "parts"
         if view._spec.numel == 0:
-            return ViewGeometry(view._spec.sizes, view._spec.strides, 0)
+            return ViewGeometry(view._spec.sizes, view._spec.strides, 0, shows)
         distance = address_of(view._data) - address_of(base._data)
-        return ViewGeometry(view._spec.sizes, view._spec.strides, distance // view._spec.itemsize)
+        return ViewGeometry(view._spec.sizes, view._spec.strides, distance // view._spec.itemsize, shows)
 
     def take(self, tensor: Any) -> Any:
         """The same elements of a contiguous or dense tensor of the base's geometry."""
-        return tensor.as_strided(self.sizes, self.strides, self.offset + tensor.storage_offset())
+        start: int = tensor.storage_offset()
+        if self.shows is None:
+            return tensor.as_strided(self.sizes, self.strides, self.offset + start)
+        if self.shows == "parts":
+            parts = ops.view_as_real(tensor)
+            return parts.as_strided(self.sizes, self.strides, self.offset + 2 * start)
+        pairs = tensor.as_strided(
+            (*self.sizes, 2), (*(2 * stride for stride in self.strides), 1), 2 * self.offset + start
+        )
+        return ops.view_as_complex(pairs)
 
 
 def check_view(view: Any, base: Any) -> None:
-    """Raise RuntimeError for a view of another dtype than its base's, which is no choice of the base's elements."""
-    if view._spec.dtype is not base._spec.dtype:
-        raise RuntimeError(
-            f"a view of dtype {view.dtype} of a base of dtype {base.dtype} cannot be written to under autograd"
-        )
+    """Raise RuntimeError for a view whose elements are neither the base's nor parts or pairs of them."""
+    shown, own = view._spec.dtype, base._spec.dtype
+    if shown is own or (
+        shown.is_complex is not own.is_complex
+        and (shown.is_complex or shown.is_floating_point)
+        and (own.is_complex or own.is_floating_point)
+        and shown.to_complex() is own.to_complex()
+    ):
+        return
+    raise RuntimeError(
+        f"a view of dtype {view.dtype} of a base of dtype {base.dtype} cannot be written to under autograd"
+    )
 
 
 def elements_overlap(sizes: Sequence[int], strides: Sequence[int]) -> bool:
@@ -82,7 +105,8 @@ class AsStridedBackward0(Node):
         spec = self.base.spec
         if elements_overlap(spec.sizes, spec.strides):
             raise RuntimeError("as_strided backward: the base's elements overlap; clone() it first")
-        full = grads[0].new_empty_strided(spec.sizes, spec.strides).zero_()
+        dtype = grads[0].dtype if self.geometry.shows is None else spec.dtype
+        full = grads[0].new_empty_strided(spec.sizes, spec.strides, dtype=dtype).zero_()
         part = self.geometry.take(full)
         if elements_overlap(self.geometry.sizes, self.geometry.strides):
             raise RuntimeError("as_strided backward: the view's elements overlap; clone() it before using it")

@@ -23,6 +23,7 @@ def registrations_module(family: str, functions: list[NativeFunction], derivativ
         twin = inplace_twin(d.function, functions)
         if twin is not None:
             twins[str(twin.name)] = d
+    operators = {f.base for f in functions if f.structured}
     for f in functions:
         tags = f", ({', '.join(repr(t) for t in sorted(f.tags))},)" if f.tags else ""
         wrapped = ", wrapped_numbers=True" if f.wrapped_numbers else ""
@@ -48,14 +49,19 @@ def registrations_module(family: str, functions: list[NativeFunction], derivativ
             modules.add("native")
         for key, kernel in f.dispatch:
             composition = f"composition.{kernel}"
-            if f.written:
+            if f.written and f.form == "inplace" and f"{kernel}_" in operators:
+                # An alias: the operator's own in-place form keeps what its derivative needs.
+                composition = f"functions_{family}.{kernel}_"
+                modules.add("functions")
+            elif f.written:
                 several = f", {len(f.schema.returns)}" if len(f.schema.returns) > 1 else ""
                 exact = ", exact=True" if f.exact_out and f.form == "out" else ""
                 composition = f'{f.form}_form("{f.base}", {composition}{several}{exact})'
                 forms.add(f"{f.form}_form")
             lines.append(f'composite("{f.name}", "{key}", {composition})')
             used.add("composite")
-            modules.add("composition")
+            if "composition." in composition:
+                modules.add("composition")
         if str(f.name) in differentiable or str(f.name) in twins:
             lines.append(f'autograd("{f.name}", autograd_{family}.plan_{f.identifier})')
             used.add("autograd")
@@ -81,8 +87,9 @@ def registrations_module(family: str, functions: list[NativeFunction], derivativ
     if "native" in modules:
         imports.append(f"from ..structured.native import {family} as native")
     imports.append(f"from ..structured.register import {', '.join(sorted(used))}")
-    if "autograd" in modules:
-        imports.append(f"from . import autograd_{family}")
+    siblings = [f"{m}_{family}" for m in ("autograd", "functions") if m in modules]
+    if siblings:
+        imports.append(f"from . import {', '.join(siblings)}")
     imports.sort()
     body = "\n".join(f"    {line}" for line in lines)
     return (

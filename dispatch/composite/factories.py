@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_impl import TensorImpl
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
-from ..generated.functions import _arange_, _linspace_, empty, empty_like, empty_strided
+from ..generated.functions import _arange_, _linspace_, as_strided, empty, empty_like, empty_strided, fill_
 from ..structured.allocation import numpy_may_allocate
 from ..structured.part_plans import is_unseen
 from ..structured.register import planned_by
@@ -206,6 +207,67 @@ def arange_start_out(start: Any, end: Any, step: Any, out: Any) -> Any:
 def arange_out(end: Any, out: Any) -> Any:
     """``arange(end, out=)``."""
     return arange_start_out(0, end, 1, out)
+
+
+def _closed_length(start: Any, end: Any, step: Any) -> int:
+    """How many elements `range` gives, its end included. Raises RuntimeError as `arange`."""
+    _range_length(start, end, step, get_default_dtype())
+    steps: int = math.floor((end - start) / step)
+    return steps + 1
+
+
+def range_step(
+    start: Any, end: Any, step: Any, dtype: ScalarType | None, layout: Any, device: Device | None, pin: Any
+) -> Any:
+    """`torch.range`: start, start + step, ... up to `end`, which belongs to it; of the default dtype unless given."""
+    warnings.warn(
+        "tt.range is deprecated: its end belongs to it, unlike that of Python's range. Use tt.arange, whose values "
+        "are in [start, end).",
+        stacklevel=2,
+    )
+    length = _closed_length(start, end, step)
+    made = empty(length, dtype=dtype or get_default_dtype(), layout=layout, device=device, pin_memory=pin)
+    return _arange_(made, start, step)
+
+
+def range_start(
+    start: Any, end: Any, dtype: ScalarType | None, layout: Any, device: Device | None, pin: Any
+) -> Any:
+    """``range(start, end)``."""
+    return range_step(start, end, 1, dtype, layout, device, pin)
+
+
+def range_out(start: Any, end: Any, step: Any, out: Any) -> Any:
+    """``range(start, end, step, out=)``: a tensor of that many elements keeps its shape."""
+    length = _closed_length(start, end, step)
+    if out.numel() != length:
+        out.resize_((length,))
+    return _arange_(out, start, step)
+
+
+def range_start_out(start: Any, end: Any, out: Any) -> Any:
+    """``range(start, end, out=)``."""
+    return range_out(start, end, 1, out)
+
+
+def fill_diagonal_(self: Any, fill_value: Any, wrap: bool) -> Any:
+    """`torch.Tensor.fill_diagonal_`: the elements whose indices are equal; with `wrap` again below each square."""
+    sizes, strides = self._spec.sizes, self._spec.strides
+    if len(sizes) < 2:
+        raise RuntimeError("dimensions must larger than 1")
+    if len(sizes) > 2 and len(set(sizes)) != 1:
+        raise RuntimeError("all dimensions of input must be of equal length")
+    if 0 in sizes:
+        return self
+    starts, offset = [0], self.storage_offset()
+    rows, columns = sizes[0], sizes[1]
+    if wrap and len(sizes) == 2 and rows > columns + 1:
+        starts = list(range(0, rows, columns + 1))
+    for start in starts:
+        length = min(rows - start, columns)
+        diagonal = as_strided(self, [length], [sum(strides)], offset + start * strides[0])
+        fill_(diagonal, fill_value)
+    return self
 
 
 def _bound(name: str, value: Any) -> Any:

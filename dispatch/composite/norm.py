@@ -166,3 +166,47 @@ def renorm(self: Any, p: Any, dim: int, maxnorm: Any) -> Any:
     norms = ops.linalg_vector_norm(self, p, others, True, dtype=float32 if narrow else None)
     scale = ops.where(ops.gt(norms, maxnorm), maxnorm / (norms + 1e-7), ops.ones_like(norms))
     return self * scale.to(spec.dtype)
+
+
+def old_norm(input: Any, p: Any, dim: Any, keepdim: bool, out: Any, dtype: Any) -> Any:
+    """`torch.norm`: a vector norm over the dimensions, the Frobenius norm being one, or the nuclear norm."""
+    order: Any = 2 if p in ("fro", None) else p
+    if order == "nuc":
+        planes = (-2, -1) if dim is None else dim
+        if out is not None:
+            return ops.linalg_matrix_norm(input, "nuc", planes, keepdim, dtype=dtype, out=out)
+        return ops.linalg_matrix_norm(input, "nuc", planes, keepdim, dtype=dtype)
+    if isinstance(order, str):
+        raise ValueError(f"only valid string values are 'fro' and 'nuc', found {p}")
+    if out is not None:
+        return ops.linalg_vector_norm(input, order, dim, keepdim, dtype=dtype, out=out)
+    return ops.linalg_vector_norm(input, order, dim, keepdim, dtype=dtype)
+
+
+def frobenius_norm(self: Any, dim: Sequence[int], keepdim: bool) -> Any:
+    """`torch.frobenius_norm`: the second norm over up to two dimensions, all of them where none is named."""
+    if len(dim) > 2:
+        raise RuntimeError(f"Expected at most 2 dimensions, but got {len(dim)} dimensions instead.")
+    return ops.linalg_vector_norm(self, 2, list(dim), keepdim)
+
+
+def nuclear_norm(self: Any, keepdim: bool) -> Any:
+    """`torch.nuclear_norm`: the sum of the singular values of each matrix."""
+    return ops.linalg_matrix_norm(self, "nuc", [-2, -1], keepdim)
+
+
+def nuclear_norm_dim(self: Any, dim: Sequence[int], keepdim: bool) -> Any:
+    """`torch.nuclear_norm` of matrices over two dimensions."""
+    return ops.linalg_matrix_norm(self, "nuc", list(dim), keepdim)
+
+
+def norm_except_dim(v: Any, pow: int, dim: int) -> Any:
+    """`torch.norm_except_dim`: the norm over all dimensions but the first or last one named; over all for -1."""
+    if dim == -1:
+        return ops.linalg_vector_norm(v, pow)
+    sizes = v._spec.sizes
+    if dim not in (0, len(sizes) - 1):
+        return ops.transpose(norm_except_dim(ops.transpose(v, 0, dim), pow, 0), 0, dim)
+    lines = ops.reshape(v, [sizes[0], -1] if dim == 0 else [-1, sizes[dim]])
+    norms = ops.linalg_vector_norm(lines, pow, [1 if dim == 0 else 0])
+    return ops.reshape(norms, [size if d == dim else 1 for d, size in enumerate(sizes)])

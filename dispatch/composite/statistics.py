@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...runtime.scalar_type import bool_, int64
+from ...runtime.scalar_type import bool_, float32, float64, int64
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_impl import TensorImpl
 from ..generated import functions as ops
@@ -174,6 +174,40 @@ def histc(self: Any, bins: int, min: Any, max: Any) -> Any:
     places = ops.where(ops.eq(places, bins), bins - 1, places)
     counts = ops.zeros((bins,), dtype=int64, device=self._spec.device)
     return ops.index_add(counts, 0, places, inside.to(int64)).to(dtype)
+
+
+def bincount(self: Any, weights: Any, minlength: int) -> Any:
+    """`torch.bincount`: how often each whole number from 0 on occurs, or the sum of the weights beside it.
+
+    The host waits for the largest number: there are as many bins.
+    """
+    spec = self._spec
+    if spec.dtype.is_floating_point or spec.dtype.is_complex or spec.dtype is bool_:
+        raise NotImplementedError(
+            f"\"bincount_{spec.device.type}\" not implemented for '{spec.dtype.scalar_name}'"
+        )
+    if minlength < 0:
+        raise RuntimeError(f"minlength should be >= 0, but got {minlength}")
+    if spec.sizes == (0,):
+        return ops.zeros((minlength,), dtype=int64, device=spec.device)
+    if spec.is_meta:
+        raise NotImplementedError("bincount: the result's shape depends on data; Meta has none")
+    if spec.ndim != 1 or int(ops.amin(self)) < 0:
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    if weights is None:
+        added = ops.ones(spec.sizes, dtype=int64, device=spec.device)
+    elif weights._spec.sizes != spec.sizes:
+        raise RuntimeError("weights should be 1-d and have the same length as input")
+    else:
+        added = weights if weights._spec.dtype is float32 else weights.to(float64)
+    bins = max(int(ops.amax(self)) + 1, minlength)
+    sums = ops.zeros((bins,), dtype=added.dtype, device=spec.device)
+    return ops.index_add(sums, 0, self.to(int64), added)
+
+
+def bincount_out(self: Any, weights: Any, minlength: int, out: Any) -> Any:
+    """`bincount` into a tensor of the result's dtype."""
+    return out_form("bincount", ops.bincount, exact=True)(self, weights, minlength, out)
 
 
 def bounds(flat: Any, low: float, high: float) -> tuple[Any, Any]:

@@ -28,6 +28,7 @@ __all__ = [
     "logspace",
     "ones",
     "ones_like",
+    "range",
     "scalar_tensor",
     "zero_",
     "zeros",
@@ -305,6 +306,37 @@ arange_packet = packet(
     False,
 )
 arange_short = arange_packet.short
+range_packet = packet(
+    "range",
+    (
+        "range",
+        "range.step",
+        "range.out_",
+        "range.out",
+    ),
+    (
+        Parameter("start", "number", NOT_GIVEN, False),
+        Parameter("end", "number", NOT_GIVEN, False),
+        Parameter("step", "number", NOT_GIVEN, False),
+        Parameter("dtype", "static", None, True),
+        Parameter("layout", "static", None, True),
+        Parameter("device", "static", None, True),
+        Parameter("pin_memory", "static", None, True),
+    ),
+    False,
+)
+range_plans = range_packet.plans
+fill_diagonal__packet = packet(
+    "fill_diagonal_",
+    ("fill_diagonal_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("fill_value", "number", NOT_GIVEN, False),
+        Parameter("wrap", "static", False, False),
+    ),
+    False,
+)
+fill_diagonal__plans = fill_diagonal__packet.plans
 _arange__packet = packet(
     "_arange_",
     ("_arange_",),
@@ -728,6 +760,33 @@ def arange(*args: Any, requires_grad: bool = False, **kwargs: Any) -> Any:
         else arange_packet.general(args, kwargs)
     )
     return made.requires_grad_() if requires_grad else made
+
+
+def range(
+    start: Any,
+    end: Any,
+    step: Any = NOT_GIVEN,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+    out: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """range(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+
+    range.step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    if modes or out is not None:
+        made = range_packet.call_parameters(start, end, step, dtype, layout, device, pin_memory, out=out)
+        return made.requires_grad_() if requires_grad else made
+    try:
+        plan = range_plans[start.__class__][end.__class__, step.__class__, dtype, layout, device, pin_memory]
+    except (KeyError, AttributeError, TypeError):
+        plan = range_packet.miss(start, end, step, dtype, layout, device, pin_memory)
+    if requires_grad:
+        return plan(start, end, step).requires_grad_()
+    return plan(start, end, step)
 
 
 def _arange_(input: Any, start: Any, step: Any) -> Any:

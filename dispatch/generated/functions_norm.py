@@ -15,9 +15,12 @@ from ..core.overload_packet import packet
 __all__ = [
     "cosine_similarity",
     "dist",
+    "frobenius_norm",
     "linalg_matrix_norm",
     "linalg_norm",
     "linalg_vector_norm",
+    "norm_except_dim",
+    "nuclear_norm",
     "pairwise_distance",
     "renorm",
     "renorm_",
@@ -132,6 +135,43 @@ renorm__packet = packet(
     False,
 )
 renorm__plans = renorm__packet.plans
+frobenius_norm_packet = packet(
+    "frobenius_norm",
+    (
+        "frobenius_norm.dim",
+        "frobenius_norm.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("dim", "static", NOT_GIVEN, False),
+        Parameter("keepdim", "static", False, False),
+    ),
+    False,
+)
+frobenius_norm_plans = frobenius_norm_packet.plans
+frobenius_norm_outs = frobenius_norm_packet.outs
+nuclear_norm_packet = packet(
+    "nuclear_norm",
+    (
+        "nuclear_norm",
+        "nuclear_norm.out",
+        "nuclear_norm.dim",
+        "nuclear_norm.dim_out",
+    ),
+    (),
+    False,
+)
+norm_except_dim_packet = packet(
+    "norm_except_dim",
+    ("norm_except_dim",),
+    (
+        Parameter("v", "tensor", NOT_GIVEN, False),
+        Parameter("pow", "static", 2, False),
+        Parameter("dim", "static", 0, False),
+    ),
+    False,
+)
+norm_except_dim_plans = norm_except_dim_packet.plans
 
 
 def linalg_vector_norm(
@@ -252,3 +292,40 @@ def renorm_(input: Any, p: Any, dim: Any, maxnorm: Any) -> Any:
     except (KeyError, AttributeError, TypeError):
         plan = renorm__packet.miss(input, p, dim, maxnorm)
     return plan(input, p, maxnorm)
+
+
+def frobenius_norm(input: Any, dim: Any, keepdim: Any = False, *, out: Any = None) -> Any:
+    """frobenius_norm.dim(Tensor self, int[1] dim, bool keepdim=False) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return frobenius_norm_packet.call_parameters(input, dim, keepdim, out=out)
+        try:
+            plan = frobenius_norm_outs[input._spec, dim, keepdim, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = frobenius_norm_packet.miss_out(input, dim, keepdim, out)
+        return plan(input, out)
+    try:
+        plan = frobenius_norm_plans[input._spec][dim, keepdim]
+    except (KeyError, AttributeError, TypeError):
+        plan = frobenius_norm_packet.miss(input, dim, keepdim)
+    return plan(input)
+
+
+def nuclear_norm(*args: Any, **kwargs: Any) -> Any:
+    """nuclear_norm(Tensor self, bool keepdim=False) -> Tensor
+
+    nuclear_norm.dim(Tensor self, int[2] dim, bool keepdim=False) -> Tensor"""
+    if modes or "out" in kwargs:
+        return nuclear_norm_packet.call(*args, **kwargs)
+    return nuclear_norm_packet.general(args, kwargs)
+
+
+def norm_except_dim(v: Any, pow: Any = 2, dim: Any = 0) -> Any:
+    """norm_except_dim(Tensor v, int pow=2, int dim=0) -> Tensor"""
+    if modes:
+        return norm_except_dim_packet.call_parameters(v, pow, dim)
+    try:
+        plan = norm_except_dim_plans[v._spec][pow, dim]
+    except (KeyError, AttributeError, TypeError):
+        plan = norm_except_dim_packet.miss(v, pow, dim)
+    return plan(v)

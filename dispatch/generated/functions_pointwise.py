@@ -18,6 +18,7 @@ __all__ = [
     "abs",
     "abs_",
     "absolute",
+    "absolute_",
     "acos",
     "acos_",
     "acosh",
@@ -30,12 +31,19 @@ __all__ = [
     "addcmul_",
     "angle",
     "arccos",
+    "arccos_",
     "arccosh",
+    "arccosh_",
     "arcsin",
+    "arcsin_",
     "arcsinh",
+    "arcsinh_",
     "arctan",
     "arctan2",
+    "arctan2_",
+    "arctan_",
     "arctanh",
+    "arctanh_",
     "asin",
     "asin_",
     "asinh",
@@ -97,6 +105,7 @@ __all__ = [
     "expm1",
     "expm1_",
     "fix",
+    "fix_",
     "float_power",
     "floor",
     "floor_",
@@ -109,13 +118,17 @@ __all__ = [
     "frac",
     "frac_",
     "frexp",
+    "gcd",
+    "gcd_",
     "ge",
     "ge_",
     "gelu",
     "gelu_",
     "gelu_backward",
     "greater",
+    "greater_",
     "greater_equal",
+    "greater_equal_",
     "gt",
     "gt_",
     "heaviside",
@@ -125,6 +138,8 @@ __all__ = [
     "isfinite",
     "isinf",
     "isnan",
+    "lcm",
+    "lcm_",
     "ldexp",
     "ldexp_",
     "le",
@@ -135,7 +150,9 @@ __all__ = [
     "lerp",
     "lerp_",
     "less",
+    "less_",
     "less_equal",
+    "less_equal_",
     "log",
     "log10",
     "log10_",
@@ -172,9 +189,11 @@ __all__ = [
     "neg",
     "neg_",
     "negative",
+    "negative_",
     "nextafter",
     "nextafter_",
     "not_equal",
+    "not_equal_",
     "polar",
     "positive",
     "pow",
@@ -568,7 +587,10 @@ atan2__packet = packet(
 atan2__plans = atan2__packet.plans
 arctan2_packet = packet(
     "arctan2",
-    ("arctan2",),
+    (
+        "arctan2",
+        "arctan2.out",
+    ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "tensor", NOT_GIVEN, False),
@@ -576,6 +598,17 @@ arctan2_packet = packet(
     False,
 )
 arctan2_plans = arctan2_packet.plans
+arctan2_outs = arctan2_packet.outs
+arctan2__packet = packet(
+    "arctan2_",
+    ("arctan2_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+arctan2__plans = arctan2__packet.plans
 neg_packet = packet(
     "neg",
     (
@@ -602,10 +635,36 @@ abs_plans = abs_packet.plans
 abs_outs = abs_packet.outs
 abs__packet = packet("abs_", ("abs_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 abs__plans = abs__packet.plans
-negative_packet = packet("negative", ("negative",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+negative_packet = packet(
+    "negative",
+    (
+        "negative",
+        "negative.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
 negative_plans = negative_packet.plans
-absolute_packet = packet("absolute", ("absolute",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+negative_outs = negative_packet.outs
+negative__packet = packet(
+    "negative_", ("negative_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
+)
+negative__plans = negative__packet.plans
+absolute_packet = packet(
+    "absolute",
+    (
+        "absolute",
+        "absolute.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
 absolute_plans = absolute_packet.plans
+absolute_outs = absolute_packet.outs
+absolute__packet = packet(
+    "absolute_", ("absolute_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
+)
+absolute__plans = absolute__packet.plans
 positive_packet = packet("positive", ("positive",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 positive_plans = positive_packet.plans
 sign_packet = packet(
@@ -961,18 +1020,84 @@ erfc_plans = erfc_packet.plans
 erfc_outs = erfc_packet.outs
 erfc__packet = packet("erfc_", ("erfc_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 erfc__plans = erfc__packet.plans
-arcsin_packet = packet("arcsin", ("arcsin",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+arcsin_packet = packet(
+    "arcsin",
+    (
+        "arcsin",
+        "arcsin.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
 arcsin_plans = arcsin_packet.plans
-arccos_packet = packet("arccos", ("arccos",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+arcsin_outs = arcsin_packet.outs
+arcsin__packet = packet("arcsin_", ("arcsin_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+arcsin__plans = arcsin__packet.plans
+arccos_packet = packet(
+    "arccos",
+    (
+        "arccos",
+        "arccos.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
 arccos_plans = arccos_packet.plans
-arctan_packet = packet("arctan", ("arctan",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+arccos_outs = arccos_packet.outs
+arccos__packet = packet("arccos_", ("arccos_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+arccos__plans = arccos__packet.plans
+arctan_packet = packet(
+    "arctan",
+    (
+        "arctan",
+        "arctan.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
 arctan_plans = arctan_packet.plans
-arcsinh_packet = packet("arcsinh", ("arcsinh",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+arctan_outs = arctan_packet.outs
+arctan__packet = packet("arctan_", ("arctan_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+arctan__plans = arctan__packet.plans
+arcsinh_packet = packet(
+    "arcsinh",
+    (
+        "arcsinh",
+        "arcsinh.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
 arcsinh_plans = arcsinh_packet.plans
-arccosh_packet = packet("arccosh", ("arccosh",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+arcsinh_outs = arcsinh_packet.outs
+arcsinh__packet = packet("arcsinh_", ("arcsinh_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+arcsinh__plans = arcsinh__packet.plans
+arccosh_packet = packet(
+    "arccosh",
+    (
+        "arccosh",
+        "arccosh.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
 arccosh_plans = arccosh_packet.plans
-arctanh_packet = packet("arctanh", ("arctanh",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+arccosh_outs = arccosh_packet.outs
+arccosh__packet = packet("arccosh_", ("arccosh_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+arccosh__plans = arccosh__packet.plans
+arctanh_packet = packet(
+    "arctanh",
+    (
+        "arctanh",
+        "arctanh.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
 arctanh_plans = arctanh_packet.plans
+arctanh_outs = arctanh_packet.outs
+arctanh__packet = packet("arctanh_", ("arctanh_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+arctanh__plans = arctanh__packet.plans
 floor_packet = packet(
     "floor",
     (
@@ -1041,8 +1166,19 @@ trunc_plans = trunc_packet.plans
 trunc_outs = trunc_packet.outs
 trunc__packet = packet("trunc_", ("trunc_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 trunc__plans = trunc__packet.plans
-fix_packet = packet("fix", ("fix",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+fix_packet = packet(
+    "fix",
+    (
+        "fix",
+        "fix.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
 fix_plans = fix_packet.plans
+fix_outs = fix_packet.outs
+fix__packet = packet("fix_", ("fix_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+fix__plans = fix__packet.plans
 conj_physical_packet = packet(
     "conj_physical",
     (
@@ -1380,7 +1516,10 @@ ge__packet = packet(
 ge__plans = ge__packet.plans
 greater_packet = packet(
     "greater",
-    ("greater.Tensor",),
+    (
+        "greater.Tensor",
+        "greater.Tensor_out",
+    ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
@@ -1388,9 +1527,23 @@ greater_packet = packet(
     "rest",
 )
 greater_plans = greater_packet.plans
+greater_outs = greater_packet.outs
+greater__packet = packet(
+    "greater_",
+    ("greater_.Tensor",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    "rest",
+)
+greater__plans = greater__packet.plans
 greater_equal_packet = packet(
     "greater_equal",
-    ("greater_equal.Tensor",),
+    (
+        "greater_equal.Tensor",
+        "greater_equal.Tensor_out",
+    ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
@@ -1398,9 +1551,23 @@ greater_equal_packet = packet(
     "rest",
 )
 greater_equal_plans = greater_equal_packet.plans
+greater_equal_outs = greater_equal_packet.outs
+greater_equal__packet = packet(
+    "greater_equal_",
+    ("greater_equal_.Tensor",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    "rest",
+)
+greater_equal__plans = greater_equal__packet.plans
 less_packet = packet(
     "less",
-    ("less.Tensor",),
+    (
+        "less.Tensor",
+        "less.Tensor_out",
+    ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
@@ -1408,9 +1575,23 @@ less_packet = packet(
     "rest",
 )
 less_plans = less_packet.plans
+less_outs = less_packet.outs
+less__packet = packet(
+    "less_",
+    ("less_.Tensor",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    "rest",
+)
+less__plans = less__packet.plans
 less_equal_packet = packet(
     "less_equal",
-    ("less_equal.Tensor",),
+    (
+        "less_equal.Tensor",
+        "less_equal.Tensor_out",
+    ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
@@ -1418,9 +1599,23 @@ less_equal_packet = packet(
     "rest",
 )
 less_equal_plans = less_equal_packet.plans
+less_equal_outs = less_equal_packet.outs
+less_equal__packet = packet(
+    "less_equal_",
+    ("less_equal_.Tensor",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    "rest",
+)
+less_equal__plans = less_equal__packet.plans
 not_equal_packet = packet(
     "not_equal",
-    ("not_equal.Tensor",),
+    (
+        "not_equal.Tensor",
+        "not_equal.Tensor_out",
+    ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
@@ -1428,6 +1623,17 @@ not_equal_packet = packet(
     "rest",
 )
 not_equal_plans = not_equal_packet.plans
+not_equal_outs = not_equal_packet.outs
+not_equal__packet = packet(
+    "not_equal_",
+    ("not_equal_.Tensor",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    "rest",
+)
+not_equal__plans = not_equal__packet.plans
 isnan_packet = packet("isnan", ("isnan",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 isnan_plans = isnan_packet.plans
 isinf_packet = packet("isinf", ("isinf",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
@@ -1641,6 +1847,54 @@ bitwise_right_shift__packet = packet(
     "one",
 )
 bitwise_right_shift__plans = bitwise_right_shift__packet.plans
+gcd_packet = packet(
+    "gcd",
+    (
+        "gcd",
+        "gcd.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+gcd_plans = gcd_packet.plans
+gcd_outs = gcd_packet.outs
+gcd__packet = packet(
+    "gcd_",
+    ("gcd_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+gcd__plans = gcd__packet.plans
+lcm_packet = packet(
+    "lcm",
+    (
+        "lcm",
+        "lcm.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+lcm_plans = lcm_packet.plans
+lcm_outs = lcm_packet.outs
+lcm__packet = packet(
+    "lcm_",
+    ("lcm_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+lcm__plans = lcm__packet.plans
 bitwise_not_packet = packet(
     "bitwise_not",
     (
@@ -2967,14 +3221,31 @@ def atan2_(input: Any, other: Any) -> Any:
     return plan(input, other)
 
 
-def arctan2(input: Any, other: Any) -> Any:
+def arctan2(input: Any, other: Any, *, out: Any = None) -> Any:
     """arctan2(Tensor self, Tensor other) -> Tensor"""
-    if modes:
-        return arctan2_packet.call_parameters(input, other)
+    if modes or out is not None:
+        if modes:
+            return arctan2_packet.call_parameters(input, other, out=out)
+        try:
+            plan = arctan2_outs[input._spec, other._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = arctan2_packet.miss_out(input, other, out)
+        return plan(input, other, out)
     try:
         plan = arctan2_plans[input._spec][other._spec]
     except (KeyError, AttributeError, TypeError):
         plan = arctan2_packet.miss(input, other)
+    return plan(input, other)
+
+
+def arctan2_(input: Any, other: Any) -> Any:
+    """arctan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    if modes:
+        return arctan2__packet.call_parameters(input, other)
+    try:
+        plan = arctan2__plans[input._spec][other._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = arctan2__packet.miss(input, other)
     return plan(input, other)
 
 
@@ -3034,10 +3305,16 @@ def abs_(input: Any) -> Any:
     return plan(input)
 
 
-def negative(input: Any) -> Any:
+def negative(input: Any, *, out: Any = None) -> Any:
     """negative(Tensor self) -> Tensor"""
-    if modes:
-        return negative_packet.call_parameters(input)
+    if modes or out is not None:
+        if modes:
+            return negative_packet.call_parameters(input, out=out)
+        try:
+            plan = negative_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = negative_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = negative_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -3045,14 +3322,42 @@ def negative(input: Any) -> Any:
     return plan(input)
 
 
-def absolute(input: Any) -> Any:
-    """absolute(Tensor self) -> Tensor"""
+def negative_(input: Any) -> Any:
+    """negative_(Tensor(a!) self) -> Tensor(a!)"""
     if modes:
-        return absolute_packet.call_parameters(input)
+        return negative__packet.call_parameters(input)
+    try:
+        plan = negative__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = negative__packet.miss(input)
+    return plan(input)
+
+
+def absolute(input: Any, *, out: Any = None) -> Any:
+    """absolute(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return absolute_packet.call_parameters(input, out=out)
+        try:
+            plan = absolute_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = absolute_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = absolute_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
         plan = absolute_packet.miss(input)
+    return plan(input)
+
+
+def absolute_(input: Any) -> Any:
+    """absolute_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return absolute__packet.call_parameters(input)
+    try:
+        plan = absolute__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = absolute__packet.miss(input)
     return plan(input)
 
 
@@ -3823,10 +4128,16 @@ def erfc_(input: Any) -> Any:
     return plan(input)
 
 
-def arcsin(input: Any) -> Any:
+def arcsin(input: Any, *, out: Any = None) -> Any:
     """arcsin(Tensor self) -> Tensor"""
-    if modes:
-        return arcsin_packet.call_parameters(input)
+    if modes or out is not None:
+        if modes:
+            return arcsin_packet.call_parameters(input, out=out)
+        try:
+            plan = arcsin_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = arcsin_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = arcsin_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -3834,10 +4145,27 @@ def arcsin(input: Any) -> Any:
     return plan(input)
 
 
-def arccos(input: Any) -> Any:
-    """arccos(Tensor self) -> Tensor"""
+def arcsin_(input: Any) -> Any:
+    """arcsin_(Tensor(a!) self) -> Tensor(a!)"""
     if modes:
-        return arccos_packet.call_parameters(input)
+        return arcsin__packet.call_parameters(input)
+    try:
+        plan = arcsin__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = arcsin__packet.miss(input)
+    return plan(input)
+
+
+def arccos(input: Any, *, out: Any = None) -> Any:
+    """arccos(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return arccos_packet.call_parameters(input, out=out)
+        try:
+            plan = arccos_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = arccos_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = arccos_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -3845,10 +4173,27 @@ def arccos(input: Any) -> Any:
     return plan(input)
 
 
-def arctan(input: Any) -> Any:
-    """arctan(Tensor self) -> Tensor"""
+def arccos_(input: Any) -> Any:
+    """arccos_(Tensor(a!) self) -> Tensor(a!)"""
     if modes:
-        return arctan_packet.call_parameters(input)
+        return arccos__packet.call_parameters(input)
+    try:
+        plan = arccos__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = arccos__packet.miss(input)
+    return plan(input)
+
+
+def arctan(input: Any, *, out: Any = None) -> Any:
+    """arctan(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return arctan_packet.call_parameters(input, out=out)
+        try:
+            plan = arctan_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = arctan_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = arctan_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -3856,10 +4201,27 @@ def arctan(input: Any) -> Any:
     return plan(input)
 
 
-def arcsinh(input: Any) -> Any:
-    """arcsinh(Tensor self) -> Tensor"""
+def arctan_(input: Any) -> Any:
+    """arctan_(Tensor(a!) self) -> Tensor(a!)"""
     if modes:
-        return arcsinh_packet.call_parameters(input)
+        return arctan__packet.call_parameters(input)
+    try:
+        plan = arctan__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = arctan__packet.miss(input)
+    return plan(input)
+
+
+def arcsinh(input: Any, *, out: Any = None) -> Any:
+    """arcsinh(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return arcsinh_packet.call_parameters(input, out=out)
+        try:
+            plan = arcsinh_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = arcsinh_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = arcsinh_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -3867,10 +4229,27 @@ def arcsinh(input: Any) -> Any:
     return plan(input)
 
 
-def arccosh(input: Any) -> Any:
-    """arccosh(Tensor self) -> Tensor"""
+def arcsinh_(input: Any) -> Any:
+    """arcsinh_(Tensor(a!) self) -> Tensor(a!)"""
     if modes:
-        return arccosh_packet.call_parameters(input)
+        return arcsinh__packet.call_parameters(input)
+    try:
+        plan = arcsinh__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = arcsinh__packet.miss(input)
+    return plan(input)
+
+
+def arccosh(input: Any, *, out: Any = None) -> Any:
+    """arccosh(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return arccosh_packet.call_parameters(input, out=out)
+        try:
+            plan = arccosh_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = arccosh_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = arccosh_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -3878,14 +4257,42 @@ def arccosh(input: Any) -> Any:
     return plan(input)
 
 
-def arctanh(input: Any) -> Any:
-    """arctanh(Tensor self) -> Tensor"""
+def arccosh_(input: Any) -> Any:
+    """arccosh_(Tensor(a!) self) -> Tensor(a!)"""
     if modes:
-        return arctanh_packet.call_parameters(input)
+        return arccosh__packet.call_parameters(input)
+    try:
+        plan = arccosh__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = arccosh__packet.miss(input)
+    return plan(input)
+
+
+def arctanh(input: Any, *, out: Any = None) -> Any:
+    """arctanh(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return arctanh_packet.call_parameters(input, out=out)
+        try:
+            plan = arctanh_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = arctanh_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = arctanh_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
         plan = arctanh_packet.miss(input)
+    return plan(input)
+
+
+def arctanh_(input: Any) -> Any:
+    """arctanh_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return arctanh__packet.call_parameters(input)
+    try:
+        plan = arctanh__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = arctanh__packet.miss(input)
     return plan(input)
 
 
@@ -4005,14 +4412,31 @@ def trunc_(input: Any) -> Any:
     return plan(input)
 
 
-def fix(input: Any) -> Any:
+def fix(input: Any, *, out: Any = None) -> Any:
     """fix(Tensor self) -> Tensor"""
-    if modes:
-        return fix_packet.call_parameters(input)
+    if modes or out is not None:
+        if modes:
+            return fix_packet.call_parameters(input, out=out)
+        try:
+            plan = fix_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = fix_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = fix_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
         plan = fix_packet.miss(input)
+    return plan(input)
+
+
+def fix_(input: Any) -> Any:
+    """fix_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return fix__packet.call_parameters(input)
+    try:
+        plan = fix__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = fix__packet.miss(input)
     return plan(input)
 
 
@@ -4569,10 +4993,27 @@ def ge_(input: Any, other: Any) -> Any:
     return plan(input, other)
 
 
-def greater(input: Any, other: Any) -> Any:
+def greater(input: Any, other: Any, *, out: Any = None) -> Any:
     """greater.Tensor(Tensor self, Tensor other) -> Tensor"""
-    if modes:
-        return greater_packet.call_parameters(input, other)
+    if modes or out is not None:
+        if modes:
+            return greater_packet.call_parameters(input, other, out=out)
+        kind_other = other.__class__
+        try:
+            plan = greater_outs[
+                input._spec,
+                (
+                    kind_other
+                    if kind_other is float or kind_other is int
+                    else None
+                    if other is None
+                    else other._spec
+                ),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = greater_packet.miss_out(input, other, out)
+        return plan(input, other, out)
     kind = other.__class__
     try:
         plan = greater_plans[input._spec][
@@ -4583,10 +5024,41 @@ def greater(input: Any, other: Any) -> Any:
     return plan(input, other)
 
 
-def greater_equal(input: Any, other: Any) -> Any:
-    """greater_equal.Tensor(Tensor self, Tensor other) -> Tensor"""
+def greater_(input: Any, other: Any) -> Any:
+    """greater_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     if modes:
-        return greater_equal_packet.call_parameters(input, other)
+        return greater__packet.call_parameters(input, other)
+    kind = other.__class__
+    try:
+        plan = greater__plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = greater__packet.miss(input, other)
+    return plan(input, other)
+
+
+def greater_equal(input: Any, other: Any, *, out: Any = None) -> Any:
+    """greater_equal.Tensor(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return greater_equal_packet.call_parameters(input, other, out=out)
+        kind_other = other.__class__
+        try:
+            plan = greater_equal_outs[
+                input._spec,
+                (
+                    kind_other
+                    if kind_other is float or kind_other is int
+                    else None
+                    if other is None
+                    else other._spec
+                ),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = greater_equal_packet.miss_out(input, other, out)
+        return plan(input, other, out)
     kind = other.__class__
     try:
         plan = greater_equal_plans[input._spec][
@@ -4597,10 +5069,41 @@ def greater_equal(input: Any, other: Any) -> Any:
     return plan(input, other)
 
 
-def less(input: Any, other: Any) -> Any:
-    """less.Tensor(Tensor self, Tensor other) -> Tensor"""
+def greater_equal_(input: Any, other: Any) -> Any:
+    """greater_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     if modes:
-        return less_packet.call_parameters(input, other)
+        return greater_equal__packet.call_parameters(input, other)
+    kind = other.__class__
+    try:
+        plan = greater_equal__plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = greater_equal__packet.miss(input, other)
+    return plan(input, other)
+
+
+def less(input: Any, other: Any, *, out: Any = None) -> Any:
+    """less.Tensor(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return less_packet.call_parameters(input, other, out=out)
+        kind_other = other.__class__
+        try:
+            plan = less_outs[
+                input._spec,
+                (
+                    kind_other
+                    if kind_other is float or kind_other is int
+                    else None
+                    if other is None
+                    else other._spec
+                ),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = less_packet.miss_out(input, other, out)
+        return plan(input, other, out)
     kind = other.__class__
     try:
         plan = less_plans[input._spec][
@@ -4611,10 +5114,41 @@ def less(input: Any, other: Any) -> Any:
     return plan(input, other)
 
 
-def less_equal(input: Any, other: Any) -> Any:
-    """less_equal.Tensor(Tensor self, Tensor other) -> Tensor"""
+def less_(input: Any, other: Any) -> Any:
+    """less_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     if modes:
-        return less_equal_packet.call_parameters(input, other)
+        return less__packet.call_parameters(input, other)
+    kind = other.__class__
+    try:
+        plan = less__plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = less__packet.miss(input, other)
+    return plan(input, other)
+
+
+def less_equal(input: Any, other: Any, *, out: Any = None) -> Any:
+    """less_equal.Tensor(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return less_equal_packet.call_parameters(input, other, out=out)
+        kind_other = other.__class__
+        try:
+            plan = less_equal_outs[
+                input._spec,
+                (
+                    kind_other
+                    if kind_other is float or kind_other is int
+                    else None
+                    if other is None
+                    else other._spec
+                ),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = less_equal_packet.miss_out(input, other, out)
+        return plan(input, other, out)
     kind = other.__class__
     try:
         plan = less_equal_plans[input._spec][
@@ -4625,10 +5159,41 @@ def less_equal(input: Any, other: Any) -> Any:
     return plan(input, other)
 
 
-def not_equal(input: Any, other: Any) -> Any:
-    """not_equal.Tensor(Tensor self, Tensor other) -> Tensor"""
+def less_equal_(input: Any, other: Any) -> Any:
+    """less_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     if modes:
-        return not_equal_packet.call_parameters(input, other)
+        return less_equal__packet.call_parameters(input, other)
+    kind = other.__class__
+    try:
+        plan = less_equal__plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = less_equal__packet.miss(input, other)
+    return plan(input, other)
+
+
+def not_equal(input: Any, other: Any, *, out: Any = None) -> Any:
+    """not_equal.Tensor(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return not_equal_packet.call_parameters(input, other, out=out)
+        kind_other = other.__class__
+        try:
+            plan = not_equal_outs[
+                input._spec,
+                (
+                    kind_other
+                    if kind_other is float or kind_other is int
+                    else None
+                    if other is None
+                    else other._spec
+                ),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = not_equal_packet.miss_out(input, other, out)
+        return plan(input, other, out)
     kind = other.__class__
     try:
         plan = not_equal_plans[input._spec][
@@ -4636,6 +5201,20 @@ def not_equal(input: Any, other: Any) -> Any:
         ]
     except (KeyError, AttributeError, TypeError):
         plan = not_equal_packet.miss(input, other)
+    return plan(input, other)
+
+
+def not_equal_(input: Any, other: Any) -> Any:
+    """not_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    if modes:
+        return not_equal__packet.call_parameters(input, other)
+    kind = other.__class__
+    try:
+        plan = not_equal__plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = not_equal__packet.miss(input, other)
     return plan(input, other)
 
 
@@ -5006,6 +5585,62 @@ def bitwise_right_shift_(input: Any, other: Any) -> Any:
         ]
     except (KeyError, AttributeError, TypeError):
         plan = bitwise_right_shift__packet.miss(input, other)
+    return plan(input, other)
+
+
+def gcd(input: Any, other: Any, *, out: Any = None) -> Any:
+    """gcd(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return gcd_packet.call_parameters(input, other, out=out)
+        try:
+            plan = gcd_outs[input._spec, other._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = gcd_packet.miss_out(input, other, out)
+        return plan(input, other, out)
+    try:
+        plan = gcd_plans[input._spec][other._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = gcd_packet.miss(input, other)
+    return plan(input, other)
+
+
+def gcd_(input: Any, other: Any) -> Any:
+    """gcd_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    if modes:
+        return gcd__packet.call_parameters(input, other)
+    try:
+        plan = gcd__plans[input._spec][other._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = gcd__packet.miss(input, other)
+    return plan(input, other)
+
+
+def lcm(input: Any, other: Any, *, out: Any = None) -> Any:
+    """lcm(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return lcm_packet.call_parameters(input, other, out=out)
+        try:
+            plan = lcm_outs[input._spec, other._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = lcm_packet.miss_out(input, other, out)
+        return plan(input, other, out)
+    try:
+        plan = lcm_plans[input._spec][other._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = lcm_packet.miss(input, other)
+    return plan(input, other)
+
+
+def lcm_(input: Any, other: Any) -> Any:
+    """lcm_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    if modes:
+        return lcm__packet.call_parameters(input, other)
+    try:
+        plan = lcm__plans[input._spec][other._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = lcm__packet.miss(input, other)
     return plan(input, other)
 
 

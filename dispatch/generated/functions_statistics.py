@@ -13,6 +13,7 @@ from ..core.constants import INT_0
 from ..core.overload_packet import packet
 
 __all__ = [
+    "bincount",
     "histc",
     "nanmean",
     "nanquantile",
@@ -107,6 +108,17 @@ histc_packet = packet(
 histc_plans = histc_packet.plans
 histc_scaled = histc_packet.scaled
 histc_outs = histc_packet.outs
+bincount_packet = packet(
+    "bincount",
+    ("bincount",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("weights", "optional", None, False),
+        Parameter("minlength", "static", 0, False),
+    ),
+    False,
+)
+bincount_plans = bincount_packet.plans
 
 
 def nansum(input: Any, dim: Any = None, keepdim: Any = False, *, dtype: Any = None, out: Any = None) -> Any:
@@ -254,3 +266,14 @@ def histc(input: Any, bins: Any = 100, min: Any = INT_0, max: Any = INT_0, *, ou
     except (KeyError, AttributeError, TypeError):
         plan = histc_packet.miss_scaled(input, bins, min, max)
     return plan(input, min, max)
+
+
+def bincount(input: Any, weights: Any = None, minlength: Any = 0) -> Any:
+    """bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor"""
+    if modes:
+        return bincount_packet.call_parameters(input, weights, minlength)
+    try:
+        plan = bincount_plans[input._spec][(None if weights is None else weights._spec), minlength]
+    except (KeyError, AttributeError, TypeError):
+        plan = bincount_packet.miss(input, weights, minlength)
+    return plan(input, weights)

@@ -11,6 +11,8 @@ from ...runtime.local_dispatch_key_set import modes
 from .functions_factories import (
     fill__packet,
     fill__plans,
+    fill_diagonal__packet,
+    fill_diagonal__plans,
     new_empty_packet,
     new_empty_plans,
     new_empty_strided_packet,
@@ -185,3 +187,13 @@ class FactoriesMethods:
         except (KeyError, AttributeError, TypeError):
             plan = zero__packet.miss_method(self)
         return plan(self)
+
+    def fill_diagonal_(self, fill_value: Any, wrap: Any = False) -> Any:
+        """fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)"""
+        if modes:
+            return fill_diagonal__packet.call_method_parameters(self, fill_value, wrap)
+        try:
+            plan = fill_diagonal__plans[self._spec][fill_value.__class__, wrap]
+        except (KeyError, AttributeError, TypeError):
+            plan = fill_diagonal__packet.miss_method(self, fill_value, wrap)
+        return plan(self, fill_value)

@@ -16,6 +16,9 @@ from .functions_pointwise import (
     abs_outs,
     abs_packet,
     abs_plans,
+    absolute__packet,
+    absolute__plans,
+    absolute_outs,
     absolute_packet,
     absolute_plans,
     acos__packet,
@@ -52,18 +55,39 @@ from .functions_pointwise import (
     angle_outs,
     angle_packet,
     angle_plans,
+    arccos__packet,
+    arccos__plans,
+    arccos_outs,
     arccos_packet,
     arccos_plans,
+    arccosh__packet,
+    arccosh__plans,
+    arccosh_outs,
     arccosh_packet,
     arccosh_plans,
+    arcsin__packet,
+    arcsin__plans,
+    arcsin_outs,
     arcsin_packet,
     arcsin_plans,
+    arcsinh__packet,
+    arcsinh__plans,
+    arcsinh_outs,
     arcsinh_packet,
     arcsinh_plans,
+    arctan2__packet,
+    arctan2__plans,
+    arctan2_outs,
     arctan2_packet,
     arctan2_plans,
+    arctan__packet,
+    arctan__plans,
+    arctan_outs,
     arctan_packet,
     arctan_plans,
+    arctanh__packet,
+    arctanh__plans,
+    arctanh_outs,
     arctanh_packet,
     arctanh_plans,
     asin__packet,
@@ -212,6 +236,9 @@ from .functions_pointwise import (
     expm1_outs,
     expm1_packet,
     expm1_plans,
+    fix__packet,
+    fix__plans,
+    fix_outs,
     fix_packet,
     fix_plans,
     float_power__packet,
@@ -248,6 +275,11 @@ from .functions_pointwise import (
     frexp_outs,
     frexp_packet,
     frexp_plans,
+    gcd__packet,
+    gcd__plans,
+    gcd_outs,
+    gcd_packet,
+    gcd_plans,
     ge__packet,
     ge__plans,
     ge_outs,
@@ -255,8 +287,14 @@ from .functions_pointwise import (
     ge_plans,
     gelu__packet,
     gelu__plans,
+    greater__packet,
+    greater__plans,
+    greater_equal__packet,
+    greater_equal__plans,
+    greater_equal_outs,
     greater_equal_packet,
     greater_equal_plans,
+    greater_outs,
     greater_packet,
     greater_plans,
     gt__packet,
@@ -280,6 +318,11 @@ from .functions_pointwise import (
     isinf_plans,
     isnan_packet,
     isnan_plans,
+    lcm__packet,
+    lcm__plans,
+    lcm_outs,
+    lcm_packet,
+    lcm_plans,
     ldexp__packet,
     ldexp__plans,
     ldexp_outs,
@@ -297,8 +340,14 @@ from .functions_pointwise import (
     lerp_outs,
     lerp_packet,
     lerp_plans,
+    less__packet,
+    less__plans,
+    less_equal__packet,
+    less_equal__plans,
+    less_equal_outs,
     less_equal_packet,
     less_equal_plans,
+    less_outs,
     less_packet,
     less_plans,
     log1p__packet,
@@ -388,6 +437,9 @@ from .functions_pointwise import (
     neg_outs,
     neg_packet,
     neg_plans,
+    negative__packet,
+    negative__plans,
+    negative_outs,
     negative_packet,
     negative_plans,
     nextafter__packet,
@@ -395,6 +447,9 @@ from .functions_pointwise import (
     nextafter_outs,
     nextafter_packet,
     nextafter_plans,
+    not_equal__packet,
+    not_equal__plans,
+    not_equal_outs,
     not_equal_packet,
     not_equal_plans,
     positive_packet,
@@ -1262,14 +1317,30 @@ class PointwiseMethods:
             plan = atan2__packet.miss_method(self, other)
         return plan(self, other)
 
-    def arctan2(self, other: Any) -> Any:
+    def arctan2(self, other: Any, *, out: Any = None) -> Any:
         """arctan2(Tensor self, Tensor other) -> Tensor"""
-        if modes:
-            return arctan2_packet.call_method_parameters(self, other)
+        if modes or out is not None:
+            if modes:
+                return arctan2_packet.call_method_parameters(self, other, out=out)
+            try:
+                plan = arctan2_outs[self._spec, other._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = arctan2_packet.miss_out_method(self, other, out)
+            return plan(self, other, out)
         try:
             plan = arctan2_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
             plan = arctan2_packet.miss_method(self, other)
+        return plan(self, other)
+
+    def arctan2_(self, other: Any) -> Any:
+        """arctan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        if modes:
+            return arctan2__packet.call_method_parameters(self, other)
+        try:
+            plan = arctan2__plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = arctan2__packet.miss_method(self, other)
         return plan(self, other)
 
     def neg(self, *, out: Any = None) -> Any:
@@ -1342,24 +1413,56 @@ class PointwiseMethods:
             plan = abs__packet.miss_method(self)
         return plan(self)
 
-    def negative(self) -> Any:
+    def negative(self, *, out: Any = None) -> Any:
         """negative(Tensor self) -> Tensor"""
-        if modes:
-            return negative_packet.call_method_parameters(self)
+        if modes or out is not None:
+            if modes:
+                return negative_packet.call_method_parameters(self, out=out)
+            try:
+                plan = negative_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = negative_packet.miss_out_method(self, out)
+            return plan(self, out)
         try:
             plan = negative_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
             plan = negative_packet.miss_method(self)
         return plan(self)
 
-    def absolute(self) -> Any:
-        """absolute(Tensor self) -> Tensor"""
+    def negative_(self) -> Any:
+        """negative_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return absolute_packet.call_method_parameters(self)
+            return negative__packet.call_method_parameters(self)
+        try:
+            plan = negative__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = negative__packet.miss_method(self)
+        return plan(self)
+
+    def absolute(self, *, out: Any = None) -> Any:
+        """absolute(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return absolute_packet.call_method_parameters(self, out=out)
+            try:
+                plan = absolute_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = absolute_packet.miss_out_method(self, out)
+            return plan(self, out)
         try:
             plan = absolute_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
             plan = absolute_packet.miss_method(self)
+        return plan(self)
+
+    def absolute_(self) -> Any:
+        """absolute_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return absolute__packet.call_method_parameters(self)
+        try:
+            plan = absolute__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = absolute__packet.miss_method(self)
         return plan(self)
 
     def positive(self) -> Any:
@@ -2083,64 +2186,160 @@ class PointwiseMethods:
             plan = erfc__packet.miss_method(self)
         return plan(self)
 
-    def arcsin(self) -> Any:
+    def arcsin(self, *, out: Any = None) -> Any:
         """arcsin(Tensor self) -> Tensor"""
-        if modes:
-            return arcsin_packet.call_method_parameters(self)
+        if modes or out is not None:
+            if modes:
+                return arcsin_packet.call_method_parameters(self, out=out)
+            try:
+                plan = arcsin_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = arcsin_packet.miss_out_method(self, out)
+            return plan(self, out)
         try:
             plan = arcsin_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
             plan = arcsin_packet.miss_method(self)
         return plan(self)
 
-    def arccos(self) -> Any:
-        """arccos(Tensor self) -> Tensor"""
+    def arcsin_(self) -> Any:
+        """arcsin_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return arccos_packet.call_method_parameters(self)
+            return arcsin__packet.call_method_parameters(self)
+        try:
+            plan = arcsin__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = arcsin__packet.miss_method(self)
+        return plan(self)
+
+    def arccos(self, *, out: Any = None) -> Any:
+        """arccos(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return arccos_packet.call_method_parameters(self, out=out)
+            try:
+                plan = arccos_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = arccos_packet.miss_out_method(self, out)
+            return plan(self, out)
         try:
             plan = arccos_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
             plan = arccos_packet.miss_method(self)
         return plan(self)
 
-    def arctan(self) -> Any:
-        """arctan(Tensor self) -> Tensor"""
+    def arccos_(self) -> Any:
+        """arccos_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return arctan_packet.call_method_parameters(self)
+            return arccos__packet.call_method_parameters(self)
+        try:
+            plan = arccos__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = arccos__packet.miss_method(self)
+        return plan(self)
+
+    def arctan(self, *, out: Any = None) -> Any:
+        """arctan(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return arctan_packet.call_method_parameters(self, out=out)
+            try:
+                plan = arctan_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = arctan_packet.miss_out_method(self, out)
+            return plan(self, out)
         try:
             plan = arctan_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
             plan = arctan_packet.miss_method(self)
         return plan(self)
 
-    def arcsinh(self) -> Any:
-        """arcsinh(Tensor self) -> Tensor"""
+    def arctan_(self) -> Any:
+        """arctan_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return arcsinh_packet.call_method_parameters(self)
+            return arctan__packet.call_method_parameters(self)
+        try:
+            plan = arctan__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = arctan__packet.miss_method(self)
+        return plan(self)
+
+    def arcsinh(self, *, out: Any = None) -> Any:
+        """arcsinh(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return arcsinh_packet.call_method_parameters(self, out=out)
+            try:
+                plan = arcsinh_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = arcsinh_packet.miss_out_method(self, out)
+            return plan(self, out)
         try:
             plan = arcsinh_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
             plan = arcsinh_packet.miss_method(self)
         return plan(self)
 
-    def arccosh(self) -> Any:
-        """arccosh(Tensor self) -> Tensor"""
+    def arcsinh_(self) -> Any:
+        """arcsinh_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return arccosh_packet.call_method_parameters(self)
+            return arcsinh__packet.call_method_parameters(self)
+        try:
+            plan = arcsinh__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = arcsinh__packet.miss_method(self)
+        return plan(self)
+
+    def arccosh(self, *, out: Any = None) -> Any:
+        """arccosh(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return arccosh_packet.call_method_parameters(self, out=out)
+            try:
+                plan = arccosh_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = arccosh_packet.miss_out_method(self, out)
+            return plan(self, out)
         try:
             plan = arccosh_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
             plan = arccosh_packet.miss_method(self)
         return plan(self)
 
-    def arctanh(self) -> Any:
-        """arctanh(Tensor self) -> Tensor"""
+    def arccosh_(self) -> Any:
+        """arccosh_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return arctanh_packet.call_method_parameters(self)
+            return arccosh__packet.call_method_parameters(self)
+        try:
+            plan = arccosh__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = arccosh__packet.miss_method(self)
+        return plan(self)
+
+    def arctanh(self, *, out: Any = None) -> Any:
+        """arctanh(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return arctanh_packet.call_method_parameters(self, out=out)
+            try:
+                plan = arctanh_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = arctanh_packet.miss_out_method(self, out)
+            return plan(self, out)
         try:
             plan = arctanh_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
             plan = arctanh_packet.miss_method(self)
+        return plan(self)
+
+    def arctanh_(self) -> Any:
+        """arctanh_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return arctanh__packet.call_method_parameters(self)
+        try:
+            plan = arctanh__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = arctanh__packet.miss_method(self)
         return plan(self)
 
     def floor(self, *, out: Any = None) -> Any:
@@ -2251,14 +2450,30 @@ class PointwiseMethods:
             plan = trunc__packet.miss_method(self)
         return plan(self)
 
-    def fix(self) -> Any:
+    def fix(self, *, out: Any = None) -> Any:
         """fix(Tensor self) -> Tensor"""
-        if modes:
-            return fix_packet.call_method_parameters(self)
+        if modes or out is not None:
+            if modes:
+                return fix_packet.call_method_parameters(self, out=out)
+            try:
+                plan = fix_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = fix_packet.miss_out_method(self, out)
+            return plan(self, out)
         try:
             plan = fix_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
             plan = fix_packet.miss_method(self)
+        return plan(self)
+
+    def fix_(self) -> Any:
+        """fix_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return fix__packet.call_method_parameters(self)
+        try:
+            plan = fix__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = fix__packet.miss_method(self)
         return plan(self)
 
     def conj_physical(self, *, out: Any = None) -> Any:
@@ -2703,10 +2918,27 @@ class PointwiseMethods:
             plan = ge__packet.miss_method(self, other)
         return plan(self, other)
 
-    def greater(self, other: Any) -> Any:
+    def greater(self, other: Any, *, out: Any = None) -> Any:
         """greater.Tensor(Tensor self, Tensor other) -> Tensor"""
-        if modes:
-            return greater_packet.call_method_parameters(self, other)
+        if modes or out is not None:
+            if modes:
+                return greater_packet.call_method_parameters(self, other, out=out)
+            kind_other = other.__class__
+            try:
+                plan = greater_outs[
+                    self._spec,
+                    (
+                        kind_other
+                        if kind_other is float or kind_other is int
+                        else None
+                        if other is None
+                        else other._spec
+                    ),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = greater_packet.miss_out_method(self, other, out)
+            return plan(self, other, out)
         kind = other.__class__
         try:
             plan = greater_plans[self._spec][
@@ -2716,10 +2948,40 @@ class PointwiseMethods:
             plan = greater_packet.miss_method(self, other)
         return plan(self, other)
 
-    def greater_equal(self, other: Any) -> Any:
-        """greater_equal.Tensor(Tensor self, Tensor other) -> Tensor"""
+    def greater_(self, other: Any) -> Any:
+        """greater_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
-            return greater_equal_packet.call_method_parameters(self, other)
+            return greater__packet.call_method_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = greater__plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = greater__packet.miss_method(self, other)
+        return plan(self, other)
+
+    def greater_equal(self, other: Any, *, out: Any = None) -> Any:
+        """greater_equal.Tensor(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return greater_equal_packet.call_method_parameters(self, other, out=out)
+            kind_other = other.__class__
+            try:
+                plan = greater_equal_outs[
+                    self._spec,
+                    (
+                        kind_other
+                        if kind_other is float or kind_other is int
+                        else None
+                        if other is None
+                        else other._spec
+                    ),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = greater_equal_packet.miss_out_method(self, other, out)
+            return plan(self, other, out)
         kind = other.__class__
         try:
             plan = greater_equal_plans[self._spec][
@@ -2729,10 +2991,40 @@ class PointwiseMethods:
             plan = greater_equal_packet.miss_method(self, other)
         return plan(self, other)
 
-    def less(self, other: Any) -> Any:
-        """less.Tensor(Tensor self, Tensor other) -> Tensor"""
+    def greater_equal_(self, other: Any) -> Any:
+        """greater_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
-            return less_packet.call_method_parameters(self, other)
+            return greater_equal__packet.call_method_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = greater_equal__plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = greater_equal__packet.miss_method(self, other)
+        return plan(self, other)
+
+    def less(self, other: Any, *, out: Any = None) -> Any:
+        """less.Tensor(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return less_packet.call_method_parameters(self, other, out=out)
+            kind_other = other.__class__
+            try:
+                plan = less_outs[
+                    self._spec,
+                    (
+                        kind_other
+                        if kind_other is float or kind_other is int
+                        else None
+                        if other is None
+                        else other._spec
+                    ),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = less_packet.miss_out_method(self, other, out)
+            return plan(self, other, out)
         kind = other.__class__
         try:
             plan = less_plans[self._spec][
@@ -2742,10 +3034,40 @@ class PointwiseMethods:
             plan = less_packet.miss_method(self, other)
         return plan(self, other)
 
-    def less_equal(self, other: Any) -> Any:
-        """less_equal.Tensor(Tensor self, Tensor other) -> Tensor"""
+    def less_(self, other: Any) -> Any:
+        """less_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
-            return less_equal_packet.call_method_parameters(self, other)
+            return less__packet.call_method_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = less__plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = less__packet.miss_method(self, other)
+        return plan(self, other)
+
+    def less_equal(self, other: Any, *, out: Any = None) -> Any:
+        """less_equal.Tensor(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return less_equal_packet.call_method_parameters(self, other, out=out)
+            kind_other = other.__class__
+            try:
+                plan = less_equal_outs[
+                    self._spec,
+                    (
+                        kind_other
+                        if kind_other is float or kind_other is int
+                        else None
+                        if other is None
+                        else other._spec
+                    ),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = less_equal_packet.miss_out_method(self, other, out)
+            return plan(self, other, out)
         kind = other.__class__
         try:
             plan = less_equal_plans[self._spec][
@@ -2755,10 +3077,40 @@ class PointwiseMethods:
             plan = less_equal_packet.miss_method(self, other)
         return plan(self, other)
 
-    def not_equal(self, other: Any) -> Any:
-        """not_equal.Tensor(Tensor self, Tensor other) -> Tensor"""
+    def less_equal_(self, other: Any) -> Any:
+        """less_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
-            return not_equal_packet.call_method_parameters(self, other)
+            return less_equal__packet.call_method_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = less_equal__plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = less_equal__packet.miss_method(self, other)
+        return plan(self, other)
+
+    def not_equal(self, other: Any, *, out: Any = None) -> Any:
+        """not_equal.Tensor(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return not_equal_packet.call_method_parameters(self, other, out=out)
+            kind_other = other.__class__
+            try:
+                plan = not_equal_outs[
+                    self._spec,
+                    (
+                        kind_other
+                        if kind_other is float or kind_other is int
+                        else None
+                        if other is None
+                        else other._spec
+                    ),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = not_equal_packet.miss_out_method(self, other, out)
+            return plan(self, other, out)
         kind = other.__class__
         try:
             plan = not_equal_plans[self._spec][
@@ -2766,6 +3118,19 @@ class PointwiseMethods:
             ]
         except (KeyError, AttributeError, TypeError):
             plan = not_equal_packet.miss_method(self, other)
+        return plan(self, other)
+
+    def not_equal_(self, other: Any) -> Any:
+        """not_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        if modes:
+            return not_equal__packet.call_method_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = not_equal__plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = not_equal__packet.miss_method(self, other)
         return plan(self, other)
 
     def isnan(self) -> Any:
@@ -3271,6 +3636,58 @@ class PointwiseMethods:
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_right_shift__packet.operator_miss("__irshift__", self, other)
+        return plan(self, other)
+
+    def gcd(self, other: Any, *, out: Any = None) -> Any:
+        """gcd(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return gcd_packet.call_method_parameters(self, other, out=out)
+            try:
+                plan = gcd_outs[self._spec, other._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = gcd_packet.miss_out_method(self, other, out)
+            return plan(self, other, out)
+        try:
+            plan = gcd_plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = gcd_packet.miss_method(self, other)
+        return plan(self, other)
+
+    def gcd_(self, other: Any) -> Any:
+        """gcd_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        if modes:
+            return gcd__packet.call_method_parameters(self, other)
+        try:
+            plan = gcd__plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = gcd__packet.miss_method(self, other)
+        return plan(self, other)
+
+    def lcm(self, other: Any, *, out: Any = None) -> Any:
+        """lcm(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return lcm_packet.call_method_parameters(self, other, out=out)
+            try:
+                plan = lcm_outs[self._spec, other._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = lcm_packet.miss_out_method(self, other, out)
+            return plan(self, other, out)
+        try:
+            plan = lcm_plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = lcm_packet.miss_method(self, other)
+        return plan(self, other)
+
+    def lcm_(self, other: Any) -> Any:
+        """lcm_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        if modes:
+            return lcm__packet.call_method_parameters(self, other)
+        try:
+            plan = lcm__plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = lcm__packet.miss_method(self, other)
         return plan(self, other)
 
     def bitwise_not(self, *, out: Any = None) -> Any:

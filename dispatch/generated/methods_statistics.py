@@ -10,6 +10,8 @@ from typing import Any
 from ...runtime.local_dispatch_key_set import modes
 from ..core.constants import INT_0
 from .functions_statistics import (
+    bincount_packet,
+    bincount_plans,
     histc_outs,
     histc_packet,
     histc_plans,
@@ -167,3 +169,13 @@ class StatisticsMethods:
         except (KeyError, AttributeError, TypeError):
             plan = histc_packet.miss_scaled_method(self, bins, min, max)
         return plan(self, min, max)
+
+    def bincount(self, weights: Any = None, minlength: Any = 0) -> Any:
+        """bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor"""
+        if modes:
+            return bincount_packet.call_method_parameters(self, weights, minlength)
+        try:
+            plan = bincount_plans[self._spec][(None if weights is None else weights._spec), minlength]
+        except (KeyError, AttributeError, TypeError):
+            plan = bincount_packet.miss_method(self, weights, minlength)
+        return plan(self, weights)

@@ -236,102 +236,132 @@ def register() -> None:
     )
     composite("arange.start_out", "CompositeImplicitAutograd", composition.arange_start_out)
     define(
+        "range",
+        "range(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        "native_functions/factories.yaml:150",
+    )
+    composite("range", "CompositeImplicitAutograd", composition.range_start)
+    define(
+        "range.step",
+        "range.step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        "native_functions/factories.yaml:154",
+    )
+    composite("range.step", "CompositeImplicitAutograd", composition.range_step)
+    define(
+        "range.out_",
+        "range.out_(Scalar start, Scalar end, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/factories.yaml:158",
+    )
+    composite("range.out_", "CompositeImplicitAutograd", composition.range_start_out)
+    define(
+        "range.out",
+        "range.out(Scalar start, Scalar end, Scalar step=1, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/factories.yaml:162",
+    )
+    composite("range.out", "CompositeImplicitAutograd", composition.range_out)
+    define(
+        "fill_diagonal_",
+        "fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)",
+        "native_functions/factories.yaml:166",
+    )
+    composite("fill_diagonal_", "CompositeImplicitAutograd", composition.fill_diagonal_)
+    define(
         "_arange_",
         "_arange_(Tensor(a!) self, Scalar start, Scalar step) -> Tensor(a!)",
-        "native_functions/factories.yaml:150",
+        "native_functions/factories.yaml:171",
     )
     structured("_arange_", native.by_place, "arange_stub", "inplace")
     define(
         "linspace",
         "linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:155",
+        "native_functions/factories.yaml:176",
     )
     composite("linspace", "CompositeImplicitAutograd", composition.linspace)
     define(
         "linspace.Tensor_Tensor",
         "linspace.Tensor_Tensor(Tensor start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:159",
+        "native_functions/factories.yaml:180",
     )
     composite("linspace.Tensor_Tensor", "CompositeImplicitAutograd", composition.linspace)
     define(
         "linspace.Tensor_Scalar",
         "linspace.Tensor_Scalar(Tensor start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:163",
+        "native_functions/factories.yaml:184",
     )
     composite("linspace.Tensor_Scalar", "CompositeImplicitAutograd", composition.linspace)
     define(
         "linspace.Scalar_Tensor",
         "linspace.Scalar_Tensor(Scalar start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:167",
+        "native_functions/factories.yaml:188",
     )
     composite("linspace.Scalar_Tensor", "CompositeImplicitAutograd", composition.linspace)
     define(
         "linspace.out",
         "linspace.out(Scalar start, Scalar end, int steps, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml:171",
+        "native_functions/factories.yaml:192",
     )
     composite("linspace.out", "CompositeImplicitAutograd", composition.linspace_out)
     define(
         "_linspace_",
         "_linspace_(Tensor(a!) self, Scalar start, Scalar end) -> Tensor(a!)",
-        "native_functions/factories.yaml:175",
+        "native_functions/factories.yaml:196",
     )
     structured("_linspace_", native.by_place, "linspace_stub", "inplace")
     define(
         "eye",
         "eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:180",
+        "native_functions/factories.yaml:201",
     )
     composite("eye", "CompositeImplicitAutograd", composition.eye)
     define(
         "eye.m",
         "eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:184",
+        "native_functions/factories.yaml:205",
     )
     composite("eye.m", "CompositeImplicitAutograd", composition.eye_m)
     define(
-        "eye.out", "eye.out(SymInt n, *, Tensor(a!) out) -> Tensor(a!)", "native_functions/factories.yaml:188"
+        "eye.out", "eye.out(SymInt n, *, Tensor(a!) out) -> Tensor(a!)", "native_functions/factories.yaml:209"
     )
     composite("eye.out", "CompositeImplicitAutograd", composition.eye_out)
     define(
         "eye.m_out",
         "eye.m_out(SymInt n, SymInt m, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml:192",
+        "native_functions/factories.yaml:213",
     )
     composite("eye.m_out", "CompositeImplicitAutograd", composition.eye_m_out)
     define(
         "logspace",
         "logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:196",
+        "native_functions/factories.yaml:217",
     )
     composite("logspace", "CompositeImplicitAutograd", composition.logspace)
     define(
         "logspace.Tensor_Tensor",
         "logspace.Tensor_Tensor(Tensor start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:200",
+        "native_functions/factories.yaml:221",
     )
     composite("logspace.Tensor_Tensor", "CompositeImplicitAutograd", composition.logspace)
     define(
         "logspace.Tensor_Scalar",
         "logspace.Tensor_Scalar(Tensor start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:204",
+        "native_functions/factories.yaml:225",
     )
     composite("logspace.Tensor_Scalar", "CompositeImplicitAutograd", composition.logspace)
     define(
         "logspace.Scalar_Tensor",
         "logspace.Scalar_Tensor(Scalar start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:208",
+        "native_functions/factories.yaml:229",
     )
     composite("logspace.Scalar_Tensor", "CompositeImplicitAutograd", composition.logspace)
     define(
         "logspace.out",
         "logspace.out(Scalar start, Scalar end, int steps, float base=10.0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml:212",
+        "native_functions/factories.yaml:233",
     )
     composite("logspace.out", "CompositeImplicitAutograd", composition.logspace_out)
     define(
         "empty_permuted",
         "empty_permuted(SymInt[] size, int[] physical_layout, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:216",
+        "native_functions/factories.yaml:237",
     )
     composite("empty_permuted", "CompositeImplicitAutograd", composition.empty_permuted)

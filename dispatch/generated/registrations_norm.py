@@ -134,3 +134,55 @@ def register() -> None:
         "native_functions/norm.yaml:52",
     )
     composite("renorm.out", "CompositeImplicitAutograd", out_form("renorm", composition.renorm, exact=True))
+    define(
+        "frobenius_norm.dim",
+        "frobenius_norm.dim(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
+        "native_functions/norm.yaml:59",
+    )
+    composite("frobenius_norm.dim", "CompositeImplicitAutograd", composition.frobenius_norm)
+    define(
+        "frobenius_norm.out",
+        "frobenius_norm.out(Tensor self, int[1] dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/norm.yaml:59",
+    )
+    composite(
+        "frobenius_norm.out",
+        "CompositeImplicitAutograd",
+        out_form("frobenius_norm", composition.frobenius_norm),
+    )
+    define(
+        "nuclear_norm",
+        "nuclear_norm(Tensor self, bool keepdim=False) -> Tensor",
+        "native_functions/norm.yaml:64",
+    )
+    composite("nuclear_norm", "CompositeImplicitAutograd", composition.nuclear_norm)
+    define(
+        "nuclear_norm.out",
+        "nuclear_norm.out(Tensor self, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/norm.yaml:64",
+    )
+    composite(
+        "nuclear_norm.out", "CompositeImplicitAutograd", out_form("nuclear_norm", composition.nuclear_norm)
+    )
+    define(
+        "nuclear_norm.dim",
+        "nuclear_norm.dim(Tensor self, int[2] dim, bool keepdim=False) -> Tensor",
+        "native_functions/norm.yaml:69",
+    )
+    composite("nuclear_norm.dim", "CompositeImplicitAutograd", composition.nuclear_norm_dim)
+    define(
+        "nuclear_norm.dim_out",
+        "nuclear_norm.dim_out(Tensor self, int[2] dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/norm.yaml:69",
+    )
+    composite(
+        "nuclear_norm.dim_out",
+        "CompositeImplicitAutograd",
+        out_form("nuclear_norm", composition.nuclear_norm_dim),
+    )
+    define(
+        "norm_except_dim",
+        "norm_except_dim(Tensor v, int pow=2, int dim=0) -> Tensor",
+        "native_functions/norm.yaml:74",
+    )
+    composite("norm_except_dim", "CompositeImplicitAutograd", composition.norm_except_dim)

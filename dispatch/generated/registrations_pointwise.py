@@ -10,7 +10,7 @@ from ..composite import pointwise as composition
 from ..composite.forms import inplace_form, out_form
 from ..structured.native import pointwise as native
 from ..structured.register import autograd, composite, define, structured
-from . import autograd_pointwise
+from . import autograd_pointwise, functions_pointwise
 
 
 def register() -> None:
@@ -581,9 +581,21 @@ def register() -> None:
     define("arctan2", "arctan2(Tensor self, Tensor other) -> Tensor", "native_functions/pointwise.yaml:214")
     composite("arctan2", "CompositeImplicitAutograd", composition.atan2)
     define(
+        "arctan2_",
+        "arctan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:214",
+    )
+    composite("arctan2_", "CompositeImplicitAutograd", functions_pointwise.atan2_)
+    define(
+        "arctan2.out",
+        "arctan2.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:214",
+    )
+    composite("arctan2.out", "CompositeImplicitAutograd", out_form("arctan2", composition.atan2))
+    define(
         "neg",
         "neg(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:221",
+        "native_functions/pointwise.yaml:222",
         (
             "core",
             "pointwise",
@@ -594,7 +606,7 @@ def register() -> None:
     define(
         "neg_",
         "neg_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:221",
+        "native_functions/pointwise.yaml:222",
         (
             "core",
             "pointwise",
@@ -605,7 +617,7 @@ def register() -> None:
     define(
         "neg.out",
         "neg.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:221",
+        "native_functions/pointwise.yaml:222",
         (
             "core",
             "pointwise",
@@ -616,7 +628,7 @@ def register() -> None:
     define(
         "abs",
         "abs(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:229",
+        "native_functions/pointwise.yaml:230",
         (
             "core",
             "pointwise",
@@ -627,7 +639,7 @@ def register() -> None:
     define(
         "abs_",
         "abs_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:229",
+        "native_functions/pointwise.yaml:230",
         (
             "core",
             "pointwise",
@@ -638,7 +650,7 @@ def register() -> None:
     define(
         "abs.out",
         "abs.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:229",
+        "native_functions/pointwise.yaml:230",
         (
             "core",
             "pointwise",
@@ -646,16 +658,32 @@ def register() -> None:
     )
     structured("abs.out", native.abs, "abs_stub", "out")
     autograd("abs.out", out_refuses_grad)
-    define("negative", "negative(Tensor self) -> Tensor", "native_functions/pointwise.yaml:237")
+    define("negative", "negative(Tensor self) -> Tensor", "native_functions/pointwise.yaml:238")
     composite("negative", "CompositeImplicitAutograd", composition.neg)
-    define("absolute", "absolute(Tensor self) -> Tensor", "native_functions/pointwise.yaml:242")
+    define("negative_", "negative_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:238")
+    composite("negative_", "CompositeImplicitAutograd", functions_pointwise.neg_)
+    define(
+        "negative.out",
+        "negative.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:238",
+    )
+    composite("negative.out", "CompositeImplicitAutograd", out_form("negative", composition.neg))
+    define("absolute", "absolute(Tensor self) -> Tensor", "native_functions/pointwise.yaml:244")
     composite("absolute", "CompositeImplicitAutograd", composition.abs)
-    define("positive", "positive(Tensor(a) self) -> Tensor(a)", "native_functions/pointwise.yaml:247")
+    define("absolute_", "absolute_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:244")
+    composite("absolute_", "CompositeImplicitAutograd", functions_pointwise.abs_)
+    define(
+        "absolute.out",
+        "absolute.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:244",
+    )
+    composite("absolute.out", "CompositeImplicitAutograd", out_form("absolute", composition.abs))
+    define("positive", "positive(Tensor(a) self) -> Tensor(a)", "native_functions/pointwise.yaml:250")
     composite("positive", "CompositeImplicitAutograd", composition.positive)
     define(
         "sign",
         "sign(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:252",
+        "native_functions/pointwise.yaml:255",
         (
             "core",
             "pointwise",
@@ -666,7 +694,7 @@ def register() -> None:
     define(
         "sign_",
         "sign_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:252",
+        "native_functions/pointwise.yaml:255",
         (
             "core",
             "pointwise",
@@ -677,7 +705,7 @@ def register() -> None:
     define(
         "sign.out",
         "sign.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:252",
+        "native_functions/pointwise.yaml:255",
         (
             "core",
             "pointwise",
@@ -685,20 +713,20 @@ def register() -> None:
     )
     structured("sign.out", native.sign, "sign_stub", "out")
     autograd("sign.out", out_refuses_grad)
-    define("square", "square(Tensor self) -> Tensor", "native_functions/pointwise.yaml:260")
+    define("square", "square(Tensor self) -> Tensor", "native_functions/pointwise.yaml:263")
     composite("square", "CompositeImplicitAutograd", composition.square)
-    define("square_", "square_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:265")
+    define("square_", "square_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:268")
     composite("square_", "CompositeImplicitAutograd", composition.square_)
     define(
         "square.out",
         "square.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:270",
+        "native_functions/pointwise.yaml:273",
     )
     composite("square.out", "CompositeImplicitAutograd", composition.square_out)
     define(
         "reciprocal",
         "reciprocal(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:274",
+        "native_functions/pointwise.yaml:277",
         (
             "core",
             "pointwise",
@@ -709,7 +737,7 @@ def register() -> None:
     define(
         "reciprocal_",
         "reciprocal_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:274",
+        "native_functions/pointwise.yaml:277",
         (
             "core",
             "pointwise",
@@ -720,7 +748,7 @@ def register() -> None:
     define(
         "reciprocal.out",
         "reciprocal.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:274",
+        "native_functions/pointwise.yaml:277",
         (
             "core",
             "pointwise",
@@ -731,7 +759,7 @@ def register() -> None:
     define(
         "exp",
         "exp(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:282",
+        "native_functions/pointwise.yaml:285",
         (
             "core",
             "pointwise",
@@ -742,7 +770,7 @@ def register() -> None:
     define(
         "exp_",
         "exp_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:282",
+        "native_functions/pointwise.yaml:285",
         (
             "core",
             "pointwise",
@@ -753,7 +781,7 @@ def register() -> None:
     define(
         "exp.out",
         "exp.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:282",
+        "native_functions/pointwise.yaml:285",
         (
             "core",
             "pointwise",
@@ -761,23 +789,23 @@ def register() -> None:
     )
     structured("exp.out", native.unary_float, "exp_stub", "out")
     autograd("exp.out", out_refuses_grad)
-    define("exp2", "exp2(Tensor self) -> Tensor", "native_functions/pointwise.yaml:290")
+    define("exp2", "exp2(Tensor self) -> Tensor", "native_functions/pointwise.yaml:293")
     structured("exp2", native.unary_float, "exp2_stub", "functional", "exp2.out")
     autograd("exp2", autograd_pointwise.plan_exp2)
-    define("exp2_", "exp2_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:290")
+    define("exp2_", "exp2_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:293")
     structured("exp2_", native.unary_float, "exp2_stub", "inplace", "exp2.out")
     autograd("exp2_", autograd_pointwise.plan_exp2_)
     define(
         "exp2.out",
         "exp2.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:290",
+        "native_functions/pointwise.yaml:293",
     )
     structured("exp2.out", native.unary_float, "exp2_stub", "out")
     autograd("exp2.out", out_refuses_grad)
     define(
         "expm1",
         "expm1(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:297",
+        "native_functions/pointwise.yaml:300",
         (
             "core",
             "pointwise",
@@ -788,7 +816,7 @@ def register() -> None:
     define(
         "expm1_",
         "expm1_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:297",
+        "native_functions/pointwise.yaml:300",
         (
             "core",
             "pointwise",
@@ -799,7 +827,7 @@ def register() -> None:
     define(
         "expm1.out",
         "expm1.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:297",
+        "native_functions/pointwise.yaml:300",
         (
             "core",
             "pointwise",
@@ -810,7 +838,7 @@ def register() -> None:
     define(
         "log",
         "log(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:305",
+        "native_functions/pointwise.yaml:308",
         (
             "core",
             "pointwise",
@@ -821,7 +849,7 @@ def register() -> None:
     define(
         "log_",
         "log_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:305",
+        "native_functions/pointwise.yaml:308",
         (
             "core",
             "pointwise",
@@ -832,7 +860,7 @@ def register() -> None:
     define(
         "log.out",
         "log.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:305",
+        "native_functions/pointwise.yaml:308",
         (
             "core",
             "pointwise",
@@ -843,7 +871,7 @@ def register() -> None:
     define(
         "log1p",
         "log1p(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:313",
+        "native_functions/pointwise.yaml:316",
         (
             "core",
             "pointwise",
@@ -854,7 +882,7 @@ def register() -> None:
     define(
         "log1p_",
         "log1p_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:313",
+        "native_functions/pointwise.yaml:316",
         (
             "core",
             "pointwise",
@@ -865,7 +893,7 @@ def register() -> None:
     define(
         "log1p.out",
         "log1p.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:313",
+        "native_functions/pointwise.yaml:316",
         (
             "core",
             "pointwise",
@@ -876,7 +904,7 @@ def register() -> None:
     define(
         "log2",
         "log2(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:321",
+        "native_functions/pointwise.yaml:324",
         (
             "core",
             "pointwise",
@@ -887,7 +915,7 @@ def register() -> None:
     define(
         "log2_",
         "log2_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:321",
+        "native_functions/pointwise.yaml:324",
         (
             "core",
             "pointwise",
@@ -898,7 +926,7 @@ def register() -> None:
     define(
         "log2.out",
         "log2.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:321",
+        "native_functions/pointwise.yaml:324",
         (
             "core",
             "pointwise",
@@ -909,7 +937,7 @@ def register() -> None:
     define(
         "log10",
         "log10(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:329",
+        "native_functions/pointwise.yaml:332",
         (
             "core",
             "pointwise",
@@ -920,7 +948,7 @@ def register() -> None:
     define(
         "log10_",
         "log10_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:329",
+        "native_functions/pointwise.yaml:332",
         (
             "core",
             "pointwise",
@@ -931,7 +959,7 @@ def register() -> None:
     define(
         "log10.out",
         "log10.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:329",
+        "native_functions/pointwise.yaml:332",
         (
             "core",
             "pointwise",
@@ -942,7 +970,7 @@ def register() -> None:
     define(
         "sqrt",
         "sqrt(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:337",
+        "native_functions/pointwise.yaml:340",
         (
             "core",
             "pointwise",
@@ -953,7 +981,7 @@ def register() -> None:
     define(
         "sqrt_",
         "sqrt_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:337",
+        "native_functions/pointwise.yaml:340",
         (
             "core",
             "pointwise",
@@ -964,7 +992,7 @@ def register() -> None:
     define(
         "sqrt.out",
         "sqrt.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:337",
+        "native_functions/pointwise.yaml:340",
         (
             "core",
             "pointwise",
@@ -975,7 +1003,7 @@ def register() -> None:
     define(
         "rsqrt",
         "rsqrt(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:345",
+        "native_functions/pointwise.yaml:348",
         (
             "core",
             "pointwise",
@@ -986,7 +1014,7 @@ def register() -> None:
     define(
         "rsqrt_",
         "rsqrt_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:345",
+        "native_functions/pointwise.yaml:348",
         (
             "core",
             "pointwise",
@@ -997,7 +1025,7 @@ def register() -> None:
     define(
         "rsqrt.out",
         "rsqrt.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:345",
+        "native_functions/pointwise.yaml:348",
         (
             "core",
             "pointwise",
@@ -1008,7 +1036,7 @@ def register() -> None:
     define(
         "sin",
         "sin(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:353",
+        "native_functions/pointwise.yaml:356",
         (
             "core",
             "pointwise",
@@ -1019,7 +1047,7 @@ def register() -> None:
     define(
         "sin_",
         "sin_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:353",
+        "native_functions/pointwise.yaml:356",
         (
             "core",
             "pointwise",
@@ -1030,7 +1058,7 @@ def register() -> None:
     define(
         "sin.out",
         "sin.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:353",
+        "native_functions/pointwise.yaml:356",
         (
             "core",
             "pointwise",
@@ -1041,7 +1069,7 @@ def register() -> None:
     define(
         "cos",
         "cos(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:361",
+        "native_functions/pointwise.yaml:364",
         (
             "core",
             "pointwise",
@@ -1052,7 +1080,7 @@ def register() -> None:
     define(
         "cos_",
         "cos_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:361",
+        "native_functions/pointwise.yaml:364",
         (
             "core",
             "pointwise",
@@ -1063,7 +1091,7 @@ def register() -> None:
     define(
         "cos.out",
         "cos.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:361",
+        "native_functions/pointwise.yaml:364",
         (
             "core",
             "pointwise",
@@ -1074,7 +1102,7 @@ def register() -> None:
     define(
         "tan",
         "tan(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:369",
+        "native_functions/pointwise.yaml:372",
         (
             "core",
             "pointwise",
@@ -1085,7 +1113,7 @@ def register() -> None:
     define(
         "tan_",
         "tan_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:369",
+        "native_functions/pointwise.yaml:372",
         (
             "core",
             "pointwise",
@@ -1096,7 +1124,7 @@ def register() -> None:
     define(
         "tan.out",
         "tan.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:369",
+        "native_functions/pointwise.yaml:372",
         (
             "core",
             "pointwise",
@@ -1107,7 +1135,7 @@ def register() -> None:
     define(
         "tanh",
         "tanh(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:377",
+        "native_functions/pointwise.yaml:380",
         (
             "core",
             "pointwise",
@@ -1118,7 +1146,7 @@ def register() -> None:
     define(
         "tanh_",
         "tanh_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:377",
+        "native_functions/pointwise.yaml:380",
         (
             "core",
             "pointwise",
@@ -1129,7 +1157,7 @@ def register() -> None:
     define(
         "tanh.out",
         "tanh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:377",
+        "native_functions/pointwise.yaml:380",
         (
             "core",
             "pointwise",
@@ -1140,7 +1168,7 @@ def register() -> None:
     define(
         "sinh",
         "sinh(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:385",
+        "native_functions/pointwise.yaml:388",
         (
             "core",
             "pointwise",
@@ -1151,7 +1179,7 @@ def register() -> None:
     define(
         "sinh_",
         "sinh_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:385",
+        "native_functions/pointwise.yaml:388",
         (
             "core",
             "pointwise",
@@ -1162,7 +1190,7 @@ def register() -> None:
     define(
         "sinh.out",
         "sinh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:385",
+        "native_functions/pointwise.yaml:388",
         (
             "core",
             "pointwise",
@@ -1173,7 +1201,7 @@ def register() -> None:
     define(
         "cosh",
         "cosh(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:393",
+        "native_functions/pointwise.yaml:396",
         (
             "core",
             "pointwise",
@@ -1184,7 +1212,7 @@ def register() -> None:
     define(
         "cosh_",
         "cosh_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:393",
+        "native_functions/pointwise.yaml:396",
         (
             "core",
             "pointwise",
@@ -1195,7 +1223,7 @@ def register() -> None:
     define(
         "cosh.out",
         "cosh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:393",
+        "native_functions/pointwise.yaml:396",
         (
             "core",
             "pointwise",
@@ -1206,7 +1234,7 @@ def register() -> None:
     define(
         "asin",
         "asin(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:401",
+        "native_functions/pointwise.yaml:404",
         (
             "core",
             "pointwise",
@@ -1217,7 +1245,7 @@ def register() -> None:
     define(
         "asin_",
         "asin_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:401",
+        "native_functions/pointwise.yaml:404",
         (
             "core",
             "pointwise",
@@ -1228,7 +1256,7 @@ def register() -> None:
     define(
         "asin.out",
         "asin.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:401",
+        "native_functions/pointwise.yaml:404",
         (
             "core",
             "pointwise",
@@ -1239,7 +1267,7 @@ def register() -> None:
     define(
         "acos",
         "acos(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:409",
+        "native_functions/pointwise.yaml:412",
         (
             "core",
             "pointwise",
@@ -1250,7 +1278,7 @@ def register() -> None:
     define(
         "acos_",
         "acos_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:409",
+        "native_functions/pointwise.yaml:412",
         (
             "core",
             "pointwise",
@@ -1261,7 +1289,7 @@ def register() -> None:
     define(
         "acos.out",
         "acos.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:409",
+        "native_functions/pointwise.yaml:412",
         (
             "core",
             "pointwise",
@@ -1272,7 +1300,7 @@ def register() -> None:
     define(
         "atan",
         "atan(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:417",
+        "native_functions/pointwise.yaml:420",
         (
             "core",
             "pointwise",
@@ -1283,7 +1311,7 @@ def register() -> None:
     define(
         "atan_",
         "atan_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:417",
+        "native_functions/pointwise.yaml:420",
         (
             "core",
             "pointwise",
@@ -1294,7 +1322,7 @@ def register() -> None:
     define(
         "atan.out",
         "atan.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:417",
+        "native_functions/pointwise.yaml:420",
         (
             "core",
             "pointwise",
@@ -1305,7 +1333,7 @@ def register() -> None:
     define(
         "asinh",
         "asinh(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:425",
+        "native_functions/pointwise.yaml:428",
         (
             "core",
             "pointwise",
@@ -1316,7 +1344,7 @@ def register() -> None:
     define(
         "asinh_",
         "asinh_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:425",
+        "native_functions/pointwise.yaml:428",
         (
             "core",
             "pointwise",
@@ -1327,7 +1355,7 @@ def register() -> None:
     define(
         "asinh.out",
         "asinh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:425",
+        "native_functions/pointwise.yaml:428",
         (
             "core",
             "pointwise",
@@ -1338,7 +1366,7 @@ def register() -> None:
     define(
         "acosh",
         "acosh(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:433",
+        "native_functions/pointwise.yaml:436",
         (
             "core",
             "pointwise",
@@ -1349,7 +1377,7 @@ def register() -> None:
     define(
         "acosh_",
         "acosh_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:433",
+        "native_functions/pointwise.yaml:436",
         (
             "core",
             "pointwise",
@@ -1360,7 +1388,7 @@ def register() -> None:
     define(
         "acosh.out",
         "acosh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:433",
+        "native_functions/pointwise.yaml:436",
         (
             "core",
             "pointwise",
@@ -1371,7 +1399,7 @@ def register() -> None:
     define(
         "atanh",
         "atanh(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:441",
+        "native_functions/pointwise.yaml:444",
         (
             "core",
             "pointwise",
@@ -1382,7 +1410,7 @@ def register() -> None:
     define(
         "atanh_",
         "atanh_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:441",
+        "native_functions/pointwise.yaml:444",
         (
             "core",
             "pointwise",
@@ -1393,7 +1421,7 @@ def register() -> None:
     define(
         "atanh.out",
         "atanh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:441",
+        "native_functions/pointwise.yaml:444",
         (
             "core",
             "pointwise",
@@ -1404,7 +1432,7 @@ def register() -> None:
     define(
         "sigmoid",
         "sigmoid(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:449",
+        "native_functions/pointwise.yaml:452",
         (
             "core",
             "pointwise",
@@ -1415,7 +1443,7 @@ def register() -> None:
     define(
         "sigmoid_",
         "sigmoid_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:449",
+        "native_functions/pointwise.yaml:452",
         (
             "core",
             "pointwise",
@@ -1426,7 +1454,7 @@ def register() -> None:
     define(
         "sigmoid.out",
         "sigmoid.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:449",
+        "native_functions/pointwise.yaml:452",
         (
             "core",
             "pointwise",
@@ -1437,7 +1465,7 @@ def register() -> None:
     define(
         "erf",
         "erf(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:457",
+        "native_functions/pointwise.yaml:460",
         (
             "core",
             "pointwise",
@@ -1448,7 +1476,7 @@ def register() -> None:
     define(
         "erf_",
         "erf_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:457",
+        "native_functions/pointwise.yaml:460",
         (
             "core",
             "pointwise",
@@ -1459,7 +1487,7 @@ def register() -> None:
     define(
         "erf.out",
         "erf.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:457",
+        "native_functions/pointwise.yaml:460",
         (
             "core",
             "pointwise",
@@ -1467,38 +1495,86 @@ def register() -> None:
     )
     structured("erf.out", native.unary_float, "erf_stub", "out")
     autograd("erf.out", out_refuses_grad)
-    define("erfc", "erfc(Tensor self) -> Tensor", "native_functions/pointwise.yaml:465", ("pointwise",))
+    define("erfc", "erfc(Tensor self) -> Tensor", "native_functions/pointwise.yaml:468", ("pointwise",))
     structured("erfc", native.unary_float, "erfc_stub", "functional", "erfc.out")
     autograd("erfc", autograd_pointwise.plan_erfc)
     define(
-        "erfc_", "erfc_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:465", ("pointwise",)
+        "erfc_", "erfc_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:468", ("pointwise",)
     )
     structured("erfc_", native.unary_float, "erfc_stub", "inplace", "erfc.out")
     autograd("erfc_", autograd_pointwise.plan_erfc_)
     define(
         "erfc.out",
         "erfc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:465",
+        "native_functions/pointwise.yaml:468",
         ("pointwise",),
     )
     structured("erfc.out", native.unary_float, "erfc_stub", "out")
     autograd("erfc.out", out_refuses_grad)
-    define("arcsin", "arcsin(Tensor self) -> Tensor", "native_functions/pointwise.yaml:473")
+    define("arcsin", "arcsin(Tensor self) -> Tensor", "native_functions/pointwise.yaml:476")
     composite("arcsin", "CompositeImplicitAutograd", composition.asin)
-    define("arccos", "arccos(Tensor self) -> Tensor", "native_functions/pointwise.yaml:478")
+    define("arcsin_", "arcsin_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:476")
+    composite("arcsin_", "CompositeImplicitAutograd", functions_pointwise.asin_)
+    define(
+        "arcsin.out",
+        "arcsin.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:476",
+    )
+    composite("arcsin.out", "CompositeImplicitAutograd", out_form("arcsin", composition.asin))
+    define("arccos", "arccos(Tensor self) -> Tensor", "native_functions/pointwise.yaml:482")
     composite("arccos", "CompositeImplicitAutograd", composition.acos)
-    define("arctan", "arctan(Tensor self) -> Tensor", "native_functions/pointwise.yaml:483")
+    define("arccos_", "arccos_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:482")
+    composite("arccos_", "CompositeImplicitAutograd", functions_pointwise.acos_)
+    define(
+        "arccos.out",
+        "arccos.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:482",
+    )
+    composite("arccos.out", "CompositeImplicitAutograd", out_form("arccos", composition.acos))
+    define("arctan", "arctan(Tensor self) -> Tensor", "native_functions/pointwise.yaml:488")
     composite("arctan", "CompositeImplicitAutograd", composition.atan)
-    define("arcsinh", "arcsinh(Tensor self) -> Tensor", "native_functions/pointwise.yaml:488")
+    define("arctan_", "arctan_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:488")
+    composite("arctan_", "CompositeImplicitAutograd", functions_pointwise.atan_)
+    define(
+        "arctan.out",
+        "arctan.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:488",
+    )
+    composite("arctan.out", "CompositeImplicitAutograd", out_form("arctan", composition.atan))
+    define("arcsinh", "arcsinh(Tensor self) -> Tensor", "native_functions/pointwise.yaml:494")
     composite("arcsinh", "CompositeImplicitAutograd", composition.asinh)
-    define("arccosh", "arccosh(Tensor self) -> Tensor", "native_functions/pointwise.yaml:493")
+    define("arcsinh_", "arcsinh_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:494")
+    composite("arcsinh_", "CompositeImplicitAutograd", functions_pointwise.asinh_)
+    define(
+        "arcsinh.out",
+        "arcsinh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:494",
+    )
+    composite("arcsinh.out", "CompositeImplicitAutograd", out_form("arcsinh", composition.asinh))
+    define("arccosh", "arccosh(Tensor self) -> Tensor", "native_functions/pointwise.yaml:500")
     composite("arccosh", "CompositeImplicitAutograd", composition.acosh)
-    define("arctanh", "arctanh(Tensor self) -> Tensor", "native_functions/pointwise.yaml:498")
+    define("arccosh_", "arccosh_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:500")
+    composite("arccosh_", "CompositeImplicitAutograd", functions_pointwise.acosh_)
+    define(
+        "arccosh.out",
+        "arccosh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:500",
+    )
+    composite("arccosh.out", "CompositeImplicitAutograd", out_form("arccosh", composition.acosh))
+    define("arctanh", "arctanh(Tensor self) -> Tensor", "native_functions/pointwise.yaml:506")
     composite("arctanh", "CompositeImplicitAutograd", composition.atanh)
+    define("arctanh_", "arctanh_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:506")
+    composite("arctanh_", "CompositeImplicitAutograd", functions_pointwise.atanh_)
+    define(
+        "arctanh.out",
+        "arctanh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:506",
+    )
+    composite("arctanh.out", "CompositeImplicitAutograd", out_form("arctanh", composition.atanh))
     define(
         "floor",
         "floor(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:503",
+        "native_functions/pointwise.yaml:512",
         (
             "core",
             "pointwise",
@@ -1509,7 +1585,7 @@ def register() -> None:
     define(
         "floor_",
         "floor_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:503",
+        "native_functions/pointwise.yaml:512",
         (
             "core",
             "pointwise",
@@ -1520,7 +1596,7 @@ def register() -> None:
     define(
         "floor.out",
         "floor.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:503",
+        "native_functions/pointwise.yaml:512",
         (
             "core",
             "pointwise",
@@ -1531,7 +1607,7 @@ def register() -> None:
     define(
         "ceil",
         "ceil(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:511",
+        "native_functions/pointwise.yaml:520",
         (
             "core",
             "pointwise",
@@ -1542,7 +1618,7 @@ def register() -> None:
     define(
         "ceil_",
         "ceil_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:511",
+        "native_functions/pointwise.yaml:520",
         (
             "core",
             "pointwise",
@@ -1553,7 +1629,7 @@ def register() -> None:
     define(
         "ceil.out",
         "ceil.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:511",
+        "native_functions/pointwise.yaml:520",
         (
             "core",
             "pointwise",
@@ -1564,7 +1640,7 @@ def register() -> None:
     define(
         "round",
         "round(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:519",
+        "native_functions/pointwise.yaml:528",
         (
             "core",
             "pointwise",
@@ -1575,7 +1651,7 @@ def register() -> None:
     define(
         "round_",
         "round_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:519",
+        "native_functions/pointwise.yaml:528",
         (
             "core",
             "pointwise",
@@ -1586,7 +1662,7 @@ def register() -> None:
     define(
         "round.out",
         "round.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:519",
+        "native_functions/pointwise.yaml:528",
         (
             "core",
             "pointwise",
@@ -1597,7 +1673,7 @@ def register() -> None:
     define(
         "trunc",
         "trunc(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:527",
+        "native_functions/pointwise.yaml:536",
         (
             "core",
             "pointwise",
@@ -1608,7 +1684,7 @@ def register() -> None:
     define(
         "trunc_",
         "trunc_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:527",
+        "native_functions/pointwise.yaml:536",
         (
             "core",
             "pointwise",
@@ -1619,7 +1695,7 @@ def register() -> None:
     define(
         "trunc.out",
         "trunc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:527",
+        "native_functions/pointwise.yaml:536",
         (
             "core",
             "pointwise",
@@ -1630,7 +1706,7 @@ def register() -> None:
     define(
         "round.decimals",
         "round.decimals(Tensor self, *, int decimals) -> Tensor",
-        "native_functions/pointwise.yaml:535",
+        "native_functions/pointwise.yaml:544",
         (
             "core",
             "pointwise",
@@ -1643,7 +1719,7 @@ def register() -> None:
     define(
         "round_.decimals",
         "round_.decimals(Tensor(a!) self, *, int decimals) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:535",
+        "native_functions/pointwise.yaml:544",
         (
             "core",
             "pointwise",
@@ -1656,7 +1732,7 @@ def register() -> None:
     define(
         "round.decimals_out",
         "round.decimals_out(Tensor self, *, int decimals, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:535",
+        "native_functions/pointwise.yaml:544",
         (
             "core",
             "pointwise",
@@ -1664,12 +1740,20 @@ def register() -> None:
     )
     structured("round.decimals_out", native.round_decimals, "round_decimals_stub", "out")
     autograd("round.decimals_out", out_refuses_grad)
-    define("fix", "fix(Tensor self) -> Tensor", "native_functions/pointwise.yaml:544")
+    define("fix", "fix(Tensor self) -> Tensor", "native_functions/pointwise.yaml:553")
     composite("fix", "CompositeImplicitAutograd", composition.trunc)
+    define("fix_", "fix_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:553")
+    composite("fix_", "CompositeImplicitAutograd", functions_pointwise.trunc_)
+    define(
+        "fix.out",
+        "fix.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:553",
+    )
+    composite("fix.out", "CompositeImplicitAutograd", out_form("fix", composition.trunc))
     define(
         "conj_physical",
         "conj_physical(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:549",
+        "native_functions/pointwise.yaml:559",
         ("pointwise",),
     )
     structured("conj_physical", native.unary, "conj_physical_stub", "functional", "conj_physical.out")
@@ -1677,7 +1761,7 @@ def register() -> None:
     define(
         "conj_physical_",
         "conj_physical_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:549",
+        "native_functions/pointwise.yaml:559",
         ("pointwise",),
     )
     structured("conj_physical_", native.unary, "conj_physical_stub", "inplace", "conj_physical.out")
@@ -1685,21 +1769,21 @@ def register() -> None:
     define(
         "conj_physical.out",
         "conj_physical.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:549",
+        "native_functions/pointwise.yaml:559",
         ("pointwise",),
     )
     structured("conj_physical.out", native.unary, "conj_physical_stub", "out")
     autograd("conj_physical.out", out_refuses_grad)
-    define("conj", "conj(Tensor(a) self) -> Tensor(a)", "native_functions/pointwise.yaml:557")
+    define("conj", "conj(Tensor(a) self) -> Tensor(a)", "native_functions/pointwise.yaml:567")
     composite("conj", "CompositeImplicitAutograd", composition.conj)
-    define("resolve_conj", "resolve_conj(Tensor(a) self) -> Tensor(a)", "native_functions/pointwise.yaml:562")
+    define("resolve_conj", "resolve_conj(Tensor(a) self) -> Tensor(a)", "native_functions/pointwise.yaml:572")
     composite("resolve_conj", "CompositeImplicitAutograd", composition.unresolved)
-    define("resolve_neg", "resolve_neg(Tensor(a) self) -> Tensor(a)", "native_functions/pointwise.yaml:567")
+    define("resolve_neg", "resolve_neg(Tensor(a) self) -> Tensor(a)", "native_functions/pointwise.yaml:577")
     composite("resolve_neg", "CompositeImplicitAutograd", composition.unresolved)
     define(
         "relu",
         "relu(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:574",
+        "native_functions/pointwise.yaml:584",
         (
             "core",
             "pointwise",
@@ -1710,7 +1794,7 @@ def register() -> None:
     define(
         "relu_",
         "relu_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:574",
+        "native_functions/pointwise.yaml:584",
         (
             "core",
             "pointwise",
@@ -1721,7 +1805,7 @@ def register() -> None:
     define(
         "relu.out",
         "relu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:574",
+        "native_functions/pointwise.yaml:584",
         (
             "core",
             "pointwise",
@@ -1732,7 +1816,7 @@ def register() -> None:
     define(
         "gelu",
         "gelu(Tensor self, *, str approximate='none') -> Tensor",
-        "native_functions/pointwise.yaml:582",
+        "native_functions/pointwise.yaml:592",
         (
             "core",
             "pointwise",
@@ -1743,7 +1827,7 @@ def register() -> None:
     define(
         "gelu_",
         "gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)",
-        "native_functions/pointwise.yaml:582",
+        "native_functions/pointwise.yaml:592",
         (
             "core",
             "pointwise",
@@ -1754,7 +1838,7 @@ def register() -> None:
     define(
         "gelu.out",
         "gelu.out(Tensor self, *, str approximate='none', Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:582",
+        "native_functions/pointwise.yaml:592",
         (
             "core",
             "pointwise",
@@ -1762,18 +1846,18 @@ def register() -> None:
     )
     structured("gelu.out", native.gelu, "gelu_stub", "out")
     autograd("gelu.out", out_refuses_grad)
-    define("silu", "silu(Tensor self) -> Tensor", "native_functions/pointwise.yaml:590", ("pointwise",))
+    define("silu", "silu(Tensor self) -> Tensor", "native_functions/pointwise.yaml:600", ("pointwise",))
     structured("silu", native.unary_floating, "silu_stub", "functional", "silu.out")
     autograd("silu", autograd_pointwise.plan_silu)
     define(
-        "silu_", "silu_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:590", ("pointwise",)
+        "silu_", "silu_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:600", ("pointwise",)
     )
     structured("silu_", native.unary_floating, "silu_stub", "inplace", "silu.out")
     autograd("silu_", autograd_pointwise.plan_silu_)
     define(
         "silu.out",
         "silu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:590",
+        "native_functions/pointwise.yaml:600",
         ("pointwise",),
     )
     structured("silu.out", native.unary_floating, "silu_stub", "out")
@@ -1781,7 +1865,7 @@ def register() -> None:
     define(
         "softplus",
         "softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor",
-        "native_functions/pointwise.yaml:598",
+        "native_functions/pointwise.yaml:608",
         ("pointwise",),
     )
     structured("softplus", native.softplus, "softplus_stub", "functional", "softplus.out")
@@ -1789,7 +1873,7 @@ def register() -> None:
     define(
         "softplus.out",
         "softplus.out(Tensor self, Scalar beta=1, Scalar threshold=20, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:598",
+        "native_functions/pointwise.yaml:608",
         ("pointwise",),
     )
     structured("softplus.out", native.softplus, "softplus_stub", "out")
@@ -1797,7 +1881,7 @@ def register() -> None:
     define(
         "leaky_relu",
         "leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor",
-        "native_functions/pointwise.yaml:606",
+        "native_functions/pointwise.yaml:616",
         (
             "core",
             "pointwise",
@@ -1808,7 +1892,7 @@ def register() -> None:
     define(
         "leaky_relu_",
         "leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:606",
+        "native_functions/pointwise.yaml:616",
         (
             "core",
             "pointwise",
@@ -1819,7 +1903,7 @@ def register() -> None:
     define(
         "leaky_relu.out",
         "leaky_relu.out(Tensor self, Scalar negative_slope=0.01, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:606",
+        "native_functions/pointwise.yaml:616",
         (
             "core",
             "pointwise",
@@ -1830,7 +1914,7 @@ def register() -> None:
     define(
         "threshold_backward",
         "threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor",
-        "native_functions/pointwise.yaml:614",
+        "native_functions/pointwise.yaml:624",
         ("pointwise",),
     )
     structured("threshold_backward", native.threshold_backward, "threshold_backward_stub", "functional")
@@ -1838,7 +1922,7 @@ def register() -> None:
     define(
         "sigmoid_backward",
         "sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor",
-        "native_functions/pointwise.yaml:620",
+        "native_functions/pointwise.yaml:630",
         ("pointwise",),
     )
     structured("sigmoid_backward", native.binary, "sigmoid_backward_stub", "functional")
@@ -1846,7 +1930,7 @@ def register() -> None:
     define(
         "tanh_backward",
         "tanh_backward(Tensor grad_output, Tensor output) -> Tensor",
-        "native_functions/pointwise.yaml:626",
+        "native_functions/pointwise.yaml:636",
         ("pointwise",),
     )
     structured("tanh_backward", native.binary, "tanh_backward_stub", "functional")
@@ -1854,7 +1938,7 @@ def register() -> None:
     define(
         "gelu_backward",
         "gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor",
-        "native_functions/pointwise.yaml:632",
+        "native_functions/pointwise.yaml:642",
         ("pointwise",),
     )
     structured("gelu_backward", native.gelu_backward, "gelu_backward_stub", "functional")
@@ -1862,7 +1946,7 @@ def register() -> None:
     define(
         "silu_backward",
         "silu_backward(Tensor grad_output, Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:638",
+        "native_functions/pointwise.yaml:648",
         ("pointwise",),
     )
     structured("silu_backward", native.binary, "silu_backward_stub", "functional")
@@ -1870,7 +1954,7 @@ def register() -> None:
     define(
         "softplus_backward",
         "softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor",
-        "native_functions/pointwise.yaml:644",
+        "native_functions/pointwise.yaml:654",
         ("pointwise",),
     )
     structured("softplus_backward", native.softplus_backward, "softplus_backward_stub", "functional")
@@ -1878,7 +1962,7 @@ def register() -> None:
     define(
         "leaky_relu_backward",
         "leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor",
-        "native_functions/pointwise.yaml:650",
+        "native_functions/pointwise.yaml:660",
         ("pointwise",),
     )
     structured("leaky_relu_backward", native.leaky_relu_backward, "leaky_relu_backward_stub", "functional")
@@ -1886,7 +1970,7 @@ def register() -> None:
     define(
         "eq.Tensor",
         "eq.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:658",
+        "native_functions/pointwise.yaml:668",
         (
             "core",
             "nondifferentiable",
@@ -1899,7 +1983,7 @@ def register() -> None:
     define(
         "eq_.Tensor",
         "eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:658",
+        "native_functions/pointwise.yaml:668",
         (
             "core",
             "nondifferentiable",
@@ -1912,7 +1996,7 @@ def register() -> None:
     define(
         "eq.Tensor_out",
         "eq.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:658",
+        "native_functions/pointwise.yaml:668",
         (
             "core",
             "nondifferentiable",
@@ -1923,13 +2007,13 @@ def register() -> None:
     structured("eq.Tensor_out", native.comparison, "eq_stub", "out")
     autograd("eq.Tensor_out", never_differentiable)
     define(
-        "eq.Scalar", "eq.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:667"
+        "eq.Scalar", "eq.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:677"
     )
     composite("eq.Scalar", "CompositeImplicitAutograd", composition.eq)
     define(
         "ne.Tensor",
         "ne.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:672",
+        "native_functions/pointwise.yaml:682",
         (
             "core",
             "nondifferentiable",
@@ -1942,7 +2026,7 @@ def register() -> None:
     define(
         "ne_.Tensor",
         "ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:672",
+        "native_functions/pointwise.yaml:682",
         (
             "core",
             "nondifferentiable",
@@ -1955,7 +2039,7 @@ def register() -> None:
     define(
         "ne.Tensor_out",
         "ne.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:672",
+        "native_functions/pointwise.yaml:682",
         (
             "core",
             "nondifferentiable",
@@ -1966,13 +2050,13 @@ def register() -> None:
     structured("ne.Tensor_out", native.comparison, "ne_stub", "out")
     autograd("ne.Tensor_out", never_differentiable)
     define(
-        "ne.Scalar", "ne.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:681"
+        "ne.Scalar", "ne.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:691"
     )
     composite("ne.Scalar", "CompositeImplicitAutograd", composition.ne)
     define(
         "lt.Tensor",
         "lt.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:686",
+        "native_functions/pointwise.yaml:696",
         (
             "core",
             "nondifferentiable",
@@ -1985,7 +2069,7 @@ def register() -> None:
     define(
         "lt_.Tensor",
         "lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:686",
+        "native_functions/pointwise.yaml:696",
         (
             "core",
             "nondifferentiable",
@@ -1998,7 +2082,7 @@ def register() -> None:
     define(
         "lt.Tensor_out",
         "lt.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:686",
+        "native_functions/pointwise.yaml:696",
         (
             "core",
             "nondifferentiable",
@@ -2009,13 +2093,13 @@ def register() -> None:
     structured("lt.Tensor_out", native.ordering, "lt_stub", "out")
     autograd("lt.Tensor_out", never_differentiable)
     define(
-        "lt.Scalar", "lt.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:695"
+        "lt.Scalar", "lt.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:705"
     )
     composite("lt.Scalar", "CompositeImplicitAutograd", composition.lt)
     define(
         "le.Tensor",
         "le.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:700",
+        "native_functions/pointwise.yaml:710",
         (
             "core",
             "nondifferentiable",
@@ -2028,7 +2112,7 @@ def register() -> None:
     define(
         "le_.Tensor",
         "le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:700",
+        "native_functions/pointwise.yaml:710",
         (
             "core",
             "nondifferentiable",
@@ -2041,7 +2125,7 @@ def register() -> None:
     define(
         "le.Tensor_out",
         "le.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:700",
+        "native_functions/pointwise.yaml:710",
         (
             "core",
             "nondifferentiable",
@@ -2052,13 +2136,13 @@ def register() -> None:
     structured("le.Tensor_out", native.ordering, "le_stub", "out")
     autograd("le.Tensor_out", never_differentiable)
     define(
-        "le.Scalar", "le.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:709"
+        "le.Scalar", "le.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:719"
     )
     composite("le.Scalar", "CompositeImplicitAutograd", composition.le)
     define(
         "gt.Tensor",
         "gt.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:714",
+        "native_functions/pointwise.yaml:724",
         (
             "core",
             "nondifferentiable",
@@ -2071,7 +2155,7 @@ def register() -> None:
     define(
         "gt_.Tensor",
         "gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:714",
+        "native_functions/pointwise.yaml:724",
         (
             "core",
             "nondifferentiable",
@@ -2084,7 +2168,7 @@ def register() -> None:
     define(
         "gt.Tensor_out",
         "gt.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:714",
+        "native_functions/pointwise.yaml:724",
         (
             "core",
             "nondifferentiable",
@@ -2095,13 +2179,13 @@ def register() -> None:
     structured("gt.Tensor_out", native.ordering, "gt_stub", "out")
     autograd("gt.Tensor_out", never_differentiable)
     define(
-        "gt.Scalar", "gt.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:723"
+        "gt.Scalar", "gt.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:733"
     )
     composite("gt.Scalar", "CompositeImplicitAutograd", composition.gt)
     define(
         "ge.Tensor",
         "ge.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:728",
+        "native_functions/pointwise.yaml:738",
         (
             "core",
             "nondifferentiable",
@@ -2114,7 +2198,7 @@ def register() -> None:
     define(
         "ge_.Tensor",
         "ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:728",
+        "native_functions/pointwise.yaml:738",
         (
             "core",
             "nondifferentiable",
@@ -2127,7 +2211,7 @@ def register() -> None:
     define(
         "ge.Tensor_out",
         "ge.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:728",
+        "native_functions/pointwise.yaml:738",
         (
             "core",
             "nondifferentiable",
@@ -2138,54 +2222,126 @@ def register() -> None:
     structured("ge.Tensor_out", native.ordering, "ge_stub", "out")
     autograd("ge.Tensor_out", never_differentiable)
     define(
-        "ge.Scalar", "ge.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:737"
+        "ge.Scalar", "ge.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:747"
     )
     composite("ge.Scalar", "CompositeImplicitAutograd", composition.ge)
     define(
         "greater.Tensor",
         "greater.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:742",
+        "native_functions/pointwise.yaml:752",
         wrapped_numbers=True,
     )
     composite("greater.Tensor", "CompositeImplicitAutograd", composition.gt)
     define(
+        "greater_.Tensor",
+        "greater_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:752",
+        wrapped_numbers=True,
+    )
+    composite("greater_.Tensor", "CompositeImplicitAutograd", functions_pointwise.gt_)
+    define(
+        "greater.Tensor_out",
+        "greater.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:752",
+        wrapped_numbers=True,
+    )
+    composite("greater.Tensor_out", "CompositeImplicitAutograd", out_form("greater", composition.gt))
+    define(
         "greater_equal.Tensor",
         "greater_equal.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:748",
+        "native_functions/pointwise.yaml:759",
         wrapped_numbers=True,
     )
     composite("greater_equal.Tensor", "CompositeImplicitAutograd", composition.ge)
     define(
+        "greater_equal_.Tensor",
+        "greater_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:759",
+        wrapped_numbers=True,
+    )
+    composite("greater_equal_.Tensor", "CompositeImplicitAutograd", functions_pointwise.ge_)
+    define(
+        "greater_equal.Tensor_out",
+        "greater_equal.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:759",
+        wrapped_numbers=True,
+    )
+    composite(
+        "greater_equal.Tensor_out", "CompositeImplicitAutograd", out_form("greater_equal", composition.ge)
+    )
+    define(
         "less.Tensor",
         "less.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:754",
+        "native_functions/pointwise.yaml:766",
         wrapped_numbers=True,
     )
     composite("less.Tensor", "CompositeImplicitAutograd", composition.lt)
     define(
+        "less_.Tensor",
+        "less_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:766",
+        wrapped_numbers=True,
+    )
+    composite("less_.Tensor", "CompositeImplicitAutograd", functions_pointwise.lt_)
+    define(
+        "less.Tensor_out",
+        "less.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:766",
+        wrapped_numbers=True,
+    )
+    composite("less.Tensor_out", "CompositeImplicitAutograd", out_form("less", composition.lt))
+    define(
         "less_equal.Tensor",
         "less_equal.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:760",
+        "native_functions/pointwise.yaml:773",
         wrapped_numbers=True,
     )
     composite("less_equal.Tensor", "CompositeImplicitAutograd", composition.le)
     define(
+        "less_equal_.Tensor",
+        "less_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:773",
+        wrapped_numbers=True,
+    )
+    composite("less_equal_.Tensor", "CompositeImplicitAutograd", functions_pointwise.le_)
+    define(
+        "less_equal.Tensor_out",
+        "less_equal.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:773",
+        wrapped_numbers=True,
+    )
+    composite("less_equal.Tensor_out", "CompositeImplicitAutograd", out_form("less_equal", composition.le))
+    define(
         "not_equal.Tensor",
         "not_equal.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:766",
+        "native_functions/pointwise.yaml:780",
         wrapped_numbers=True,
     )
     composite("not_equal.Tensor", "CompositeImplicitAutograd", composition.ne)
-    define("isnan", "isnan(Tensor self) -> Tensor", "native_functions/pointwise.yaml:772")
+    define(
+        "not_equal_.Tensor",
+        "not_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:780",
+        wrapped_numbers=True,
+    )
+    composite("not_equal_.Tensor", "CompositeImplicitAutograd", functions_pointwise.ne_)
+    define(
+        "not_equal.Tensor_out",
+        "not_equal.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:780",
+        wrapped_numbers=True,
+    )
+    composite("not_equal.Tensor_out", "CompositeImplicitAutograd", out_form("not_equal", composition.ne))
+    define("isnan", "isnan(Tensor self) -> Tensor", "native_functions/pointwise.yaml:787")
     composite("isnan", "CompositeImplicitAutograd", composition.isnan)
-    define("isinf", "isinf(Tensor self) -> Tensor", "native_functions/pointwise.yaml:777")
+    define("isinf", "isinf(Tensor self) -> Tensor", "native_functions/pointwise.yaml:792")
     composite("isinf", "CompositeImplicitAutograd", composition.isinf)
-    define("isfinite", "isfinite(Tensor self) -> Tensor", "native_functions/pointwise.yaml:782")
+    define("isfinite", "isfinite(Tensor self) -> Tensor", "native_functions/pointwise.yaml:797")
     composite("isfinite", "CompositeImplicitAutograd", composition.isfinite)
     define(
         "logical_not",
         "logical_not(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:787",
+        "native_functions/pointwise.yaml:802",
         (
             "core",
             "nondifferentiable",
@@ -2197,7 +2353,7 @@ def register() -> None:
     define(
         "logical_not_",
         "logical_not_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:787",
+        "native_functions/pointwise.yaml:802",
         (
             "core",
             "nondifferentiable",
@@ -2209,7 +2365,7 @@ def register() -> None:
     define(
         "logical_not.out",
         "logical_not.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:787",
+        "native_functions/pointwise.yaml:802",
         (
             "core",
             "nondifferentiable",
@@ -2221,7 +2377,7 @@ def register() -> None:
     define(
         "logical_and",
         "logical_and(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:795",
+        "native_functions/pointwise.yaml:810",
         (
             "core",
             "nondifferentiable",
@@ -2233,7 +2389,7 @@ def register() -> None:
     define(
         "logical_and_",
         "logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:795",
+        "native_functions/pointwise.yaml:810",
         (
             "core",
             "nondifferentiable",
@@ -2245,7 +2401,7 @@ def register() -> None:
     define(
         "logical_and.out",
         "logical_and.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:795",
+        "native_functions/pointwise.yaml:810",
         (
             "core",
             "nondifferentiable",
@@ -2257,7 +2413,7 @@ def register() -> None:
     define(
         "logical_or",
         "logical_or(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:803",
+        "native_functions/pointwise.yaml:818",
         (
             "core",
             "nondifferentiable",
@@ -2269,7 +2425,7 @@ def register() -> None:
     define(
         "logical_or_",
         "logical_or_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:803",
+        "native_functions/pointwise.yaml:818",
         (
             "core",
             "nondifferentiable",
@@ -2281,7 +2437,7 @@ def register() -> None:
     define(
         "logical_or.out",
         "logical_or.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:803",
+        "native_functions/pointwise.yaml:818",
         (
             "core",
             "nondifferentiable",
@@ -2293,7 +2449,7 @@ def register() -> None:
     define(
         "logical_xor",
         "logical_xor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:811",
+        "native_functions/pointwise.yaml:826",
         (
             "core",
             "nondifferentiable",
@@ -2305,7 +2461,7 @@ def register() -> None:
     define(
         "logical_xor_",
         "logical_xor_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:811",
+        "native_functions/pointwise.yaml:826",
         (
             "core",
             "nondifferentiable",
@@ -2317,7 +2473,7 @@ def register() -> None:
     define(
         "logical_xor.out",
         "logical_xor.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:811",
+        "native_functions/pointwise.yaml:826",
         (
             "core",
             "nondifferentiable",
@@ -2329,7 +2485,7 @@ def register() -> None:
     define(
         "bitwise_and.Tensor",
         "bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:819",
+        "native_functions/pointwise.yaml:834",
         (
             "core",
             "nondifferentiable",
@@ -2344,7 +2500,7 @@ def register() -> None:
     define(
         "bitwise_and_.Tensor",
         "bitwise_and_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:819",
+        "native_functions/pointwise.yaml:834",
         (
             "core",
             "nondifferentiable",
@@ -2357,7 +2513,7 @@ def register() -> None:
     define(
         "bitwise_and.Tensor_out",
         "bitwise_and.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:819",
+        "native_functions/pointwise.yaml:834",
         (
             "core",
             "nondifferentiable",
@@ -2370,13 +2526,13 @@ def register() -> None:
     define(
         "bitwise_and.Scalar",
         "bitwise_and.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:828",
+        "native_functions/pointwise.yaml:843",
     )
     composite("bitwise_and.Scalar", "CompositeImplicitAutograd", composition.bitwise_and)
     define(
         "bitwise_or.Tensor",
         "bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:833",
+        "native_functions/pointwise.yaml:848",
         (
             "core",
             "nondifferentiable",
@@ -2389,7 +2545,7 @@ def register() -> None:
     define(
         "bitwise_or_.Tensor",
         "bitwise_or_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:833",
+        "native_functions/pointwise.yaml:848",
         (
             "core",
             "nondifferentiable",
@@ -2402,7 +2558,7 @@ def register() -> None:
     define(
         "bitwise_or.Tensor_out",
         "bitwise_or.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:833",
+        "native_functions/pointwise.yaml:848",
         (
             "core",
             "nondifferentiable",
@@ -2415,13 +2571,13 @@ def register() -> None:
     define(
         "bitwise_or.Scalar",
         "bitwise_or.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:842",
+        "native_functions/pointwise.yaml:857",
     )
     composite("bitwise_or.Scalar", "CompositeImplicitAutograd", composition.bitwise_or)
     define(
         "bitwise_xor.Tensor",
         "bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:847",
+        "native_functions/pointwise.yaml:862",
         (
             "core",
             "nondifferentiable",
@@ -2436,7 +2592,7 @@ def register() -> None:
     define(
         "bitwise_xor_.Tensor",
         "bitwise_xor_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:847",
+        "native_functions/pointwise.yaml:862",
         (
             "core",
             "nondifferentiable",
@@ -2449,7 +2605,7 @@ def register() -> None:
     define(
         "bitwise_xor.Tensor_out",
         "bitwise_xor.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:847",
+        "native_functions/pointwise.yaml:862",
         (
             "core",
             "nondifferentiable",
@@ -2462,13 +2618,13 @@ def register() -> None:
     define(
         "bitwise_xor.Scalar",
         "bitwise_xor.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:856",
+        "native_functions/pointwise.yaml:871",
     )
     composite("bitwise_xor.Scalar", "CompositeImplicitAutograd", composition.bitwise_xor)
     define(
         "bitwise_left_shift.Tensor",
         "bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:861",
+        "native_functions/pointwise.yaml:876",
         (
             "nondifferentiable",
             "pointwise",
@@ -2486,7 +2642,7 @@ def register() -> None:
     define(
         "bitwise_left_shift_.Tensor",
         "bitwise_left_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:861",
+        "native_functions/pointwise.yaml:876",
         (
             "nondifferentiable",
             "pointwise",
@@ -2504,7 +2660,7 @@ def register() -> None:
     define(
         "bitwise_left_shift.Tensor_out",
         "bitwise_left_shift.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:861",
+        "native_functions/pointwise.yaml:876",
         (
             "nondifferentiable",
             "pointwise",
@@ -2516,7 +2672,7 @@ def register() -> None:
     define(
         "bitwise_right_shift.Tensor",
         "bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:870",
+        "native_functions/pointwise.yaml:885",
         (
             "nondifferentiable",
             "pointwise",
@@ -2534,7 +2690,7 @@ def register() -> None:
     define(
         "bitwise_right_shift_.Tensor",
         "bitwise_right_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:870",
+        "native_functions/pointwise.yaml:885",
         (
             "nondifferentiable",
             "pointwise",
@@ -2552,7 +2708,7 @@ def register() -> None:
     define(
         "bitwise_right_shift.Tensor_out",
         "bitwise_right_shift.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:870",
+        "native_functions/pointwise.yaml:885",
         (
             "nondifferentiable",
             "pointwise",
@@ -2562,9 +2718,75 @@ def register() -> None:
     structured("bitwise_right_shift.Tensor_out", native.bitwise, "bitwise_right_shift_stub", "out")
     autograd("bitwise_right_shift.Tensor_out", never_differentiable)
     define(
+        "gcd",
+        "gcd(Tensor self, Tensor other) -> Tensor",
+        "native_functions/pointwise.yaml:894",
+        (
+            "nondifferentiable",
+            "pointwise",
+        ),
+    )
+    structured("gcd", native.binary, "gcd_stub", "functional", "gcd.out")
+    autograd("gcd", never_differentiable)
+    define(
+        "gcd_",
+        "gcd_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:894",
+        (
+            "nondifferentiable",
+            "pointwise",
+        ),
+    )
+    structured("gcd_", native.binary, "gcd_stub", "inplace", "gcd.out")
+    autograd("gcd_", never_differentiable)
+    define(
+        "gcd.out",
+        "gcd.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:894",
+        (
+            "nondifferentiable",
+            "pointwise",
+        ),
+    )
+    structured("gcd.out", native.binary, "gcd_stub", "out")
+    autograd("gcd.out", never_differentiable)
+    define(
+        "lcm",
+        "lcm(Tensor self, Tensor other) -> Tensor",
+        "native_functions/pointwise.yaml:902",
+        (
+            "nondifferentiable",
+            "pointwise",
+        ),
+    )
+    structured("lcm", native.binary, "lcm_stub", "functional", "lcm.out")
+    autograd("lcm", never_differentiable)
+    define(
+        "lcm_",
+        "lcm_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:902",
+        (
+            "nondifferentiable",
+            "pointwise",
+        ),
+    )
+    structured("lcm_", native.binary, "lcm_stub", "inplace", "lcm.out")
+    autograd("lcm_", never_differentiable)
+    define(
+        "lcm.out",
+        "lcm.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:902",
+        (
+            "nondifferentiable",
+            "pointwise",
+        ),
+    )
+    structured("lcm.out", native.binary, "lcm_stub", "out")
+    autograd("lcm.out", never_differentiable)
+    define(
         "bitwise_not",
         "bitwise_not(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:879",
+        "native_functions/pointwise.yaml:910",
         (
             "core",
             "nondifferentiable",
@@ -2576,7 +2798,7 @@ def register() -> None:
     define(
         "bitwise_not_",
         "bitwise_not_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:879",
+        "native_functions/pointwise.yaml:910",
         (
             "core",
             "nondifferentiable",
@@ -2588,7 +2810,7 @@ def register() -> None:
     define(
         "bitwise_not.out",
         "bitwise_not.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:879",
+        "native_functions/pointwise.yaml:910",
         (
             "core",
             "nondifferentiable",
@@ -2600,7 +2822,7 @@ def register() -> None:
     define(
         "clamp",
         "clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
-        "native_functions/pointwise.yaml:889",
+        "native_functions/pointwise.yaml:920",
         (
             "core",
             "pointwise",
@@ -2611,7 +2833,7 @@ def register() -> None:
     define(
         "clamp_",
         "clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:889",
+        "native_functions/pointwise.yaml:920",
         (
             "core",
             "pointwise",
@@ -2622,7 +2844,7 @@ def register() -> None:
     define(
         "clamp.out",
         "clamp.out(Tensor self, Scalar? min=None, Scalar? max=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:889",
+        "native_functions/pointwise.yaml:920",
         (
             "core",
             "pointwise",
@@ -2633,7 +2855,7 @@ def register() -> None:
     define(
         "clamp.Tensor",
         "clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor",
-        "native_functions/pointwise.yaml:896",
+        "native_functions/pointwise.yaml:927",
         (
             "core",
             "pointwise",
@@ -2644,7 +2866,7 @@ def register() -> None:
     define(
         "clamp_.Tensor",
         "clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:896",
+        "native_functions/pointwise.yaml:927",
         (
             "core",
             "pointwise",
@@ -2655,7 +2877,7 @@ def register() -> None:
     define(
         "clamp.Tensor_out",
         "clamp.Tensor_out(Tensor self, Tensor? min=None, Tensor? max=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:896",
+        "native_functions/pointwise.yaml:927",
         (
             "core",
             "pointwise",
@@ -2666,7 +2888,7 @@ def register() -> None:
     define(
         "clamp_min",
         "clamp_min(Tensor self, Scalar min) -> Tensor",
-        "native_functions/pointwise.yaml:903",
+        "native_functions/pointwise.yaml:934",
         ("pointwise",),
     )
     structured("clamp_min", native.clamp_one, "clamp_min_stub", "functional", "clamp_min.out")
@@ -2674,7 +2896,7 @@ def register() -> None:
     define(
         "clamp_min_",
         "clamp_min_(Tensor(a!) self, Scalar min) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:903",
+        "native_functions/pointwise.yaml:934",
         ("pointwise",),
     )
     structured("clamp_min_", native.clamp_one, "clamp_min_stub", "inplace", "clamp_min.out")
@@ -2682,7 +2904,7 @@ def register() -> None:
     define(
         "clamp_min.out",
         "clamp_min.out(Tensor self, Scalar min, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:903",
+        "native_functions/pointwise.yaml:934",
         ("pointwise",),
     )
     structured("clamp_min.out", native.clamp_one, "clamp_min_stub", "out")
@@ -2690,7 +2912,7 @@ def register() -> None:
     define(
         "clamp_min.Tensor",
         "clamp_min.Tensor(Tensor self, Tensor min) -> Tensor",
-        "native_functions/pointwise.yaml:911",
+        "native_functions/pointwise.yaml:942",
         ("pointwise",),
     )
     structured("clamp_min.Tensor", native.clamp_one, "clamp_min_stub", "functional", "clamp_min.Tensor_out")
@@ -2698,7 +2920,7 @@ def register() -> None:
     define(
         "clamp_min_.Tensor",
         "clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:911",
+        "native_functions/pointwise.yaml:942",
         ("pointwise",),
     )
     structured("clamp_min_.Tensor", native.clamp_one, "clamp_min_stub", "inplace", "clamp_min.Tensor_out")
@@ -2706,7 +2928,7 @@ def register() -> None:
     define(
         "clamp_min.Tensor_out",
         "clamp_min.Tensor_out(Tensor self, Tensor min, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:911",
+        "native_functions/pointwise.yaml:942",
         ("pointwise",),
     )
     structured("clamp_min.Tensor_out", native.clamp_one, "clamp_min_stub", "out")
@@ -2714,7 +2936,7 @@ def register() -> None:
     define(
         "clamp_max",
         "clamp_max(Tensor self, Scalar max) -> Tensor",
-        "native_functions/pointwise.yaml:919",
+        "native_functions/pointwise.yaml:950",
         ("pointwise",),
     )
     structured("clamp_max", native.clamp_one, "clamp_max_stub", "functional", "clamp_max.out")
@@ -2722,7 +2944,7 @@ def register() -> None:
     define(
         "clamp_max_",
         "clamp_max_(Tensor(a!) self, Scalar max) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:919",
+        "native_functions/pointwise.yaml:950",
         ("pointwise",),
     )
     structured("clamp_max_", native.clamp_one, "clamp_max_stub", "inplace", "clamp_max.out")
@@ -2730,7 +2952,7 @@ def register() -> None:
     define(
         "clamp_max.out",
         "clamp_max.out(Tensor self, Scalar max, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:919",
+        "native_functions/pointwise.yaml:950",
         ("pointwise",),
     )
     structured("clamp_max.out", native.clamp_one, "clamp_max_stub", "out")
@@ -2738,7 +2960,7 @@ def register() -> None:
     define(
         "clamp_max.Tensor",
         "clamp_max.Tensor(Tensor self, Tensor max) -> Tensor",
-        "native_functions/pointwise.yaml:927",
+        "native_functions/pointwise.yaml:958",
         ("pointwise",),
     )
     structured("clamp_max.Tensor", native.clamp_one, "clamp_max_stub", "functional", "clamp_max.Tensor_out")
@@ -2746,7 +2968,7 @@ def register() -> None:
     define(
         "clamp_max_.Tensor",
         "clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:927",
+        "native_functions/pointwise.yaml:958",
         ("pointwise",),
     )
     structured("clamp_max_.Tensor", native.clamp_one, "clamp_max_stub", "inplace", "clamp_max.Tensor_out")
@@ -2754,7 +2976,7 @@ def register() -> None:
     define(
         "clamp_max.Tensor_out",
         "clamp_max.Tensor_out(Tensor self, Tensor max, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:927",
+        "native_functions/pointwise.yaml:958",
         ("pointwise",),
     )
     structured("clamp_max.Tensor_out", native.clamp_one, "clamp_max_stub", "out")
@@ -2762,31 +2984,31 @@ def register() -> None:
     define(
         "clip",
         "clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
-        "native_functions/pointwise.yaml:935",
+        "native_functions/pointwise.yaml:966",
     )
     composite("clip", "CompositeImplicitAutograd", composition.clamp)
     define(
         "clip.Tensor",
         "clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor",
-        "native_functions/pointwise.yaml:940",
+        "native_functions/pointwise.yaml:971",
     )
     composite("clip.Tensor", "CompositeImplicitAutograd", composition.clamp)
     define(
         "clip_",
         "clip_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:945",
+        "native_functions/pointwise.yaml:976",
     )
     composite("clip_", "CompositeImplicitAutograd", composition.clamp_)
     define(
         "clip_.Tensor",
         "clip_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:950",
+        "native_functions/pointwise.yaml:981",
     )
     composite("clip_.Tensor", "CompositeImplicitAutograd", composition.clamp_)
     define(
         "where.self",
         "where.self(Tensor condition, Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:955",
+        "native_functions/pointwise.yaml:986",
         (
             "core",
             "pointwise",
@@ -2798,7 +3020,7 @@ def register() -> None:
     define(
         "where.self_out",
         "where.self_out(Tensor condition, Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:955",
+        "native_functions/pointwise.yaml:986",
         (
             "core",
             "pointwise",
@@ -2810,25 +3032,25 @@ def register() -> None:
     define(
         "where.ScalarSelf",
         "where.ScalarSelf(Tensor condition, Scalar self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:963",
+        "native_functions/pointwise.yaml:994",
     )
     composite("where.ScalarSelf", "CompositeImplicitAutograd", composition.where)
     define(
         "where.ScalarOther",
         "where.ScalarOther(Tensor condition, Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:968",
+        "native_functions/pointwise.yaml:999",
     )
     composite("where.ScalarOther", "CompositeImplicitAutograd", composition.where)
     define(
         "where.Scalar",
         "where.Scalar(Tensor condition, Scalar self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:973",
+        "native_functions/pointwise.yaml:1004",
     )
     composite("where.Scalar", "CompositeImplicitAutograd", composition.where)
     define(
         "lerp.Scalar",
         "lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor",
-        "native_functions/pointwise.yaml:978",
+        "native_functions/pointwise.yaml:1009",
         ("pointwise",),
     )
     structured("lerp.Scalar", native.lerp, "lerp_stub", "functional", "lerp.Scalar_out")
@@ -2836,7 +3058,7 @@ def register() -> None:
     define(
         "lerp_.Scalar",
         "lerp_.Scalar(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:978",
+        "native_functions/pointwise.yaml:1009",
         ("pointwise",),
     )
     structured("lerp_.Scalar", native.lerp, "lerp_stub", "inplace", "lerp.Scalar_out")
@@ -2844,7 +3066,7 @@ def register() -> None:
     define(
         "lerp.Scalar_out",
         "lerp.Scalar_out(Tensor self, Tensor end, Scalar weight, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:978",
+        "native_functions/pointwise.yaml:1009",
         ("pointwise",),
     )
     structured("lerp.Scalar_out", native.lerp, "lerp_stub", "out")
@@ -2852,7 +3074,7 @@ def register() -> None:
     define(
         "lerp.Tensor",
         "lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor",
-        "native_functions/pointwise.yaml:985",
+        "native_functions/pointwise.yaml:1016",
         ("pointwise",),
     )
     structured("lerp.Tensor", native.lerp, "lerp_stub", "functional", "lerp.Tensor_out")
@@ -2860,7 +3082,7 @@ def register() -> None:
     define(
         "lerp_.Tensor",
         "lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:985",
+        "native_functions/pointwise.yaml:1016",
         ("pointwise",),
     )
     structured("lerp_.Tensor", native.lerp, "lerp_stub", "inplace", "lerp.Tensor_out")
@@ -2868,7 +3090,7 @@ def register() -> None:
     define(
         "lerp.Tensor_out",
         "lerp.Tensor_out(Tensor self, Tensor end, Tensor weight, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:985",
+        "native_functions/pointwise.yaml:1016",
         ("pointwise",),
     )
     structured("lerp.Tensor_out", native.lerp, "lerp_stub", "out")
@@ -2876,7 +3098,7 @@ def register() -> None:
     define(
         "addcmul",
         "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
-        "native_functions/pointwise.yaml:992",
+        "native_functions/pointwise.yaml:1023",
         ("pointwise",),
     )
     structured("addcmul", native.addcmul, "addcmul_stub", "functional", "addcmul.out")
@@ -2884,7 +3106,7 @@ def register() -> None:
     define(
         "addcmul_",
         "addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:992",
+        "native_functions/pointwise.yaml:1023",
         ("pointwise",),
     )
     structured("addcmul_", native.addcmul, "addcmul_stub", "inplace", "addcmul.out")
@@ -2892,7 +3114,7 @@ def register() -> None:
     define(
         "addcmul.out",
         "addcmul.out(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:992",
+        "native_functions/pointwise.yaml:1023",
         ("pointwise",),
     )
     structured("addcmul.out", native.addcmul, "addcmul_stub", "out")
@@ -2900,7 +3122,7 @@ def register() -> None:
     define(
         "addcdiv",
         "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
-        "native_functions/pointwise.yaml:999",
+        "native_functions/pointwise.yaml:1030",
         ("pointwise",),
     )
     structured("addcdiv", native.addcdiv, "addcdiv_stub", "functional", "addcdiv.out")
@@ -2908,7 +3130,7 @@ def register() -> None:
     define(
         "addcdiv_",
         "addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:999",
+        "native_functions/pointwise.yaml:1030",
         ("pointwise",),
     )
     structured("addcdiv_", native.addcdiv, "addcdiv_stub", "inplace", "addcdiv.out")
@@ -2916,46 +3138,46 @@ def register() -> None:
     define(
         "addcdiv.out",
         "addcdiv.out(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:999",
+        "native_functions/pointwise.yaml:1030",
         ("pointwise",),
     )
     structured("addcdiv.out", native.addcdiv, "addcdiv_stub", "out")
     autograd("addcdiv.out", out_refuses_grad)
-    define("sgn", "sgn(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1008", ("pointwise",))
+    define("sgn", "sgn(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1039", ("pointwise",))
     structured("sgn", native.unary, "sgn_stub", "functional", "sgn.out")
     autograd("sgn", autograd_pointwise.plan_sgn)
     define(
-        "sgn_", "sgn_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:1008", ("pointwise",)
+        "sgn_", "sgn_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:1039", ("pointwise",)
     )
     structured("sgn_", native.unary, "sgn_stub", "inplace", "sgn.out")
     autograd("sgn_", autograd_pointwise.plan_sgn_)
     define(
         "sgn.out",
         "sgn.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1008",
+        "native_functions/pointwise.yaml:1039",
         ("pointwise",),
     )
     structured("sgn.out", native.unary, "sgn_stub", "out")
     autograd("sgn.out", out_refuses_grad)
     define(
-        "signbit", "signbit(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1016", ("pointwise",)
+        "signbit", "signbit(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1047", ("pointwise",)
     )
     structured("signbit", native.signbit, "signbit_stub", "functional", "signbit.out")
     define(
         "signbit.out",
         "signbit.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1016",
+        "native_functions/pointwise.yaml:1047",
         ("pointwise",),
     )
     structured("signbit.out", native.signbit, "signbit_stub", "out")
     autograd("signbit.out", out_refuses_grad)
-    define("frac", "frac(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1024", ("pointwise",))
+    define("frac", "frac(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1055", ("pointwise",))
     structured("frac", native.frac, "frac_stub", "functional", "frac.out")
     autograd("frac", autograd_pointwise.plan_frac)
     define(
         "frac_",
         "frac_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1024",
+        "native_functions/pointwise.yaml:1055",
         ("pointwise",),
     )
     structured("frac_", native.frac, "frac_stub", "inplace", "frac.out")
@@ -2963,7 +3185,7 @@ def register() -> None:
     define(
         "frac.out",
         "frac.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1024",
+        "native_functions/pointwise.yaml:1055",
         ("pointwise",),
     )
     structured("frac.out", native.frac, "frac_stub", "out")
@@ -2971,7 +3193,7 @@ def register() -> None:
     define(
         "copysign.Tensor",
         "copysign.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1032",
+        "native_functions/pointwise.yaml:1063",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -2980,7 +3202,7 @@ def register() -> None:
     define(
         "copysign_.Tensor",
         "copysign_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1032",
+        "native_functions/pointwise.yaml:1063",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -2989,7 +3211,7 @@ def register() -> None:
     define(
         "copysign.out",
         "copysign.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1032",
+        "native_functions/pointwise.yaml:1063",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -2998,34 +3220,34 @@ def register() -> None:
     define(
         "copysign.Scalar",
         "copysign.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:1041",
+        "native_functions/pointwise.yaml:1072",
         ("pointwise",),
     )
     composite("copysign.Scalar", "CompositeImplicitAutograd", composition.copysign)
     define(
         "copysign_.Scalar",
         "copysign_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1047",
+        "native_functions/pointwise.yaml:1078",
     )
     composite("copysign_.Scalar", "CompositeImplicitAutograd", composition.copysign_)
     define(
         "heaviside",
         "heaviside(Tensor self, Tensor values) -> Tensor",
-        "native_functions/pointwise.yaml:1052",
+        "native_functions/pointwise.yaml:1083",
         ("pointwise",),
     )
     structured("heaviside", native.heaviside, "heaviside_stub", "functional", "heaviside.out")
     define(
         "heaviside_",
         "heaviside_(Tensor(a!) self, Tensor values) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1052",
+        "native_functions/pointwise.yaml:1083",
         ("pointwise",),
     )
     structured("heaviside_", native.heaviside, "heaviside_stub", "inplace", "heaviside.out")
     define(
         "heaviside.out",
         "heaviside.out(Tensor self, Tensor values, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1052",
+        "native_functions/pointwise.yaml:1083",
         ("pointwise",),
     )
     structured("heaviside.out", native.heaviside, "heaviside_stub", "out")
@@ -3033,7 +3255,7 @@ def register() -> None:
     define(
         "hypot",
         "hypot(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1060",
+        "native_functions/pointwise.yaml:1091",
         ("pointwise",),
     )
     structured("hypot", native.same_floating, "hypot_stub", "functional", "hypot.out")
@@ -3041,7 +3263,7 @@ def register() -> None:
     define(
         "hypot_",
         "hypot_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1060",
+        "native_functions/pointwise.yaml:1091",
         ("pointwise",),
     )
     structured("hypot_", native.same_floating, "hypot_stub", "inplace", "hypot.out")
@@ -3049,7 +3271,7 @@ def register() -> None:
     define(
         "hypot.out",
         "hypot.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1060",
+        "native_functions/pointwise.yaml:1091",
         ("pointwise",),
     )
     structured("hypot.out", native.same_floating, "hypot_stub", "out")
@@ -3057,7 +3279,7 @@ def register() -> None:
     define(
         "nextafter",
         "nextafter(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1068",
+        "native_functions/pointwise.yaml:1099",
         ("pointwise",),
     )
     structured("nextafter", native.same_floating, "nextafter_stub", "functional", "nextafter.out")
@@ -3065,7 +3287,7 @@ def register() -> None:
     define(
         "nextafter_",
         "nextafter_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1068",
+        "native_functions/pointwise.yaml:1099",
         ("pointwise",),
     )
     structured("nextafter_", native.same_floating, "nextafter_stub", "inplace", "nextafter.out")
@@ -3073,7 +3295,7 @@ def register() -> None:
     define(
         "nextafter.out",
         "nextafter.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1068",
+        "native_functions/pointwise.yaml:1099",
         ("pointwise",),
     )
     structured("nextafter.out", native.same_floating, "nextafter_stub", "out")
@@ -3081,7 +3303,7 @@ def register() -> None:
     define(
         "nan_to_num",
         "nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
-        "native_functions/pointwise.yaml:1076",
+        "native_functions/pointwise.yaml:1107",
         ("pointwise",),
     )
     structured("nan_to_num", native.nan_to_num, "nan_to_num_stub", "functional", "nan_to_num.out")
@@ -3089,7 +3311,7 @@ def register() -> None:
     define(
         "nan_to_num_",
         "nan_to_num_(Tensor(a!) self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1076",
+        "native_functions/pointwise.yaml:1107",
         ("pointwise",),
     )
     structured("nan_to_num_", native.nan_to_num, "nan_to_num_stub", "inplace", "nan_to_num.out")
@@ -3097,7 +3319,7 @@ def register() -> None:
     define(
         "nan_to_num.out",
         "nan_to_num.out(Tensor self, float? nan=None, float? posinf=None, float? neginf=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1076",
+        "native_functions/pointwise.yaml:1107",
         ("pointwise",),
     )
     structured("nan_to_num.out", native.nan_to_num, "nan_to_num_stub", "out")
@@ -3105,21 +3327,21 @@ def register() -> None:
     define(
         "frexp.Tensor",
         "frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)",
-        "native_functions/pointwise.yaml:1084",
+        "native_functions/pointwise.yaml:1115",
         ("pointwise",),
     )
     composite("frexp.Tensor", "CompositeImplicitAutograd", composition.frexp)
     define(
         "frexp.Tensor_out",
         "frexp.Tensor_out(Tensor self, *, Tensor(a!) mantissa, Tensor(b!) exponent) -> (Tensor(a!) mantissa, Tensor(b!) exponent)",
-        "native_functions/pointwise.yaml:1090",
+        "native_functions/pointwise.yaml:1121",
         ("pointwise",),
     )
     composite("frexp.Tensor_out", "CompositeImplicitAutograd", composition.frexp_out)
     define(
         "_frexp_mantissa",
         "_frexp_mantissa(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:1095",
+        "native_functions/pointwise.yaml:1126",
         ("pointwise",),
     )
     structured("_frexp_mantissa", native.frexp_mantissa, "_frexp_mantissa_stub", "functional")
@@ -3127,71 +3349,71 @@ def register() -> None:
     define(
         "_frexp_exponent",
         "_frexp_exponent(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:1101",
+        "native_functions/pointwise.yaml:1132",
         ("pointwise",),
     )
     structured("_frexp_exponent", native.frexp_exponent, "_frexp_exponent_stub", "functional")
     define(
         "ldexp.Tensor",
         "ldexp.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1107",
+        "native_functions/pointwise.yaml:1138",
         ("pointwise",),
     )
     composite("ldexp.Tensor", "CompositeImplicitAutograd", composition.ldexp)
     define(
         "ldexp_",
         "ldexp_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1107",
+        "native_functions/pointwise.yaml:1138",
         ("pointwise",),
     )
     composite("ldexp_", "CompositeImplicitAutograd", inplace_form("ldexp_", composition.ldexp))
     define(
         "ldexp.out",
         "ldexp.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1107",
+        "native_functions/pointwise.yaml:1138",
         ("pointwise",),
     )
     composite("ldexp.out", "CompositeImplicitAutograd", out_form("ldexp", composition.ldexp))
     define(
-        "deg2rad", "deg2rad(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1114", ("pointwise",)
+        "deg2rad", "deg2rad(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1145", ("pointwise",)
     )
     composite("deg2rad", "CompositeImplicitAutograd", composition.deg2rad)
     define(
         "deg2rad_",
         "deg2rad_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1114",
+        "native_functions/pointwise.yaml:1145",
         ("pointwise",),
     )
     composite("deg2rad_", "CompositeImplicitAutograd", inplace_form("deg2rad_", composition.deg2rad))
     define(
         "deg2rad.out",
         "deg2rad.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1114",
+        "native_functions/pointwise.yaml:1145",
         ("pointwise",),
     )
     composite("deg2rad.out", "CompositeImplicitAutograd", out_form("deg2rad", composition.deg2rad))
     define(
-        "rad2deg", "rad2deg(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1121", ("pointwise",)
+        "rad2deg", "rad2deg(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1152", ("pointwise",)
     )
     composite("rad2deg", "CompositeImplicitAutograd", composition.rad2deg)
     define(
         "rad2deg_",
         "rad2deg_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1121",
+        "native_functions/pointwise.yaml:1152",
         ("pointwise",),
     )
     composite("rad2deg_", "CompositeImplicitAutograd", inplace_form("rad2deg_", composition.rad2deg))
     define(
         "rad2deg.out",
         "rad2deg.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1121",
+        "native_functions/pointwise.yaml:1152",
         ("pointwise",),
     )
     composite("rad2deg.out", "CompositeImplicitAutograd", out_form("rad2deg", composition.rad2deg))
     define(
         "logaddexp",
         "logaddexp(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1130",
+        "native_functions/pointwise.yaml:1161",
         ("pointwise",),
     )
     structured("logaddexp", native.logaddexp, "logaddexp_stub", "functional", "logaddexp.out")
@@ -3199,7 +3421,7 @@ def register() -> None:
     define(
         "logaddexp.out",
         "logaddexp.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1130",
+        "native_functions/pointwise.yaml:1161",
         ("pointwise",),
     )
     structured("logaddexp.out", native.logaddexp, "logaddexp_stub", "out")
@@ -3207,7 +3429,7 @@ def register() -> None:
     define(
         "logaddexp2",
         "logaddexp2(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1138",
+        "native_functions/pointwise.yaml:1169",
         ("pointwise",),
     )
     structured("logaddexp2", native.same_floating, "logaddexp2_stub", "functional", "logaddexp2.out")
@@ -3215,7 +3437,7 @@ def register() -> None:
     define(
         "logaddexp2.out",
         "logaddexp2.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1138",
+        "native_functions/pointwise.yaml:1169",
         ("pointwise",),
     )
     structured("logaddexp2.out", native.same_floating, "logaddexp2_stub", "out")
@@ -3223,7 +3445,7 @@ def register() -> None:
     define(
         "xlogy.Tensor",
         "xlogy.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1146",
+        "native_functions/pointwise.yaml:1177",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3232,7 +3454,7 @@ def register() -> None:
     define(
         "xlogy_.Tensor",
         "xlogy_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1146",
+        "native_functions/pointwise.yaml:1177",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3241,7 +3463,7 @@ def register() -> None:
     define(
         "xlogy.OutTensor",
         "xlogy.OutTensor(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1146",
+        "native_functions/pointwise.yaml:1177",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3250,27 +3472,27 @@ def register() -> None:
     define(
         "xlogy.Scalar_Self",
         "xlogy.Scalar_Self(Scalar self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1155",
+        "native_functions/pointwise.yaml:1186",
         ("pointwise",),
     )
     composite("xlogy.Scalar_Self", "CompositeImplicitAutograd", composition.xlogy)
     define(
         "xlogy.Scalar_Other",
         "xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:1161",
+        "native_functions/pointwise.yaml:1192",
         ("pointwise",),
     )
     composite("xlogy.Scalar_Other", "CompositeImplicitAutograd", composition.xlogy)
     define(
         "xlogy_.Scalar_Other",
         "xlogy_.Scalar_Other(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1167",
+        "native_functions/pointwise.yaml:1198",
     )
     composite("xlogy_.Scalar_Other", "CompositeImplicitAutograd", composition.xlogy_)
     define(
         "logit",
         "logit(Tensor self, float? eps=None) -> Tensor",
-        "native_functions/pointwise.yaml:1172",
+        "native_functions/pointwise.yaml:1203",
         ("pointwise",),
     )
     structured("logit", native.logit, "logit_stub", "functional", "logit.out")
@@ -3278,7 +3500,7 @@ def register() -> None:
     define(
         "logit_",
         "logit_(Tensor(a!) self, float? eps=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1172",
+        "native_functions/pointwise.yaml:1203",
         ("pointwise",),
     )
     structured("logit_", native.logit, "logit_stub", "inplace", "logit.out")
@@ -3286,7 +3508,7 @@ def register() -> None:
     define(
         "logit.out",
         "logit.out(Tensor self, float? eps=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1172",
+        "native_functions/pointwise.yaml:1203",
         ("pointwise",),
     )
     structured("logit.out", native.logit, "logit_stub", "out")
@@ -3294,18 +3516,18 @@ def register() -> None:
     define(
         "logit_backward",
         "logit_backward(Tensor grad_output, Tensor self, float? eps=None) -> Tensor",
-        "native_functions/pointwise.yaml:1180",
+        "native_functions/pointwise.yaml:1211",
         ("pointwise",),
     )
     structured("logit_backward", native.logit_backward, "logit_backward_stub", "functional")
     autograd("logit_backward", autograd_pointwise.plan_logit_backward)
-    define("sinc", "sinc(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1187", ("pointwise",))
+    define("sinc", "sinc(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1218", ("pointwise",))
     structured("sinc", native.unary_float, "sinc_stub", "functional", "sinc.out")
     autograd("sinc", autograd_pointwise.plan_sinc)
     define(
         "sinc_",
         "sinc_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1187",
+        "native_functions/pointwise.yaml:1218",
         ("pointwise",),
     )
     structured("sinc_", native.unary_float, "sinc_stub", "inplace", "sinc.out")
@@ -3313,7 +3535,7 @@ def register() -> None:
     define(
         "sinc.out",
         "sinc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1187",
+        "native_functions/pointwise.yaml:1218",
         ("pointwise",),
     )
     structured("sinc.out", native.unary_float, "sinc_stub", "out")
@@ -3321,7 +3543,7 @@ def register() -> None:
     define(
         "multiply.Tensor",
         "multiply.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1197",
+        "native_functions/pointwise.yaml:1228",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3329,15 +3551,15 @@ def register() -> None:
     define(
         "multiply_.Tensor",
         "multiply_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1197",
+        "native_functions/pointwise.yaml:1228",
         ("pointwise",),
         wrapped_numbers=True,
     )
-    composite("multiply_.Tensor", "CompositeImplicitAutograd", inplace_form("multiply_", composition.mul))
+    composite("multiply_.Tensor", "CompositeImplicitAutograd", functions_pointwise.mul_)
     define(
         "multiply.out",
         "multiply.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1197",
+        "native_functions/pointwise.yaml:1228",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3345,7 +3567,7 @@ def register() -> None:
     define(
         "subtract.Tensor",
         "subtract.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
-        "native_functions/pointwise.yaml:1205",
+        "native_functions/pointwise.yaml:1236",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3353,7 +3575,7 @@ def register() -> None:
     define(
         "subtract_.Tensor",
         "subtract_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1205",
+        "native_functions/pointwise.yaml:1236",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3363,7 +3585,7 @@ def register() -> None:
     define(
         "subtract.out",
         "subtract.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1205",
+        "native_functions/pointwise.yaml:1236",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3371,7 +3593,7 @@ def register() -> None:
     define(
         "divide.Tensor",
         "divide.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1213",
+        "native_functions/pointwise.yaml:1244",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3379,15 +3601,15 @@ def register() -> None:
     define(
         "divide_.Tensor",
         "divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1213",
+        "native_functions/pointwise.yaml:1244",
         ("pointwise",),
         wrapped_numbers=True,
     )
-    composite("divide_.Tensor", "CompositeImplicitAutograd", inplace_form("divide_", composition.div))
+    composite("divide_.Tensor", "CompositeImplicitAutograd", functions_pointwise.div_)
     define(
         "divide.out",
         "divide.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1213",
+        "native_functions/pointwise.yaml:1244",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3395,7 +3617,7 @@ def register() -> None:
     define(
         "divide.Tensor_mode",
         "divide.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor",
-        "native_functions/pointwise.yaml:1221",
+        "native_functions/pointwise.yaml:1252",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3403,7 +3625,7 @@ def register() -> None:
     define(
         "divide_.Tensor_mode",
         "divide_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1221",
+        "native_functions/pointwise.yaml:1252",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3415,7 +3637,7 @@ def register() -> None:
     define(
         "divide.out_mode",
         "divide.out_mode(Tensor self, Tensor other, *, str? rounding_mode, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1221",
+        "native_functions/pointwise.yaml:1252",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3423,7 +3645,7 @@ def register() -> None:
     define(
         "true_divide.Tensor",
         "true_divide.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1229",
+        "native_functions/pointwise.yaml:1260",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3431,17 +3653,15 @@ def register() -> None:
     define(
         "true_divide_.Tensor",
         "true_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1229",
+        "native_functions/pointwise.yaml:1260",
         ("pointwise",),
         wrapped_numbers=True,
     )
-    composite(
-        "true_divide_.Tensor", "CompositeImplicitAutograd", inplace_form("true_divide_", composition.div)
-    )
+    composite("true_divide_.Tensor", "CompositeImplicitAutograd", functions_pointwise.div_)
     define(
         "true_divide.out",
         "true_divide.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1229",
+        "native_functions/pointwise.yaml:1260",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3449,26 +3669,26 @@ def register() -> None:
     define(
         "true_divide.Scalar",
         "true_divide.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:1237",
+        "native_functions/pointwise.yaml:1268",
     )
     composite("true_divide.Scalar", "CompositeImplicitAutograd", composition.div)
     define(
         "true_divide_.Scalar",
         "true_divide_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1242",
+        "native_functions/pointwise.yaml:1273",
     )
     composite("true_divide_.Scalar", "CompositeImplicitAutograd", composition.div_)
     define(
         "float_power.Tensor_Tensor",
         "float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
-        "native_functions/pointwise.yaml:1247",
+        "native_functions/pointwise.yaml:1278",
         ("pointwise",),
     )
     composite("float_power.Tensor_Tensor", "CompositeImplicitAutograd", composition.float_power)
     define(
         "float_power.Tensor_Tensor_out",
         "float_power.Tensor_Tensor_out(Tensor self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1247",
+        "native_functions/pointwise.yaml:1278",
         ("pointwise",),
     )
     composite(
@@ -3479,14 +3699,14 @@ def register() -> None:
     define(
         "float_power.Tensor_Scalar",
         "float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",
-        "native_functions/pointwise.yaml:1254",
+        "native_functions/pointwise.yaml:1285",
         ("pointwise",),
     )
     composite("float_power.Tensor_Scalar", "CompositeImplicitAutograd", composition.float_power)
     define(
         "float_power.Tensor_Scalar_out",
         "float_power.Tensor_Scalar_out(Tensor self, Scalar exponent, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1254",
+        "native_functions/pointwise.yaml:1285",
         ("pointwise",),
     )
     composite(
@@ -3497,14 +3717,14 @@ def register() -> None:
     define(
         "float_power.Scalar",
         "float_power.Scalar(Scalar self, Tensor exponent) -> Tensor",
-        "native_functions/pointwise.yaml:1261",
+        "native_functions/pointwise.yaml:1292",
         ("pointwise",),
     )
     composite("float_power.Scalar", "CompositeImplicitAutograd", composition.float_power)
     define(
         "float_power.Scalar_out",
         "float_power.Scalar_out(Scalar self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1261",
+        "native_functions/pointwise.yaml:1292",
         ("pointwise",),
     )
     composite(
@@ -3515,39 +3735,39 @@ def register() -> None:
     define(
         "float_power_.Tensor",
         "float_power_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1267",
+        "native_functions/pointwise.yaml:1298",
         ("pointwise",),
     )
     composite("float_power_.Tensor", "CompositeImplicitAutograd", composition.float_power_)
     define(
         "float_power_.Scalar",
         "float_power_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1273",
+        "native_functions/pointwise.yaml:1304",
         ("pointwise",),
     )
     composite("float_power_.Scalar", "CompositeImplicitAutograd", composition.float_power_)
-    define("angle", "angle(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1281", ("pointwise",))
+    define("angle", "angle(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1312", ("pointwise",))
     composite("angle", "CompositeImplicitAutograd", composition.angle)
     define(
         "angle.out",
         "angle.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1281",
+        "native_functions/pointwise.yaml:1312",
         ("pointwise",),
     )
     composite("angle.out", "CompositeImplicitAutograd", out_form("angle", composition.angle))
-    define("complex", "complex(Tensor real, Tensor imag) -> Tensor", "native_functions/pointwise.yaml:1288")
+    define("complex", "complex(Tensor real, Tensor imag) -> Tensor", "native_functions/pointwise.yaml:1319")
     composite("complex", "CompositeImplicitAutograd", composition.complex_)
     define(
         "complex.out",
         "complex.out(Tensor real, Tensor imag, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1292",
+        "native_functions/pointwise.yaml:1323",
     )
     composite("complex.out", "CompositeImplicitAutograd", composition.complex_out)
-    define("polar", "polar(Tensor abs, Tensor angle) -> Tensor", "native_functions/pointwise.yaml:1296")
+    define("polar", "polar(Tensor abs, Tensor angle) -> Tensor", "native_functions/pointwise.yaml:1327")
     composite("polar", "CompositeImplicitAutograd", composition.polar)
     define(
         "polar.out",
         "polar.out(Tensor abs, Tensor angle, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1300",
+        "native_functions/pointwise.yaml:1331",
     )
     composite("polar.out", "CompositeImplicitAutograd", composition.polar_out)

@@ -111,3 +111,15 @@ def register() -> None:
         "native_functions/statistics.yaml:50",
     )
     composite("histc.out", "CompositeImplicitAutograd", out_form("histc", composition.histc, exact=True))
+    define(
+        "bincount",
+        "bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor",
+        "native_functions/statistics.yaml:57",
+    )
+    composite("bincount", "CompositeExplicitAutograd", composition.bincount)
+    define(
+        "bincount.out",
+        "bincount.out(Tensor self, Tensor? weights=None, SymInt minlength=0, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/statistics.yaml:62",
+    )
+    composite("bincount.out", "CompositeImplicitAutograd", composition.bincount_out)

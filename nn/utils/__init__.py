@@ -1,22 +1,23 @@
 """What is done to parameters and sequences beside layers (`torch.nn.utils`).
 
-Gradients are clipped in `clipping`, parameters made one vector in `vectors`, sequences packed in `rnn`. A name's
-module is imported with its first use.
+Gradients are clipped in `clipping`, parameters made one vector in `vectors`, computed from others in `parametrize` and
+`parametrizations`, norms folded into layers in `fusion`, sequences packed in `rnn`. A name's module is imported with
+its first use.
 """
 
 from __future__ import annotations
 
 from ..._lazy_names import lazy_names
 
-_SUBMODULES = {"rnn": "rnn"}
-_PLACES = {
-    "clip_grad_norm_": "clipping",
-    "clip_grad_value_": "clipping",
-    "clip_grads_with_norm_": "clipping",
-    "get_total_norm": "clipping",
-    "parameters_to_vector": "vectors",
-    "vector_to_parameters": "vectors",
+_SUBMODULES = {name: name for name in ("parametrizations", "parametrize", "rnn")}
+_MODULES = {
+    "clipping": "clip_grad_norm_ clip_grad_value_ clip_grads_with_norm_ get_total_norm",
+    "construction": "convert_conv2d_weight_memory_format convert_conv3d_weight_memory_format skip_init",
+    "fusion": "fuse_conv_bn_eval fuse_conv_bn_weights fuse_linear_bn_eval fuse_linear_bn_weights",
+    "norm_hooks": "remove_spectral_norm remove_weight_norm spectral_norm weight_norm",
+    "vectors": "parameters_to_vector vector_to_parameters",
 }
+_PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = sorted([*_SUBMODULES, *_PLACES])
 

@@ -134,12 +134,14 @@ def pointwise_functions(capability: int) -> Iterator[Sample]:
         yield Sample(f"{name} bfloat16", partial(getattr(tt.nn.functional, name), narrow), dense)
     gelu = partial(tt.nn.functional.gelu, narrow, approximate="tanh")
     yield Sample("gelu by tanh bfloat16", gelu, dense)
+    truths = empty(n, dtype="bool")
+    yield Sample("pow of truth values", lambda: tt.pow(truths, True), dense)
     i = empty(n, dtype="int32")
     for name in BITWISE:
         yield Sample(f"{name} int32", partial(getattr(tt, name), i, i), dense)
     for name in ("bitwise_not", "abs", "neg", "sign", "relu"):
         yield Sample(f"{name} int32", partial(getattr(tt, name), i), dense)
-    for name in ("floor_divide", "remainder", "fmod", "pow"):
+    for name in ("floor_divide", "remainder", "fmod", "pow", "gcd", "lcm"):
         for dtype in ("int32", "int64"):
             k = empty(n, dtype=dtype)
             yield Sample(f"{name} {dtype}", partial(getattr(tt, name), k, k), dense)

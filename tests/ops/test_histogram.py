@@ -158,3 +158,46 @@ def test_dtypes_and_gradients_are_refused(device):
     hist = tt.histogram(tt.ones(3, device=device, requires_grad=True), 2).hist
     with pytest.raises((RuntimeError, NotImplementedError), match="derivative"):
         hist.sum().backward()
+
+
+@pytest.mark.parametrize("dtype", [tt.uint8, tt.int32, tt.int64])
+def test_bincount_counts_or_adds_weights(device, dtype):
+    x = tt.tensor([3, 0, 1, 1], dtype=dtype, device=device)
+    assert tt.bincount(x).tolist() == [1, 2, 0, 1]
+    assert x.bincount(minlength=6).tolist() == [1, 2, 0, 1, 0, 0]
+    for weights, expected in ((tt.float32, tt.float32), (tt.float64, tt.float64), (tt.int64, tt.float64)):
+        found = tt.bincount(x, tt.tensor([4, 1, 2, 3], device=device).to(weights))
+        assert found.dtype is expected and found.tolist() == [1.0, 5.0, 0.0, 4.0]
+    empty = tt.bincount(tt.zeros(0, dtype=dtype, device=device), minlength=2)
+    assert empty.dtype is tt.int64 and empty.tolist() == [0, 0]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'out'"):
+        tt.bincount(x, out=empty)
+    out = tt.empty(0, dtype=tt.int64, device=device)
+    assert tt.ops.aten.bincount.out(x, out=out) is out and out.tolist() == [1, 2, 0, 1]
+
+
+def test_bincount_has_no_derivative_and_no_meta(device):
+    weights = tt.ones(2, device=device, requires_grad=True)
+    found = tt.bincount(tt.tensor([0, 1], device=device), weights)
+    assert found.requires_grad and found.tolist() == [1.0, 1.0]
+    with pytest.raises(RuntimeError, match="derivative"):
+        found.sum().backward()
+    with pytest.raises(NotImplementedError, match="Meta"):
+        tt.bincount(tt.ones(2, dtype=tt.int64, device="meta"))
+
+
+@pytest.mark.parametrize(
+    ("values", "options", "error", "message"),
+    [
+        ([0.5], {}, NotImplementedError, "not implemented for 'Float'"),
+        ([True], {}, NotImplementedError, "not implemented for 'Bool'"),
+        ([-1], {}, RuntimeError, "non-negative"),
+        ([[1]], {}, RuntimeError, "1-d"),
+        (1, {}, RuntimeError, "1-d"),
+        ([1], {"minlength": -1}, RuntimeError, "minlength should be >= 0"),
+        ([1], {"weights": tt.ones(2)}, RuntimeError, "weights should be 1-d"),
+    ],
+)
+def test_bincount_takes_whole_numbers_from_zero_on(values, options, error, message):
+    with pytest.raises(error, match=message):
+        tt.bincount(tt.tensor(values), **options)

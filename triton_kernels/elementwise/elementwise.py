@@ -329,6 +329,9 @@ declare(
     functions={
         "pow": (24, "a power of integers is a loop of 32 products, through which four 64-bit numbers live"),
         **dict.fromkeys(
+            ("gcd", "lcm"), (16, "numbers, remainders and quotients of several lanes go round a loop")
+        ),
+        **dict.fromkeys(
             ("i0e", "i1e", "nextafter", "log_ndtr"),
             (24, "both sides of a choice are computed in eight lanes at once"),
         ),

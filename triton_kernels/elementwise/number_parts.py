@@ -1,4 +1,4 @@
-"""Scalar functions that take numbers apart or look at what is not a number: signs, exponents, neighbours, NaN."""
+"""Scalar functions that take numbers apart or look at what is not a number: signs, exponents, divisors, NaN."""
 
 from ...runtime.cuda.lazy_triton import libdevice, tl, triton
 from .pointwise_functions import divide
@@ -127,3 +127,45 @@ def logit_backward_within(grad, a, eps):
 def sinc(a):
     angle = a * 3.141592653589793
     return tl.where(a == 0.0, 1.0, divide(libdevice.sin(angle), angle))
+
+
+@triton.jit
+def truth_power(a, exponent):
+    return (a != 0) | (exponent == 0)
+
+
+@triton.jit
+def magnitude(a):
+    """Without sign, in 32 or 64 bits: the least number's magnitude is there too."""
+    if a.dtype.primitive_bitwidth == 64:
+        return tl.where(a < 0, 0 - a.to(tl.uint64), a.to(tl.uint64))
+    else:
+        return tl.where(a < 0, 0 - a.to(tl.uint32), a.to(tl.uint32))
+
+
+@triton.jit
+def common_divisor(a, b):
+    """Euclid's algorithm, until the last of a program's elements is done; those that are stay as they are."""
+    while tl.max((b != 0).to(tl.int32)) != 0:
+        done = b == 0
+        rest = a % tl.where(done, 1, b)
+        a = tl.where(done, a, b)
+        b = rest
+    return a
+
+
+@triton.jit
+def gcd(a, b):
+    return common_divisor(magnitude(a), magnitude(b)).to(a.dtype)
+
+
+@triton.jit
+def lcm(a, b):
+    """What is beyond the dtype wraps, and from 32 bits on loses its sign, as in C."""
+    high, low = magnitude(a), magnitude(b)
+    divisor = common_divisor(high, low)
+    found = (high // tl.where(divisor == 0, 1, divisor) * low).to(a.dtype)
+    if a.dtype.is_int_signed() and a.dtype.primitive_bitwidth >= 32:
+        return tl.where(found < 0, 0 - found, found)
+    else:
+        return found

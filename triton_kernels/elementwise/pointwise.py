@@ -10,15 +10,15 @@ from typing import Any
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub, with_defaults
 from ...dispatch.structured.supported_dtypes import ROUNDING_NUMBERS
 from ...runtime.cuda.lazy_triton import tl
+from ...runtime.scalar_type import bool_, finfo
 from ...runtime.scalar_type import dtype as ScalarType
-from ...runtime.scalar_type import finfo
 from ...runtime.tensor_spec import TensorSpec
 from ..conversion import compute_type, triton_type
 from . import complex_functions
 from . import narrow_functions as narrow
 from . import number_parts as parts
 from . import pointwise_functions as f
-from .elementwise import check_dtypes, complex_elementwise, elementwise
+from .elementwise import HEAVY, check_dtypes, complex_elementwise, elementwise
 from .pairs import part_type
 
 ANY, REAL, FLOAT, INTEGER, BITS = "biuf", "biuf", "f", "iu", "biu"
@@ -56,10 +56,12 @@ FUNCTIONS: dict[str, tuple[Any, str]] = {
     "fmin": (f.fmin, REAL),
     "fmod": (f.fmod, "iuf"),
     "frac": (parts.frac, FLOAT),
+    "gcd": (parts.gcd, INTEGER),
     "ge": (f.ge, REAL),
     "gt": (f.gt, REAL),
     "heaviside": (parts.heaviside, REAL),
     "hypot": (parts.hypot, FLOAT),
+    "lcm": (parts.lcm, INTEGER),
     "le": (f.le, REAL),
     "leaky_relu": (f.leaky_relu, FLOAT),
     "leaky_relu_backward": (f.leaky_relu_backward, FLOAT),
@@ -102,6 +104,8 @@ FUNCTIONS: dict[str, tuple[Any, str]] = {
     "threshold_backward": (f.threshold_backward, REAL),
 }
 """The function of each operator, and the kinds of dtype that it has: bool, signed and unsigned integers, floats."""
+
+HEAVY.update((parts.gcd, parts.lcm))
 
 SCALED: dict[str, tuple[Any, Any, str]] = {
     "add": (f.add, f.add_scaled, ANY),
@@ -275,6 +279,8 @@ def div_mode(call: StructuredCall) -> PlannedKernel:
 def power(call: StructuredCall) -> PlannedKernel:
     """self ** exponent; a number as exponent has functions of its own."""
     function = f.pow if isinstance(call.args["exponent"], TensorSpec) else f.pow_number
+    if call.args["exponent"] is bool and getattr(call.args["self"], "dtype", None) is bool_:
+        return computed(call, parts.truth_power, "b")
     return computed(call, function, "iuf")
 
 

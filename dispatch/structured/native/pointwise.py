@@ -185,9 +185,9 @@ def div_mode(meta: MetaBase, self: Any, other: Any, rounding_mode: str | None) -
 
 
 def pow(meta: MetaBase, self: Any, exponent: Any) -> None:
-    """A base and an exponent, either of which may be a number."""
+    """A base and an exponent, either of which may be a number; a truth value is a power by another one alone."""
     iterator = TensorIterator.binary_op(meta.maybe_get_output(), self, exponent)
-    if iterator.common_dtype is bool_:
+    if iterator.common_dtype is bool_ and not (isinstance(self, TensorSpec) and isinstance(exponent, type)):
         raise NotImplementedError("\"pow\" not implemented for 'Bool'")
     meta.build(iterator)
 

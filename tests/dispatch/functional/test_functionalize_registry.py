@@ -250,6 +250,7 @@ OUT_SAMPLES = {
     "_embedding_bag_forward_only.out": (*BAGS, False, 1),
     "_unique.out": (LINE, True, True),
     "_unique2.out": (LINE, True, True, True),
+    "bincount.out": (LINE,),
     "bucketize.Scalar_out": (2, tt.tensor([1, 2, 3])),
     "bucketize.Tensor_out": (LINE, tt.tensor([1, 2, 3])),
     "index_reduce.out": (make(F), 0, make("index"), make(F), "mean"),

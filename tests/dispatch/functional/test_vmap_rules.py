@@ -181,6 +181,8 @@ for name in [
 ]:
     case(name, getattr(aten, name).default, N(2, 4), N(1, 4))
 case("bitwise_left_shift", lambda x, y: x << y, Index(5, 4), Index(5, 4))
+case("gcd", tt.gcd, Z(2, 4), Z(4))
+case("lcm", tt.lcm, Z(2, 4), Z(2, 1))
 case("bitwise_right_shift", lambda x, y: x >> y, Index(50, 4), Index(5, 4))
 case("add", lambda x, y: tt.add(x, y, alpha=2.5), N(2, 4), N(4), tag="alpha")
 case("div", lambda x, y: tt.div(x, y, rounding_mode="floor"), N(2, 4), N(2, 1), tag="mode")

@@ -65,6 +65,7 @@ SAMPLES: list[Sample] = [
     *rows("bitwise_and.Scalar bitwise_or.Scalar bitwise_xor.Scalar", X, 5, kind=EXACT, dtypes="i"),
     *rows("bitwise_not", X, kind=EXACT, dtypes="ib", pointwise=True),
     *rows("bitwise_left_shift.Tensor bitwise_right_shift.Tensor", X, T("b", low=0.0), kind=EXACT, dtypes="i"),
+    *rows("gcd lcm", X, ROW, kind=EXACT, dtypes="i"),
     *rows("clamp clip", X, -0.5, 0.75, kind=ROUNDED, pointwise=True, dtypes="f"),
     *rows("clamp clip", X, -3, 4, kind=EXACT, dtypes="i"),
     *rows("clamp.Tensor clip.Tensor", X, T("b", low=-1.0, high=-0.5), NOT_SMALL, kind=ROUNDED, pointwise=True,

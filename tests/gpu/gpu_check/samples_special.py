@@ -98,6 +98,7 @@ SAMPLES: list[Sample] = [
     *rows("special_logsumexp", X, [1], dtypes="f", terms="b", roundings=2),
     *rows("nansum", X, 1, dtypes="fi", terms="b"),
     *rows("histc", X, 7, -1.0, 1.0, dtypes="f", kind=EXACT, backward=False),
+    *rows("bincount", I("d", "b"), T("b", low=0.0), 9, dtypes="f", kind=EXACT, backward=False),
     *rows("quantile nanquantile", T(dtype="float32"), T("2", dtype="float32", low=0.1, high=0.9, grad=False), 1,
           dtypes="f", roundings=4),
     *rows("quantile.scalar nanquantile.scalar", T(dtype="float32"), 0.3, 1, dtypes="f", roundings=4),

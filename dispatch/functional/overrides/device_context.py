@@ -1,0 +1,89 @@
+"""A block in which factories make tensors on a device (torch/utils/_device.py)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from functools import cache
+from types import TracebackType
+from typing import Any
+
+from ....runtime.device import contexts
+from ....runtime.device import device as Device
+from ....runtime.device import get_default_device as default_outside
+from .function_mode import TensorFunctionMode
+from .overridable import public_functions
+
+FACTORIES = frozenset(
+    {
+        *("arange", "as_tensor", "asarray", "bartlett_window", "blackman_window", "empty", "empty_permuted"),
+        *("empty_strided", "eye", "fft.fftfreq", "fft.rfftfreq", "full", "hamming_window", "hann_window"),
+        *("kaiser_window", "linspace", "logspace", "ones", "rand", "randint", "randn", "randperm", "range"),
+        *("scalar_tensor", "tensor", "tril_indices", "triu_indices", "zeros"),
+    }
+)
+"""The functions of the root that take a device and no tensor that has one."""
+
+
+@cache
+def factories() -> frozenset[Any]:
+    """The functions themselves."""
+    return frozenset(
+        function
+        for namespace, name, function in public_functions()
+        if f"{namespace}.{name}".removeprefix("triten.") in FACTORIES
+    )
+
+
+class DeviceContext(TensorFunctionMode):
+    """What ``with tt.device(...)`` enters: a factory that is called without a device gets this one.
+
+    As a function mode it belongs to its thread, and a program outside of such blocks pays nothing for it.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+
+    def __tensor_function__(
+        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in factories() and kwargs.get("device") is None:
+            kwargs = {**kwargs, "device": self.device}
+        return func(*args, **kwargs)
+
+
+class _Entered(threading.local):
+    def __init__(self) -> None:
+        self.blocks: list[DeviceContext] = []
+
+
+_entered = _Entered()
+
+
+def enter(device: Device) -> None:
+    """Begin a block of this thread."""
+    context = DeviceContext(device)
+    context.__enter__()
+    _entered.blocks.append(context)
+
+
+def leave(kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    """End this thread's innermost block."""
+    context = _entered.blocks.pop()
+    context.__exit__(kind, error, trace)
+
+
+def get_default_device() -> Device:
+    """Where this thread's factories put tensors when no device is named (`torch.get_default_device`).
+
+    Example:
+        >>> import triten as tt
+        >>> with tt.device("meta"):
+        ...     tt.get_default_device()
+        device(type='meta')
+    """
+    return _entered.blocks[-1].device if _entered.blocks else default_outside()
+
+
+contexts.append((enter, leave))

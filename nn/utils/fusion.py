@@ -1,0 +1,118 @@
+"""Batch normalization folded into the layer before it, for inference (`torch.nn.utils.fusion`)."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from ...dispatch.generated import functions as _ops
+from ..modules.parameter import Parameter
+
+__all__ = ["fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights"]
+
+
+def _folded(
+    weight: Any, bias: Any, mean: Any, variance: Any, eps: float, scale: Any, shift: Any, dim: int
+) -> Any:
+    """Weight and bias of a layer with the normalization of its outputs, which are along a dimension of the weight."""
+    kept = weight.dtype, weight.dtype if bias is None else bias.dtype
+    trained = weight.requires_grad, bias is not None and bias.requires_grad
+    factor = _ops.rsqrt(variance + eps) * (1 if scale is None else scale)
+    centred = -mean if bias is None else bias - mean
+    fused_bias = centred * factor + (0 if shift is None else shift)
+    sizes = [-1 if d == dim else 1 for d in range(weight.ndim)]
+    fused = weight * factor.reshape(sizes).to(weight.dtype)
+    return tuple(
+        Parameter(each.detach().to(dtype), requires_grad)
+        for each, dtype, requires_grad in zip((fused, fused_bias), kept, trained, strict=True)
+    )
+
+
+def fuse_conv_bn_weights(
+    conv_w: Any,
+    conv_b: Any,
+    bn_rm: Any,
+    bn_rv: Any,
+    bn_eps: float,
+    bn_w: Any,
+    bn_b: Any,
+    transpose: bool = False,
+) -> tuple[Parameter, Parameter]:
+    """A convolution's weight and bias with a batch norm in them (`torch.nn.utils.fuse_conv_bn_weights`).
+
+    Args:
+        conv_w, conv_b: of the convolution; there may be no bias.
+        bn_rm, bn_rv: running mean and variance.
+        bn_eps: what is added to the variance.
+        bn_w, bn_b: scale and shift, or None.
+        transpose: whether the convolution is transposed, its outputs along the second dimension.
+
+    Example:
+        >>> import triten as tt
+        >>> one = tt.ones(1)
+        >>> weight, bias = tt.nn.utils.fuse_conv_bn_weights(tt.ones(1, 1, 1), None, one, one * 4, 0.0, None, None)
+        >>> weight.item(), bias.item()
+        (0.5, -0.5)
+    """
+    found: tuple[Parameter, Parameter] = _folded(
+        conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, int(transpose)
+    )
+    return found
+
+
+def fuse_linear_bn_weights(
+    linear_w: Any, linear_b: Any, bn_rm: Any, bn_rv: Any, bn_eps: float, bn_w: Any, bn_b: Any
+) -> tuple[Parameter, Parameter]:
+    """A linear layer's weight and bias with a batch norm in them (`torch.nn.utils.fuse_linear_bn_weights`).
+
+    Arguments are those of `fuse_conv_bn_weights`.
+    """
+    found: tuple[Parameter, Parameter] = _folded(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, 0)
+    return found
+
+
+def _fused(layer: Any, bn: Any, dim: int) -> Any:
+    if layer.training or bn.training:
+        raise AssertionError("Fusion only for eval!")
+    if bn.running_mean is None or bn.running_var is None:
+        raise AssertionError("bn.running_mean and bn.running_var must not be None")
+    fused = copy.deepcopy(layer)
+    fused.weight, fused.bias = _folded(
+        layer.weight, layer.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias, dim
+    )
+    return fused
+
+
+def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
+    """A convolution that computes what it and a batch norm after it do (`torch.nn.utils.fuse_conv_bn_eval`).
+
+    Both are in evaluation mode and stay as they are. Raises AssertionError for others, and without statistics.
+
+    Example:
+        >>> import triten as tt
+        >>> conv, norm = tt.nn.Conv1d(2, 3, 1).eval(), tt.nn.BatchNorm1d(3).eval()
+        >>> x = tt.randn(1, 2, 4)
+        >>> tt.allclose(tt.nn.utils.fuse_conv_bn_eval(conv, norm)(x), norm(conv(x)), atol=1e-6)
+        True
+    """
+    return _fused(conv, bn, int(transpose))
+
+
+def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
+    """A linear layer that computes what it and a batch norm after it do (`torch.nn.utils.fuse_linear_bn_eval`).
+
+    As `fuse_conv_bn_eval`; features are as many as the layer's outputs, or one.
+
+    Example:
+        >>> import triten as tt
+        >>> linear, norm = tt.nn.Linear(2, 3).eval(), tt.nn.BatchNorm1d(3).eval()
+        >>> x = tt.randn(4, 2)
+        >>> tt.allclose(tt.nn.utils.fuse_linear_bn_eval(linear, norm)(x), norm(linear(x)), atol=1e-6)
+        True
+    """
+    if bn.num_features not in (linear.out_features, 1):
+        raise AssertionError(
+            "To fuse, linear.out_features == bn.num_features or bn.num_features == 1, got linear.out_features="
+            f"{linear.out_features} and bn.num_features={bn.num_features}"
+        )
+    return _fused(linear, bn, 0)

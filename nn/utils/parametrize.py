@@ -1,0 +1,350 @@
+"""Parameters as functions of others: what a module computes its weight from (`torch.nn.utils.parametrize`)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ...autograd import no_grad
+from ...dispatch.tensor import Tensor
+from ..modules.containers import ModuleDict, ModuleList
+from ..modules.module import Module
+from ..modules.parameter import Parameter
+
+__all__ = [
+    "ParametrizationList",
+    "cached",
+    "is_parametrized",
+    "register_parametrization",
+    "remove_parametrizations",
+    "transfer_parametrizations_and_params",
+    "type_before_parametrizations",
+]
+
+_depth = [0]
+_kept: dict[tuple[int, str], Any] = {}
+
+
+@contextmanager
+def cached() -> Iterator[None]:
+    """A block in which each parametrized tensor is computed once (`torch.nn.utils.parametrize.cached`).
+
+    Example:
+        >>> import triten as tt
+        >>> layer = tt.nn.utils.parametrizations.weight_norm(tt.nn.Linear(2, 2))
+        >>> with tt.nn.utils.parametrize.cached():
+        ...     layer.weight is layer.weight
+        True
+        >>> layer.weight is layer.weight
+        False
+    """
+    _depth[0] += 1
+    try:
+        yield
+    finally:
+        _depth[0] -= 1
+        if not _depth[0]:
+            _kept.clear()
+
+
+def _register(module: Module, name: str, tensor: Any) -> None:
+    if isinstance(tensor, Parameter):
+        module.register_parameter(name, tensor)
+    else:
+        module.register_buffer(name, tensor)
+
+
+def _check_kept(what: str, found: Any, before: Any, shown: str) -> None:
+    """Raises ValueError where a parametrization changes what it must not."""
+    if not isinstance(found, Tensor):
+        raise ValueError(f"{what} must return a tensor. Got {type(found).__name__}.")
+    for kind, new, old in (("dtype", found.dtype, before.dtype), ("shape", found.shape, before.shape)):
+        if new != old:
+            raise ValueError(
+                f"Registering a parametrization may not change the {kind} of the tensor, unless the `unsafe` flag is "
+                f"enabled.\n{shown}.{kind}: {old}\nreturned {kind}: {new}"
+            )
+
+
+class ParametrizationList(ModuleList):
+    """The functions of one tensor, and what the first of them takes (`torch.nn.utils.parametrize.ParametrizationList`).
+
+    That is ``original``, or ``original0``, ``original1`` ... where `right_inverse` of the first gives several.
+
+    Args:
+        modules: the functions, the first one first.
+        original: the tensor as it was.
+        unsafe: whether they may change its dtype or shape, and may contradict their inverses.
+
+    Raises ValueError for functions that do what they may not, or that give no tensor.
+    """
+
+    def __init__(self, modules: Sequence[Module], original: Any, unsafe: bool = False) -> None:
+        if not modules:
+            raise ValueError("ParametrizationList requires one or more modules.")
+        super().__init__(modules)
+        self.unsafe = unsafe
+        before = original.detach().clone()
+        with no_grad():
+            new: Any = original
+            for module in reversed([*self]):
+                if hasattr(module, "right_inverse"):
+                    try:
+                        new = module.right_inverse(new)
+                    except NotImplementedError:
+                        continue
+        if not isinstance(new, Tensor | Sequence):
+            raise ValueError(
+                "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). Got "
+                f"{type(new).__name__}"
+            )
+        self.is_tensor = isinstance(new, Tensor)
+        self.ntensors = 1 if isinstance(new, Tensor) else len(new)
+        if isinstance(new, Tensor):
+            for kind in ("dtype", "device"):
+                if getattr(original, kind) != getattr(new, kind):
+                    raise ValueError(
+                        f"When `right_inverse` outputs one tensor, it may not change the {kind}.\noriginal.{kind}: "
+                        f"{getattr(original, kind)}\nright_inverse(original).{kind}: {getattr(new, kind)}"
+                    )
+            original.data = new.detach()
+            _register(self, "original", original)
+        else:
+            for i, each in enumerate(new):
+                if not isinstance(each, Tensor):
+                    raise ValueError(
+                        "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). Got element "
+                        f"{i} of the sequence with type {type(each).__name__}."
+                    )
+                each = each.detach().clone()
+                if isinstance(original, Parameter):
+                    each = Parameter(each, original.requires_grad)
+                _register(self, f"original{i}", each.requires_grad_(original.requires_grad))
+        if not unsafe:
+            _check_kept("A parametrization", self(), before, "unparametrized")
+
+    def right_inverse(self, value: Any) -> None:
+        """Set what the first function takes so that the last gives `value`.
+
+        Raises RuntimeError where a function has no inverse, ValueError for an inverse of another kind than before.
+        """
+        with no_grad():
+            for module in reversed([*self]):
+                if not hasattr(module, "right_inverse"):
+                    raise RuntimeError(
+                        f"parametrization {type(module).__name__} does not implement right_inverse."
+                    )
+                value = module.right_inverse(value)
+            if self.is_tensor:
+                if not isinstance(value, Tensor):
+                    raise ValueError(f"`right_inverse` should return a tensor. Got {type(value).__name__}")
+                parts = {"original": value}
+            else:
+                if not isinstance(value, Sequence) or isinstance(value, Tensor):
+                    raise ValueError(
+                        f"'right_inverse' must return a sequence of tensors. Got {type(value).__name__}."
+                    )
+                if len(value) != self.ntensors:
+                    raise ValueError(
+                        f"'right_inverse' must return a sequence of tensors of length {self.ntensors}. Got a sequence "
+                        f"of length {len(value)}."
+                    )
+                parts = {f"original{i}": each for i, each in enumerate(value)}
+            for name, each in parts.items():
+                into = getattr(self, name)
+                if not isinstance(each, Tensor) or each.dtype != into.dtype:
+                    found = each.dtype if isinstance(each, Tensor) else type(each).__name__
+                    raise ValueError(
+                        f"The tensor returned by `right_inverse` has dtype {found} while `{name}` has dtype "
+                        f"{into.dtype}"
+                    )
+            for name, each in parts.items():
+                getattr(self, name).data = each.detach().clone()
+
+    def forward(self) -> Any:
+        """The tensor that the functions make of the originals."""
+        names = ["original"] if self.is_tensor else [f"original{i}" for i in range(self.ntensors)]
+        first, *others = [*self]
+        found = first(*(getattr(self, name) for name in names))
+        for module in others:
+            found = module(found)
+        return found
+
+
+def _refuse_state(self: Module) -> Any:
+    raise RuntimeError("Serialization of parametrized modules is only supported through state_dict().")
+
+
+def _copied(self: Module, memo: dict[int, Any]) -> Any:
+    replica = object.__new__(type(self))
+    memo[id(self)] = replica
+    replica.__dict__.update(copy.deepcopy(self.__dict__, memo))
+    return replica
+
+
+def _as_property(name: str) -> property:
+    def get(self: Any) -> Any:
+        functions = self.parametrizations[name]
+        if not _depth[0]:
+            return functions()
+        key = (id(self), name)
+        if key not in _kept:
+            _kept[key] = functions()
+        return _kept[key]
+
+    def assign(self: Any, value: Any) -> None:
+        self.parametrizations[name].right_inverse(value)
+
+    return property(get, assign)
+
+
+def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
+    """Whether a module, or one tensor of it, is parametrized (`torch.nn.utils.parametrize.is_parametrized`)."""
+    found = getattr(module, "parametrizations", None)
+    if not isinstance(found, ModuleDict):
+        return False
+    return len(found) > 0 if tensor_name is None else tensor_name in found
+
+
+def type_before_parametrizations(module: Module) -> type:
+    """The class that a module was of before it was parametrized (`...parametrize.type_before_parametrizations`)."""
+    return type(module).__bases__[0] if is_parametrized(module) else type(module)
+
+
+def register_parametrization(
+    module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False
+) -> Module:
+    """Have a module compute a tensor of its own by a function (`torch.nn.utils.parametrize.register_parametrization`).
+
+    What the function takes is trained and saved, under ``parametrizations.<name>.original``. A second function takes
+    what the first one gives. Assigning to the tensor calls the functions' ``right_inverse``.
+
+    Args:
+        module: of a class that becomes ``Parametrized...``.
+        tensor_name: a parameter, a buffer, or a tensor that is parametrized.
+        parametrization: a module that takes a tensor, or as many as its ``right_inverse`` gives.
+        unsafe: whether it may change dtype or shape.
+
+    Raises ValueError for a name that the module has not, and for functions that do what they may not.
+
+    Example:
+        >>> import triten as tt
+        >>> class Symmetric(tt.nn.Module):
+        ...     def forward(self, x):
+        ...         return x.triu() + x.triu(1).mT
+        >>> layer = tt.nn.Linear(3, 3)
+        >>> layer = tt.nn.utils.parametrize.register_parametrization(layer, "weight", Symmetric())
+        >>> tt.equal(layer.weight, layer.weight.mT), [name for name, _ in layer.named_parameters()]
+        (True, ['bias', 'parametrizations.weight.original'])
+    """
+    parametrization.train(module.training)
+    if is_parametrized(module, tensor_name):
+        functions: Any = module.parametrizations[tensor_name]
+        if not unsafe:
+            before = getattr(module, tensor_name)
+            found = parametrization(before)
+            _check_kept("A parametrization", found, before, f"module.{tensor_name}")
+            if hasattr(parametrization, "right_inverse"):
+                try:
+                    back = parametrization.right_inverse(found)
+                except NotImplementedError:
+                    back = before
+                _check_kept("parametrization.right_inverse", back, before, f"module.{tensor_name}")
+        functions.append(parametrization)
+        functions.unsafe |= unsafe
+        return module
+    if tensor_name not in module._parameters and tensor_name not in module._buffers:
+        raise ValueError(
+            f"Module '{module}' does not have a parameter, a buffer, or a parametrized element with name "
+            f"'{tensor_name}'"
+        )
+    listed = ParametrizationList([parametrization], getattr(module, tensor_name), unsafe=unsafe)
+    delattr(module, tensor_name)
+    if not is_parametrized(module):
+        cls = type(module)
+        added: dict[str, Any] = {"__getstate__": _refuse_state}
+        if not hasattr(cls, "__deepcopy__"):
+            added["__deepcopy__"] = _copied
+        module.__class__ = type(f"Parametrized{cls.__name__}", (cls,), added)
+        module.parametrizations = ModuleDict()
+    setattr(module.__class__, tensor_name, _as_property(tensor_name))
+    module.parametrizations[tensor_name] = listed
+    return module
+
+
+def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized: bool = True) -> Module:
+    """Undo `register_parametrization` (`torch.nn.utils.parametrize.remove_parametrizations`).
+
+    Args:
+        leave_parametrized: whether the tensor stays what the functions made of it; else it is the original one.
+
+    Raises ValueError for a tensor that is not parametrized, and for originals that are several or of other sizes where
+    the tensor shall not stay.
+
+    Example:
+        >>> import triten as tt
+        >>> parametrize = tt.nn.utils.parametrize
+        >>> layer = tt.nn.utils.parametrizations.weight_norm(tt.nn.Linear(2, 2))
+        >>> type(parametrize.remove_parametrizations(layer, "weight")).__name__, parametrize.is_parametrized(layer)
+        ('Linear', False)
+    """
+    if not is_parametrized(module, tensor_name):
+        raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
+    functions: Any = module.parametrizations[tensor_name]
+    if leave_parametrized:
+        with no_grad():
+            made = getattr(module, tensor_name).detach()
+        if functions.is_tensor:
+            original = functions.original
+            original.data = made
+        else:
+            original = Parameter(made, functions.original0.requires_grad)
+            if not isinstance(functions.original0, Parameter):
+                original = made
+    elif functions.is_tensor:
+        original = functions.original
+    else:
+        raise ValueError(
+            "Cannot leave unparametrized (`leave_parametrized=False`) a tensor that is parametrized in terms of a "
+            "sequence of tensors."
+        )
+    delattr(module.__class__, tensor_name)
+    del module.parametrizations[tensor_name]
+    _register(module, tensor_name, original)
+    if not len(module.parametrizations):
+        delattr(module, "parametrizations")
+        module.__class__ = module.__class__.__bases__[0]
+    return module
+
+
+def transfer_parametrizations_and_params(
+    from_module: Module, to_module: Module, tensor_name: str | None = None
+) -> Module:
+    """Parametrize a module as another is, and give it the other's originals
+    (`torch.nn.utils.parametrize.transfer_parametrizations_and_params`).
+
+    Args:
+        tensor_name: of one tensor; all that are parametrized unless given.
+
+    Raises ValueError where the other is not parametrized.
+
+    Example:
+        >>> import triten as tt
+        >>> one = tt.nn.utils.parametrizations.weight_norm(tt.nn.Linear(2, 2))
+        >>> other = tt.nn.utils.parametrize.transfer_parametrizations_and_params(one, tt.nn.Linear(2, 2))
+        >>> tt.equal(one.weight, other.weight)
+        True
+    """
+    if not is_parametrized(from_module):
+        raise ValueError(f"Module {from_module} is not parametrized")
+    source: Any = from_module.parametrizations
+    for name in source if tensor_name is None else [tensor_name]:
+        if not hasattr(to_module, name):
+            setattr(to_module, name, Parameter(getattr(from_module, name).detach().clone()))
+        for function in source[name]:
+            register_parametrization(to_module, name, function, unsafe=True)
+        for part, value in source[name].__dict__["_parameters"].items():
+            getattr(to_module.parametrizations[name], part).data = value.detach().clone()
+    return to_module

@@ -1,0 +1,194 @@
+"""Limited-memory BFGS."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..autograd import enable_grad
+from ..dispatch.generated import functions as _ops
+from ..dispatch.tensor import Tensor
+from .line_search import Point, strong_wolfe
+from .optimizer import Optimizer
+from .single import check_rate, rate_of
+
+__all__ = ["LBFGS"]
+
+CURVED = 1e-10
+"""A change of gradients along a step counts from here on."""
+
+
+class LBFGS(Optimizer):
+    """A quasi-Newton method that remembers the last steps (`torch.optim.LBFGS`; Liu and Nocedal, 1989).
+
+    A step evaluates the loss several times, so that it takes a closure: one that clears gradients, computes the loss,
+    and calls `backward`. There is one group of parameters.
+
+    Args:
+        params: parameters.
+        lr: the length of a step, the first tried where there is a line search.
+        max_iter: the directions of one step.
+        max_eval: the evaluations of one step; ``max_iter * 5 // 4`` unless given.
+        tolerance_grad: the largest component of a gradient that ends a step.
+        tolerance_change: the change of parameters or loss that does.
+        history_size: how many steps are remembered.
+        line_search_fn: ``"strong_wolfe"``, or None for steps of a length given.
+
+    Raises:
+        ValueError: several groups, or a rate that is out of its range.
+        RuntimeError: for another line search.
+
+    Example:
+        >>> import triten as tt
+        >>> w = tt.nn.Parameter(tt.ones(2))
+        >>> optimizer = tt.optim.LBFGS([w], line_search_fn="strong_wolfe")
+        >>> def loss():
+        ...     optimizer.zero_grad()
+        ...     found = ((w - tt.tensor([3.0, -1.0])) ** 2).sum()
+        ...     found.backward()
+        ...     return found
+        >>> optimizer.step(loss).item()
+        8.0
+        >>> w.tolist()
+        [3.0, -1.0]
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 1,
+        max_iter: int = 20,
+        max_eval: int | None = None,
+        tolerance_grad: float = 1e-7,
+        tolerance_change: float = 1e-9,
+        history_size: int = 100,
+        line_search_fn: str | None = None,
+    ) -> None:
+        check_rate(lr)
+        if line_search_fn not in (None, "strong_wolfe"):
+            raise RuntimeError(f"only 'strong_wolfe' is supported, but line_search_fn is {line_search_fn!r}")
+        super().__init__(
+            params,
+            {
+                "lr": lr, "max_iter": max_iter, "max_eval": max_iter * 5 // 4 if max_eval is None else max_eval,
+                "tolerance_grad": tolerance_grad, "tolerance_change": tolerance_change, "history_size": history_size,
+                "line_search_fn": line_search_fn,
+            },
+        )  # fmt: skip
+        if len(self.param_groups) != 1:
+            raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Several directions, each with its step; gives the loss before the first. Raises TypeError without closure."""
+        if closure is None:
+            raise TypeError("LBFGS.step() needs a closure, which computes the loss and its gradients anew")
+        group = self.param_groups[0]
+        parameters, lr = group["params"], rate_of(group)
+        state = self.state[parameters[0]]
+        state.setdefault("func_evals", 0)
+        state.setdefault("n_iter", 0)
+        with enable_grad():
+            before = closure()
+        loss, gradient, evaluated = float(before), flat_gradient(parameters), 1
+        state["func_evals"] += 1
+        if _largest(gradient) <= group["tolerance_grad"]:
+            return before
+        for number in range(1, group["max_iter"] + 1):
+            state["n_iter"] += 1
+            first = state["n_iter"] == 1
+            direction = gradient.neg() if first else self._direction(state, gradient)
+            if first:
+                state.update({"old_dirs": [], "old_stps": [], "ro": [], "H_diag": 1})
+            length = min(1.0, 1.0 / gradient.abs().sum().item()) * lr if first else lr
+            slope = gradient.dot(direction).item()
+            state.update(d=direction, t=length, prev_flat_grad=gradient, prev_loss=loss)
+            if slope > -group["tolerance_change"]:
+                break
+            previous, tried = loss, 0
+            last = number == group["max_iter"]
+            if group["line_search_fn"] is not None:
+                start = [parameter.clone() for parameter in parameters]
+
+                def evaluate(
+                    step: float, start: list[Tensor] = start, direction: Tensor = direction
+                ) -> Point:
+                    add_flat(parameters, direction, step)
+                    with enable_grad():
+                        found = float(closure())
+                    gradient = flat_gradient(parameters)
+                    for parameter, value in zip(parameters, start, strict=True):
+                        parameter.copy_(value)
+                    return Point(step, found, gradient, gradient.dot(direction).item())
+
+                here = Point(0.0, loss, gradient, slope)
+                left = group["max_eval"] - evaluated
+                found, tried = strong_wolfe(
+                    evaluate, here, length, _largest(direction), group["tolerance_change"], left
+                )
+                length, loss, gradient = found.step, found.loss, found.gradient
+                state["t"] = length
+                add_flat(parameters, direction, length)
+            else:
+                add_flat(parameters, direction, length)
+                if not last:
+                    with enable_grad():
+                        loss = float(closure())
+                    gradient, tried = flat_gradient(parameters), 1
+            evaluated += tried
+            state["func_evals"] += tried
+            if (
+                last
+                or evaluated >= group["max_eval"]
+                or _largest(gradient) <= group["tolerance_grad"]
+                or _largest(direction) * abs(length) <= group["tolerance_change"]
+                or abs(loss - previous) < group["tolerance_change"]
+            ):
+                break
+        return before
+
+    def _direction(self, state: dict[str, Any], gradient: Tensor) -> Tensor:
+        """The gradient through the inverse Hessian that the remembered steps tell of: the recursion of two loops."""
+        change, step = gradient - state["prev_flat_grad"], state["d"] * state["t"]
+        changes, steps, weights = state["old_dirs"], state["old_stps"], state["ro"]
+        curvature = change.dot(step).item()
+        if curvature > CURVED:
+            if len(changes) == self.param_groups[0]["history_size"]:
+                for remembered in (changes, steps, weights):
+                    remembered.pop(0)
+            changes.append(change)
+            steps.append(step)
+            weights.append(1.0 / curvature)
+            state["H_diag"] = curvature / change.dot(change).item()
+        direction, shares = gradient.neg(), [0.0] * len(changes)
+        for i in reversed(range(len(changes))):
+            shares[i] = steps[i].dot(direction).item() * weights[i]
+            direction.add_(changes[i], alpha=-shares[i])
+        direction.mul_(state["H_diag"])
+        for i, share in enumerate(shares):
+            direction.add_(steps[i], alpha=share - changes[i].dot(direction).item() * weights[i])
+        state["al"] = shares
+        return direction
+
+
+def _largest(flat: Tensor) -> float:
+    largest: float = flat.abs().max().item() if flat.numel() else 0.0
+    return largest
+
+
+def _flat(tensor: Tensor) -> Tensor:
+    return _ops.view_as_real(tensor).reshape(-1) if tensor.is_complex() else tensor.reshape(-1)  # type: ignore[no-any-return]
+
+
+def flat_gradient(parameters: list[Tensor]) -> Tensor:
+    """All gradients one after the other, zeros for those without, complex numbers as pairs."""
+    parts = [_flat(_ops.zeros_like(each) if each.grad is None else each.grad.detach()) for each in parameters]
+    return _ops.cat(parts)  # type: ignore[no-any-return]
+
+
+def add_flat(parameters: list[Tensor], flat: Tensor, factor: float) -> None:
+    """Add a multiple of what is one after the other to the parameters."""
+    offset = 0
+    for parameter in parameters:
+        target = _ops.view_as_real(parameter) if parameter.is_complex() else parameter
+        target.add_(flat[offset : offset + target.numel()].view(target.shape), alpha=factor)
+        offset += target.numel()

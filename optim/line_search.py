@@ -1,0 +1,99 @@
+"""A line search for the strong Wolfe conditions (Nocedal and Wright, Numerical Optimization, 2006, chapter 3.5).
+
+Its safeguards are those of Mark Schmidt's minFunc (2005), which PyTorch follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+DECREASE, CURVATURE = 1e-4, 0.9
+"""How much of the decrease that the slope promises is asked for, and how much of the slope may be left."""
+
+
+class Point(NamedTuple):
+    """A place on the line: the step, the loss, the gradient, and the slope along the line."""
+
+    step: float
+    loss: float
+    gradient: Any
+    slope: float
+
+
+def cubic_minimum(a: Point, b: Point, bounds: tuple[float, float] | None = None) -> float:
+    """Where the cubic through two losses and slopes is least, within bounds; else in the middle of them."""
+    low, high = bounds or (min(a.step, b.step), max(a.step, b.step))
+    if a.step > b.step:
+        a, b = b, a
+    first = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.step - b.step)
+    square = first**2 - a.slope * b.slope
+    if not square >= 0:
+        return (low + high) / 2.0
+    second = square**0.5
+    least = b.step - (b.step - a.step) * ((b.slope + second - first) / (b.slope - a.slope + 2 * second))
+    return min(max(least, low), high)
+
+
+def strong_wolfe(
+    evaluate: Callable[[float], Point], start: Point, step: float, length: float, tolerance: float, most: int
+) -> tuple[Point, int]:
+    """A point that satisfies the conditions, or the best that was found, and how often the loss was evaluated.
+
+    Args:
+        evaluate: the point of a step.
+        start: that of no step.
+        step: which to try first.
+        length: the direction's largest component.
+        tolerance: how small a bracket is given up.
+        most: how many points are tried beside the first.
+    """
+
+    def falls(point: Point) -> bool:
+        return point.loss <= start.loss + DECREASE * point.step * start.slope
+
+    def is_flat(point: Point) -> bool:
+        return abs(point.slope) <= -CURVATURE * start.slope
+
+    before, point, tried = start, evaluate(step), 0
+    bracket: list[Point] = []
+    while tried < most:
+        if not falls(point) or (tried > 1 and point.loss >= before.loss):
+            bracket = [before, point]
+            break
+        if is_flat(point):
+            return point, tried + 1
+        if point.slope >= 0:
+            bracket = [before, point]
+            break
+        bounds = point.step + 0.01 * (point.step - before.step), point.step * 10
+        step = cubic_minimum(before, point, bounds)
+        before, point = point, evaluate(step)
+        tried += 1
+    if not bracket:
+        bracket = [start, point]
+    low, high = sorted(bracket, key=lambda each: each.loss)
+    stalled = False
+    while tried < most and abs(high.step - low.step) * length >= tolerance:
+        step = cubic_minimum(low, high)
+        least, greatest = min(low.step, high.step), max(low.step, high.step)
+        margin = 0.1 * (greatest - least)
+        near = min(greatest - step, step - least) < margin
+        if near and (stalled or step >= greatest or step <= least):
+            # Twice too near to an end: away from it.
+            step = greatest - margin if abs(step - greatest) < abs(step - least) else least + margin
+            near = False
+        stalled = near
+        point = evaluate(step)
+        tried += 1
+        if not falls(point) or point.loss >= low.loss:
+            high = point
+            if high.loss < low.loss:
+                low, high = high, low
+            continue
+        if is_flat(point):
+            return point, tried + 1
+        if point.slope * (high.step - low.step) >= 0:
+            high = low
+        low = point
+    return low, tried + 1

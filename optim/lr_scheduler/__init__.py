@@ -1,0 +1,25 @@
+"""How learning rates change from epoch to epoch (`torch.optim.lr_scheduler`).
+
+`scheduler.py` is the base: a subclass says the rates of an epoch, from the last ones where it can. A name's module is
+imported with its first use.
+"""
+
+from __future__ import annotations
+
+from ..._lazy_names import lazy_names
+
+_MODULES = {
+    "combined": "ChainedScheduler SequentialLR",
+    "cosine": "CosineAnnealingLR CosineAnnealingWarmRestarts",
+    "cyclic": "CyclicLR OneCycleLR",
+    "factors": (
+        "ConstantLR ExponentialLR LambdaLR LinearLR MultiStepLR MultiplicativeLR PolynomialLR StepLR"
+    ),
+    "plateau": "ReduceLROnPlateau",
+    "scheduler": "LRScheduler",
+}
+_PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+__all__ = sorted(_PLACES)
+
+__getattr__, __dir__ = lazy_names(__name__, __name__, _PLACES)

@@ -1,0 +1,131 @@
+"""Rates along half a cosine, once or again and again (Loshchilov and Hutter, SGDR, 2017)."""
+
+from __future__ import annotations
+
+import math
+
+from ..optimizer import Optimizer
+from .scheduler import LRScheduler, Rate
+
+__all__ = ["CosineAnnealingLR", "CosineAnnealingWarmRestarts"]
+
+
+def _height(place: float, span: float) -> float:
+    """The cosine from 2 to 0 in `span`."""
+    return 1 + math.cos(math.pi * place / span)
+
+
+class CosineAnnealingLR(LRScheduler):
+    """Rates fall to `eta_min` in `T_max` epochs along half a cosine (`torch.optim.lr_scheduler.CosineAnnealingLR`).
+
+    Each is made of the last one, so that other schedulers may change it in between.
+
+    Example:
+        >>> import triten as tt
+        >>> optimizer = tt.optim.SGD([tt.ones(1, requires_grad=True)], lr=1.0)
+        >>> scheduler = tt.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=2)
+        >>> optimizer.step()
+        >>> scheduler.step()
+        >>> scheduler.get_last_lr()
+        [0.5]
+    """
+
+    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
+        self.T_max, self.eta_min = T_max, eta_min
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[Rate]:
+        """The rates of `last_epoch`."""
+        self._warn_outside_step()
+        if self._is_initial:
+            return self._now()
+        epoch, groups, least = self.last_epoch, self.optimizer.param_groups, self.eta_min
+        if self._step_count == 1 and epoch > 0:
+            return self._get_closed_form_lr()
+        if (epoch - 1 - self.T_max) % (2 * self.T_max) == 0:
+            # The last rate is the least one: a quotient of heights would divide by zero.
+            rise = (1 - math.cos(math.pi / self.T_max)) / 2
+            pairs = zip(self.base_lrs, groups, strict=True)
+            return [group["lr"] + (base - least) * rise for base, group in pairs]
+        quotient = _height(epoch, self.T_max) / _height(epoch - 1, self.T_max)
+        return [quotient * (group["lr"] - least) + least for group in groups]
+
+    def _get_closed_form_lr(self) -> list[Rate]:
+        height = _height(self.last_epoch, self.T_max)
+        return [self.eta_min + (base - self.eta_min) * height / 2 for base in self.base_lrs]
+
+
+class CosineAnnealingWarmRestarts(LRScheduler):
+    """Rates fall along half a cosine, then begin anew (`torch.optim.lr_scheduler.CosineAnnealingWarmRestarts`).
+
+    Args:
+        T_0: the epochs of the first fall.
+        T_mult: how many times as long each next one is.
+        eta_min: the least rate.
+
+    Raises ValueError for numbers out of their range.
+
+    Example:
+        >>> import triten as tt
+        >>> optimizer = tt.optim.SGD([tt.ones(1, requires_grad=True)], lr=1.0)
+        >>> scheduler = tt.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=2)
+        >>> for epoch in range(3):
+        ...     print(scheduler.get_last_lr())
+        ...     scheduler.step()
+        [1.0]
+        [0.5]
+        [1.0]
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1
+    ) -> None:
+        if not isinstance(T_0, int) or T_0 <= 0:
+            raise ValueError(f"Expected positive integer T_0, but got {T_0}")
+        if not isinstance(T_mult, int) or T_mult < 1:
+            raise ValueError(f"Expected integer T_mult >= 1, but got {T_mult}")
+        if not isinstance(eta_min, float | int):
+            raise ValueError(f"Expected float or int eta_min, but got {eta_min} of type {type(eta_min)}")
+        self.T_0 = self.T_i = T_0
+        self.T_mult, self.eta_min = T_mult, eta_min
+        self.T_cur: float = last_epoch
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[Rate]:
+        """The rates of `last_epoch`."""
+        self._warn_outside_step()
+        height = _height(self.T_cur, self.T_i)
+        return [self.eta_min + (base - self.eta_min) * height / 2 for base in self.base_lrs]
+
+    def step(self, epoch: float | None = None) -> None:
+        """Go to the next epoch, or to one that is named, which may be a fraction."""
+        if epoch is None and self.last_epoch < 0:
+            epoch = 0
+        if epoch is None:
+            epoch = self.last_epoch + 1
+            self.T_cur += 1
+            if self.T_cur >= self.T_i:
+                self.T_cur %= self.T_i
+                self.T_i *= self.T_mult
+        else:
+            self._place(epoch)
+        self.last_epoch = math.floor(epoch)
+        self._get_lr_called_within_step = True
+        try:
+            values = self.get_lr()
+        finally:
+            self._get_lr_called_within_step = False
+        self._set(values)
+
+    def _place(self, epoch: float) -> None:
+        """Find an epoch's place in its fall. Raises ValueError for one below 0."""
+        if epoch < 0:
+            raise ValueError(f"Expected non-negative epoch, but got {epoch}")
+        if epoch < self.T_0:
+            self.T_cur, self.T_i = epoch, self.T_0
+        elif self.T_mult == 1:
+            self.T_cur = epoch % self.T_0
+        else:
+            falls = int(math.log(epoch / self.T_0 * (self.T_mult - 1) + 1, self.T_mult))
+            self.T_cur = epoch - self.T_0 * (self.T_mult**falls - 1) / (self.T_mult - 1)
+            self.T_i = self.T_0 * self.T_mult**falls

@@ -1,0 +1,316 @@
+"""Rates multiplied by a factor at each epoch, or at some."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..optimizer import Optimizer
+from .scheduler import LRScheduler, Rate, state_of_callable
+
+__all__ = [
+    "ConstantLR",
+    "ExponentialLR",
+    "LambdaLR",
+    "LinearLR",
+    "MultiStepLR",
+    "MultiplicativeLR",
+    "PolynomialLR",
+    "StepLR",
+]
+
+Lambda = Callable[[int], float]
+
+
+class FactorScheduler(LRScheduler):
+    """The last epoch's rates times `_factor`; where an epoch is named, the first ones times `_total`."""
+
+    def _factor(self) -> float | None:
+        """What the rates of `last_epoch` are of those before; None for no change."""
+        raise NotImplementedError(f"{type(self).__name__} has no _factor")
+
+    def _total(self) -> float:
+        """What the rates of `last_epoch` are of the first ones."""
+        raise NotImplementedError(f"{type(self).__name__} has no _total")
+
+    def get_lr(self) -> list[Rate]:
+        """The rates of `last_epoch`."""
+        self._warn_outside_step()
+        factor = self._factor()
+        return (
+            self._now() if factor is None else [group["lr"] * factor for group in self.optimizer.param_groups]
+        )
+
+    def _get_closed_form_lr(self) -> list[Rate]:
+        total = self._total()
+        return [rate * total for rate in self.base_lrs]
+
+
+class StepLR(FactorScheduler):
+    """Rates times `gamma` every `step_size` epochs (`torch.optim.lr_scheduler.StepLR`).
+
+    Example:
+        >>> import triten as tt
+        >>> optimizer = tt.optim.SGD([tt.ones(1, requires_grad=True)], lr=1.0)
+        >>> scheduler = tt.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)
+        >>> for epoch in range(3):
+        ...     print(scheduler.get_last_lr())
+        ...     optimizer.step()
+        ...     scheduler.step()
+        [1.0]
+        [1.0]
+        [0.5]
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1
+    ) -> None:
+        self.step_size, self.gamma = step_size, gamma
+        super().__init__(optimizer, last_epoch)
+
+    def _factor(self) -> float | None:
+        """`gamma` at every `step_size`-th epoch."""
+        return None if self.last_epoch == 0 or self.last_epoch % self.step_size else self.gamma
+
+    def _total(self) -> float:
+        """A power of `gamma`."""
+        return self.gamma ** (self.last_epoch // self.step_size)
+
+
+class MultiStepLR(FactorScheduler):
+    """Rates times `gamma` at each of `milestones` (`torch.optim.lr_scheduler.MultiStepLR`).
+
+    Example:
+        >>> import triten as tt
+        >>> optimizer = tt.optim.SGD([tt.ones(1, requires_grad=True)], lr=1.0)
+        >>> scheduler = tt.optim.lr_scheduler.MultiStepLR(optimizer, milestones=[1], gamma=0.5)
+        >>> optimizer.step()
+        >>> scheduler.step()
+        >>> scheduler.get_last_lr()
+        [0.5]
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
+    ) -> None:
+        self.milestones, self.gamma = Counter(milestones), gamma
+        super().__init__(optimizer, last_epoch)
+
+    def _factor(self) -> float | None:
+        """`gamma` as often as the epoch is a milestone."""
+        return self.gamma ** self.milestones[self.last_epoch] if self.last_epoch in self.milestones else None
+
+    def _total(self) -> float:
+        """A power of `gamma`."""
+        return self.gamma ** bisect_right(sorted(self.milestones.elements()), self.last_epoch)
+
+
+class ExponentialLR(FactorScheduler):
+    """Rates times `gamma` at each epoch (`torch.optim.lr_scheduler.ExponentialLR`).
+
+    Example:
+        >>> import triten as tt
+        >>> optimizer = tt.optim.SGD([tt.ones(1, requires_grad=True)], lr=1.0)
+        >>> scheduler = tt.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+        >>> optimizer.step()
+        >>> scheduler.step()
+        >>> scheduler.get_last_lr()
+        [0.5]
+    """
+
+    def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch)
+
+    def _factor(self) -> float | None:
+        """`gamma`, but at first."""
+        return None if self._is_initial else self.gamma
+
+    def _total(self) -> float:
+        """A power of `gamma`."""
+        return self.gamma**self.last_epoch
+
+
+class ConstantLR(FactorScheduler):
+    """Rates times `factor` until epoch `total_iters` (`torch.optim.lr_scheduler.ConstantLR`).
+
+    Raises ValueError for a factor below 0 or above 1.
+
+    Example:
+        >>> import triten as tt
+        >>> optimizer = tt.optim.SGD([tt.ones(1, requires_grad=True)], lr=1.0)
+        >>> tt.optim.lr_scheduler.ConstantLR(optimizer, factor=0.5).get_last_lr()
+        [0.5]
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1
+    ) -> None:
+        if factor > 1.0 or factor < 0:
+            raise ValueError("Constant multiplicative factor expected to be between 0 and 1.")
+        self.factor, self.total_iters = factor, total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def _factor(self) -> float | None:
+        """The factor at first, and its inverse at `total_iters`."""
+        if self.last_epoch == 0:
+            return self.factor
+        return 1.0 / self.factor if self.last_epoch == self.total_iters else None
+
+    def _total(self) -> float:
+        """The factor until `total_iters`, then 1."""
+        return self.factor + (self.last_epoch >= self.total_iters) * (1 - self.factor)
+
+
+class LinearLR(FactorScheduler):
+    """Rates times a factor that goes from one to another in `total_iters` epochs (`torch.optim.lr_scheduler.LinearLR`).
+
+    Raises ValueError for factors that are not shares, and a first one of 0.
+
+    Example:
+        >>> import triten as tt
+        >>> optimizer = tt.optim.SGD([tt.ones(1, requires_grad=True)], lr=1.0)
+        >>> scheduler = tt.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.5, total_iters=2)
+        >>> optimizer.step()
+        >>> scheduler.step()
+        >>> scheduler.get_last_lr()
+        [0.75]
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        start_factor: float = 1.0 / 3,
+        end_factor: float = 1.0,
+        total_iters: int = 5,
+        last_epoch: int = -1,
+    ) -> None:
+        if start_factor > 1.0 or start_factor <= 0:
+            raise ValueError(
+                "Starting multiplicative factor expected to be greater than 0 and less or equal to 1."
+            )
+        if end_factor > 1.0 or end_factor < 0:
+            raise ValueError("Ending multiplicative factor expected to be between 0 and 1.")
+        self.start_factor, self.end_factor, self.total_iters = start_factor, end_factor, total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def _factor(self) -> float | None:
+        """The quotient of two neighbours on the line."""
+        if self.last_epoch == 0:
+            return self.start_factor
+        if self._is_initial or self.last_epoch > self.total_iters:
+            return None
+        span = self.end_factor - self.start_factor
+        return 1.0 + span / (self.total_iters * self.start_factor + (self.last_epoch - 1) * span)
+
+    def _total(self) -> float:
+        """A place on the line."""
+        span = self.end_factor - self.start_factor
+        return self.start_factor + span * min(self.total_iters, self.last_epoch) / self.total_iters
+
+
+class PolynomialLR(FactorScheduler):
+    """Rates fall to 0 in `total_iters` epochs, as a power of what is left (`torch.optim.lr_scheduler.PolynomialLR`).
+
+    Example:
+        >>> import triten as tt
+        >>> optimizer = tt.optim.SGD([tt.ones(1, requires_grad=True)], lr=1.0)
+        >>> scheduler = tt.optim.lr_scheduler.PolynomialLR(optimizer, total_iters=4, power=2.0)
+        >>> optimizer.step()
+        >>> scheduler.step()
+        >>> scheduler.get_last_lr()
+        [0.5625]
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1
+    ) -> None:
+        self.total_iters, self.power = total_iters, power
+        super().__init__(optimizer, last_epoch)
+
+    def _factor(self) -> float | None:
+        """The quotient of two neighbours."""
+        if self._is_initial or self.last_epoch > self.total_iters:
+            return None
+        left = (1.0 - (self.last_epoch - late) / self.total_iters for late in (0, 1))
+        now, before = left
+        return float((now / before) ** self.power)
+
+    def _total(self) -> float:
+        """The power of what is left."""
+        return float((1.0 - min(self.total_iters, self.last_epoch) / self.total_iters) ** self.power)
+
+
+class LambdaLR(LRScheduler):
+    """The first rates times functions of the epoch (`torch.optim.lr_scheduler.LambdaLR`).
+
+    Args:
+        lr_lambda: a function for all groups, or one for each. Objects that are called are saved by their attributes,
+            functions not.
+
+    Raises ValueError for another number of functions.
+
+    Example:
+        >>> import triten as tt
+        >>> optimizer = tt.optim.SGD([tt.ones(1, requires_grad=True)], lr=1.0)
+        >>> tt.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 0.5**epoch).get_last_lr()
+        [1.0]
+    """
+
+    def __init__(self, optimizer: Optimizer, lr_lambda: Lambda | list[Lambda], last_epoch: int = -1) -> None:
+        count = len(optimizer.param_groups)
+        given = list(lr_lambda) if isinstance(lr_lambda, list | tuple) else [lr_lambda] * count
+        if len(given) != count:
+            raise ValueError(f"Expected {count} lr_lambdas, but got {len(given)}")
+        self.lr_lambdas = given
+        super().__init__(optimizer, last_epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but the optimizer; of functions what `LambdaLR` says."""
+        state = super().state_dict()
+        return {**state, "lr_lambdas": [state_of_callable(function) for function in self.lr_lambdas]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take what `state_dict` gave; the functions stay, objects get their attributes."""
+        self.__dict__.update({name: value for name, value in state_dict.items() if name != "lr_lambdas"})
+        for function, state in zip(self.lr_lambdas, state_dict["lr_lambdas"], strict=True):
+            if state is not None:
+                function.__dict__.update(state)
+
+    def get_lr(self) -> list[Rate]:
+        """The rates of `last_epoch`."""
+        self._warn_outside_step()
+        pairs = zip(self.lr_lambdas, self.base_lrs, strict=True)
+        return [rate * function(self.last_epoch) for function, rate in pairs]
+
+
+class MultiplicativeLR(LambdaLR):
+    """The last rates times functions of the epoch (`torch.optim.lr_scheduler.MultiplicativeLR`).
+
+    Raises ValueError for another number of functions, TypeError for what cannot be called.
+
+    Example:
+        >>> import triten as tt
+        >>> optimizer = tt.optim.SGD([tt.ones(1, requires_grad=True)], lr=1.0)
+        >>> scheduler = tt.optim.lr_scheduler.MultiplicativeLR(optimizer, lambda epoch: 0.5)
+        >>> optimizer.step()
+        >>> scheduler.step()
+        >>> scheduler.get_last_lr()
+        [0.5]
+    """
+
+    def __init__(self, optimizer: Optimizer, lr_lambda: Lambda | list[Lambda], last_epoch: int = -1) -> None:
+        for function in lr_lambda if isinstance(lr_lambda, list | tuple) else [lr_lambda]:
+            if not callable(function):
+                raise TypeError(f"lr_lambda should be a function, but got {type(function).__name__}")
+        super().__init__(optimizer, lr_lambda, last_epoch)
+
+    def get_lr(self) -> list[Rate]:
+        """The rates of `last_epoch`."""
+        self._warn_outside_step()
+        if self._is_initial:
+            return self._now()
+        pairs = zip(self.lr_lambdas, self.optimizer.param_groups, strict=True)
+        return [group["lr"] * function(self.last_epoch) for function, group in pairs]

@@ -1,0 +1,82 @@
+"""Steps by gradients' signs alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..dispatch.generated import functions as _ops
+from ..dispatch.tensor import Tensor
+from .optimizer import Group
+from .single import SingleOptimizer, check_rate, rate_of
+
+__all__ = ["Rprop"]
+
+
+class Rprop(SingleOptimizer):
+    """Each element's step grows while its gradient keeps its sign (`torch.optim.Rprop`; Riedmiller and Braun, 1993).
+
+    Args:
+        params: parameters, or groups of them.
+        lr: the first step of every element, a number or a tensor of one element.
+        etas: what a step is multiplied by where the sign changes, and where it stays.
+        step_sizes: the smallest and the largest step.
+        capturable: counts of steps stand on the parameters' device, so that a graph may capture a step.
+        foreach: accepted for PyTorch's sake.
+        maximize: whether to climb.
+        differentiable: whether gradients go through the step.
+
+    Raises:
+        ValueError: an option is out of its range.
+
+    Example:
+        >>> import triten as tt
+        >>> w = tt.nn.Parameter(tt.ones(2))
+        >>> optimizer = tt.optim.Rprop([w], lr=0.25)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w.tolist()
+        [0.75, 0.75]
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 1e-2,
+        etas: tuple[float, float] = (0.5, 1.2),
+        step_sizes: tuple[float, float] = (1e-6, 50),
+        *,
+        capturable: bool = False,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_rate(lr)
+        if not 0.0 < etas[0] < 1.0 < etas[1]:
+            raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
+        super().__init__(
+            params,
+            {
+                "lr": lr, "etas": etas, "step_sizes": step_sizes, "foreach": foreach, "maximize": maximize,
+                "differentiable": differentiable, "capturable": capturable,
+            },
+        )  # fmt: skip
+
+    def begin(self, group: Group, parameter: Tensor) -> dict[str, Any]:
+        """No gradient before, and the first steps."""
+        lr = rate_of(group)
+        first = complex(lr, lr) if parameter.is_complex() else lr
+        return {"prev": _ops.zeros_like(parameter), "step_size": _ops.full_like(parameter, first)}
+
+    def update(
+        self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any
+    ) -> None:
+        """The steps' sizes, then the steps; where the sign changed there is none, and no gradient is remembered."""
+        (shrink, grow), (least, most) = group["etas"], group["step_sizes"]
+        agreement = gradient * state["prev"]
+        changed = agreement < 0
+        factor = _ops.ones_like(gradient).masked_fill(agreement > 0, grow).masked_fill(changed, shrink)
+        state["step_size"].mul_(factor).clamp_(least, most)
+        gradient = gradient.masked_fill(changed, 0)
+        parameter.addcmul_(gradient.sign(), state["step_size"], value=-1)
+        state["prev"].copy_(gradient)
