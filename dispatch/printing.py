@@ -2,18 +2,68 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..runtime.scalar_type import bool_, get_default_dtype, int64
 from .autograd.tangents import tangents_of
 from .core.tensor_function import plain_classes
 from .scalars import readable
 
-_THRESHOLD = 1000
-_EDGE = 3
-_PRECISION = 4
-_WIDTH = 80
+
+@dataclass
+class PrintOptions:
+    """How tensors are printed: what `set_printoptions` sets."""
+
+    precision: int = 4
+    threshold: float = 1000
+    edgeitems: int = 3
+    linewidth: int = 80
+    sci_mode: bool | None = None
+
+
+_PROFILES: dict[str, dict[str, Any]] = {
+    "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80},
+    "short": {"precision": 2, "threshold": 1000, "edgeitems": 2, "linewidth": 80},
+    "full": {"precision": 4, "threshold": math.inf, "edgeitems": 3, "linewidth": 80},
+}
+_options = PrintOptions()
+
+
+def set_printoptions(
+    precision: int | None = None,
+    threshold: float | None = None,
+    edgeitems: int | None = None,
+    linewidth: int | None = None,
+    profile: str | None = None,
+    sci_mode: bool | None = None,
+) -> None:
+    """Set how tensors are printed (`torch.set_printoptions`).
+
+    Args:
+        precision: digits behind the point.
+        threshold: of more elements than these only the edges are shown.
+        edgeitems: how many elements at each end of a dimension are then shown.
+        linewidth: characters of a line.
+        profile: ``"default"``, ``"short"`` or ``"full"``, from which the other arguments differ.
+        sci_mode: whether floats have exponents; None leaves it to their sizes.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.set_printoptions(precision=2); tt.tensor([1.2345])
+        tensor([1.23])
+        >>> tt.set_printoptions(profile="default")
+    """
+    given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
+    chosen = dict(_PROFILES.get(profile, {})) if profile is not None else {}
+    chosen.update({name: value for name, value in given.items() if value is not None})
+    for name, value in chosen.items():
+        setattr(_options, name, value)
+    _options.sci_mode = sci_mode
 
 
 def tensor_text(tensor: Any) -> str:
@@ -32,8 +82,9 @@ def tensor_text(tensor: Any) -> str:
         notes.append(f"device='{spec.device}'")
     if spec.is_meta or (spec.numel == 0 and spec.ndim != 1):
         notes.append(f"size={tuple(spec.sizes)}")
-    usual = ("float32", "int64", "bool", "complex64") if spec.numel else ("float32",)
-    if spec.dtype.name not in usual:
+    default = get_default_dtype()
+    usual = (default, default.to_complex(), int64, bool_) if spec.numel and not spec.is_meta else (default,)
+    if spec.dtype not in usual:
         notes.append(f"dtype={spec.dtype}")
     if spec.requires_grad:
         notes.append(_history(tensor))
@@ -42,67 +93,97 @@ def tensor_text(tensor: Any) -> str:
     tangents = tangents_of(tensor)
     if tangents:
         notes.append(f"tangent={tensor_text(tangents[max(tangents)])}")
-    return prefix + ", ".join([body, *notes]) + ")"
+    return _with_notes(prefix + body, notes, len(prefix)) + ")"
+
+
+def _with_notes(text: str, notes: list[str], indent: int) -> str:
+    """The elements and what is said of them, each on a new line where it would pass the end of one."""
+    length = len(text) - text.rfind("\n") + 1
+    for note in notes:
+        if length + len(note) + 2 > _options.linewidth:
+            text += ",\n" + " " * indent + note
+            length = indent + len(note)
+        else:
+            text += f", {note}"
+            length += len(note) + 2
+    return text
 
 
 def _array_text(array: Any, indent: int) -> str:
     if array.size == 0:
         return "[]"
     array = readable(array)
-    shown = _summary(array) if array.size > _THRESHOLD else array
-    format_one = _formatter(shown.reshape(-1))
-    return _nested(array, format_one, indent, array.size > _THRESHOLD)
+    summarise = array.size > _options.threshold
+    return _nested(array, _format_of(_summary(array) if summarise else array), indent, summarise)
 
 
 def _summary(array: Any) -> Any:
+    edge = _options.edgeitems
     for axis, size in enumerate(array.shape):
-        if size > 2 * _EDGE:
-            picks = list(range(_EDGE)) + list(range(size - _EDGE, size))
+        if size > 2 * edge:
+            picks = list(range(edge)) + list(range(size - edge, size))
             array = array.take(picks, axis)
     return array
 
 
-def _formatter(values: Any) -> Any:
-    kind = values.dtype.kind
-    if kind == "b":
-        width = max(len(str(bool(v))) for v in values)
-        return lambda v: f"{bool(v)!s:>{width}}"
-    if kind in "iu":
-        width = max(len(str(int(v))) for v in values)
-        return lambda v: f"{int(v):>{width}}"
-    if kind == "c":
-        real, imaginary = _formatter(values.real), _formatter(abs(values.imag))
-        return lambda v: f"{real(v.real)}{'-' if np.signbit(v.imag) else '+'}{imaginary(abs(v.imag))}j"
+class _Format(NamedTuple):
+    """How the elements of a tensor are written: one's text, and the characters that a line counts for each."""
+
+    text: Callable[[Any], str]
+    width: int
+
+
+def _format_of(values: Any) -> _Format:
+    values = values.reshape(-1)
+    if values.dtype.kind != "c":
+        return _format_of_real(values)
+    real, imaginary = _format_of_real(values.real), _format_of_real(values.imag)
+
+    def text(v: Any) -> str:
+        tail = f"{imaginary.text(v.imag)}j".lstrip()
+        return real.text(v.real) + (tail if tail[0] in "+-" else f"+{tail}")
+
+    return _Format(text, real.width + imaginary.width + 1)
+
+
+def _format_of_real(values: Any) -> _Format:
+    if values.dtype.kind in "biu":
+        as_number = bool if values.dtype.kind == "b" else int
+        width = max((len(str(as_number(v))) for v in values), default=1)
+        return _Format(lambda v: f"{as_number(v)!s:>{width}}", width)
     values = values.astype(np.float64)
     finite = values[np.isfinite(values) & (values != 0)]
-    if finite.size == 0 or bool((finite == np.ceil(finite)).all() and (abs(finite).max() < 1e8)):
-        if finite.size and (abs(finite).max() / abs(finite).min() > 1000.0 or abs(finite).max() > 1e8):
-            return _padded(values, lambda v: f"{v:.{_PRECISION}e}")
-        return _padded(values, lambda v: f"{v:.0f}." if np.isfinite(v) else str(v))
-    largest, smallest = abs(finite).max(), abs(finite).min()
-    if largest / smallest > 1000.0 or largest > 1e8 or smallest < 1e-4:
-        return _padded(values, lambda v: f"{v:.{_PRECISION}e}" if np.isfinite(v) else str(v))
-    return _padded(values, lambda v: f"{v:.{_PRECISION}f}" if np.isfinite(v) else str(v))
+    if finite.size == 0:
+        return _float_format(finite, f".{_options.precision}e" if _options.sci_mode else ".0f")
+    whole = bool((finite == np.ceil(finite)).all())
+    largest, smallest = float(abs(finite).max()), float(abs(finite).min())
+    exponents = largest / smallest > 1000.0 or largest > 1e8 or (not whole and smallest < 1e-4)
+    if exponents if _options.sci_mode is None else _options.sci_mode:
+        return _float_format(finite, f".{_options.precision}e")
+    return _float_format(finite, ".0f" if whole else f".{_options.precision}f")
 
 
-def _padded(values: Any, text: Any) -> Any:
-    shown = [v for v in values if np.isfinite(v) and v != 0]
-    width = max((len(text(v)) for v in shown), default=1)
-    return lambda v: f"{text(float(v)):>{width}}"
+def _float_format(finite: Any, spec: str) -> _Format:
+    def bare(v: float) -> str:
+        text = format(v, spec)
+        return f"{text}." if spec == ".0f" and math.isfinite(v) else text
+
+    width = max((len(bare(float(v))) for v in finite), default=1)
+    return _Format(lambda v: bare(float(v)).rjust(width), width)
 
 
-def _nested(array: Any, text: Any, indent: int, summarise: bool) -> str:
+def _nested(array: Any, form: _Format, indent: int, summarise: bool) -> str:
     if array.ndim == 0:
-        return str(text(array[()]))
-    size = array.shape[0]
-    cut = summarise and size > 2 * _EDGE
-    picks: list[int | None] = [*range(_EDGE), None, *range(size - _EDGE, size)] if cut else list(range(size))
+        return form.text(array[()])
+    size, edge = array.shape[0], _options.edgeitems
+    cut = summarise and size > 2 * edge
+    picks: list[int | None] = [*range(edge), None, *range(size - edge, size)] if cut else list(range(size))
     if array.ndim == 1:
-        words = [" ..." if i is None else str(text(array[i])) for i in picks]
-        per_line = max(1, (_WIDTH - indent) // (max(map(len, words)) + 2))
+        words = [" ..." if i is None else form.text(array[i]) for i in picks]
+        per_line = max(1, (_options.linewidth - indent) // (form.width + 2))
         lines = [", ".join(words[i : i + per_line]) for i in range(0, len(words), per_line)]
         return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
-    rows = ["..." if i is None else _nested(array[i], text, indent + 1, summarise) for i in picks]
+    rows = ["..." if i is None else _nested(array[i], form, indent + 1, summarise) for i in picks]
     separator: str = "," + "\n" * int(array.ndim - 1) + " " * (indent + 1)
     return "[" + separator.join(rows) + "]"
 

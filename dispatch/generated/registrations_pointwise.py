@@ -2807,28 +2807,30 @@ def register() -> None:
     )
     structured("where.self_out", native.where, "where_stub", "out")
     autograd("where.self_out", out_refuses_grad)
+    define("where", "where(Tensor condition) -> Tensor[]", "native_functions/pointwise.yaml:963")
+    composite("where", "CompositeImplicitAutograd", composition.where_nonzero)
     define(
         "where.ScalarSelf",
         "where.ScalarSelf(Tensor condition, Scalar self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:963",
+        "native_functions/pointwise.yaml:967",
     )
     composite("where.ScalarSelf", "CompositeImplicitAutograd", composition.where)
     define(
         "where.ScalarOther",
         "where.ScalarOther(Tensor condition, Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:968",
+        "native_functions/pointwise.yaml:972",
     )
     composite("where.ScalarOther", "CompositeImplicitAutograd", composition.where)
     define(
         "where.Scalar",
         "where.Scalar(Tensor condition, Scalar self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:973",
+        "native_functions/pointwise.yaml:977",
     )
     composite("where.Scalar", "CompositeImplicitAutograd", composition.where)
     define(
         "lerp.Scalar",
         "lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor",
-        "native_functions/pointwise.yaml:978",
+        "native_functions/pointwise.yaml:982",
         ("pointwise",),
     )
     structured("lerp.Scalar", native.lerp, "lerp_stub", "functional", "lerp.Scalar_out")
@@ -2836,7 +2838,7 @@ def register() -> None:
     define(
         "lerp_.Scalar",
         "lerp_.Scalar(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:978",
+        "native_functions/pointwise.yaml:982",
         ("pointwise",),
     )
     structured("lerp_.Scalar", native.lerp, "lerp_stub", "inplace", "lerp.Scalar_out")
@@ -2844,7 +2846,7 @@ def register() -> None:
     define(
         "lerp.Scalar_out",
         "lerp.Scalar_out(Tensor self, Tensor end, Scalar weight, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:978",
+        "native_functions/pointwise.yaml:982",
         ("pointwise",),
     )
     structured("lerp.Scalar_out", native.lerp, "lerp_stub", "out")
@@ -2852,7 +2854,7 @@ def register() -> None:
     define(
         "lerp.Tensor",
         "lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor",
-        "native_functions/pointwise.yaml:985",
+        "native_functions/pointwise.yaml:989",
         ("pointwise",),
     )
     structured("lerp.Tensor", native.lerp, "lerp_stub", "functional", "lerp.Tensor_out")
@@ -2860,7 +2862,7 @@ def register() -> None:
     define(
         "lerp_.Tensor",
         "lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:985",
+        "native_functions/pointwise.yaml:989",
         ("pointwise",),
     )
     structured("lerp_.Tensor", native.lerp, "lerp_stub", "inplace", "lerp.Tensor_out")
@@ -2868,7 +2870,7 @@ def register() -> None:
     define(
         "lerp.Tensor_out",
         "lerp.Tensor_out(Tensor self, Tensor end, Tensor weight, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:985",
+        "native_functions/pointwise.yaml:989",
         ("pointwise",),
     )
     structured("lerp.Tensor_out", native.lerp, "lerp_stub", "out")
@@ -2876,7 +2878,7 @@ def register() -> None:
     define(
         "addcmul",
         "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
-        "native_functions/pointwise.yaml:992",
+        "native_functions/pointwise.yaml:996",
         ("pointwise",),
     )
     structured("addcmul", native.addcmul, "addcmul_stub", "functional", "addcmul.out")
@@ -2884,7 +2886,7 @@ def register() -> None:
     define(
         "addcmul_",
         "addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:992",
+        "native_functions/pointwise.yaml:996",
         ("pointwise",),
     )
     structured("addcmul_", native.addcmul, "addcmul_stub", "inplace", "addcmul.out")
@@ -2892,7 +2894,7 @@ def register() -> None:
     define(
         "addcmul.out",
         "addcmul.out(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:992",
+        "native_functions/pointwise.yaml:996",
         ("pointwise",),
     )
     structured("addcmul.out", native.addcmul, "addcmul_stub", "out")
@@ -2900,7 +2902,7 @@ def register() -> None:
     define(
         "addcdiv",
         "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
-        "native_functions/pointwise.yaml:999",
+        "native_functions/pointwise.yaml:1003",
         ("pointwise",),
     )
     structured("addcdiv", native.addcdiv, "addcdiv_stub", "functional", "addcdiv.out")
@@ -2908,7 +2910,7 @@ def register() -> None:
     define(
         "addcdiv_",
         "addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:999",
+        "native_functions/pointwise.yaml:1003",
         ("pointwise",),
     )
     structured("addcdiv_", native.addcdiv, "addcdiv_stub", "inplace", "addcdiv.out")
@@ -2916,46 +2918,46 @@ def register() -> None:
     define(
         "addcdiv.out",
         "addcdiv.out(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:999",
+        "native_functions/pointwise.yaml:1003",
         ("pointwise",),
     )
     structured("addcdiv.out", native.addcdiv, "addcdiv_stub", "out")
     autograd("addcdiv.out", out_refuses_grad)
-    define("sgn", "sgn(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1008", ("pointwise",))
+    define("sgn", "sgn(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1012", ("pointwise",))
     structured("sgn", native.unary, "sgn_stub", "functional", "sgn.out")
     autograd("sgn", autograd_pointwise.plan_sgn)
     define(
-        "sgn_", "sgn_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:1008", ("pointwise",)
+        "sgn_", "sgn_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:1012", ("pointwise",)
     )
     structured("sgn_", native.unary, "sgn_stub", "inplace", "sgn.out")
     autograd("sgn_", autograd_pointwise.plan_sgn_)
     define(
         "sgn.out",
         "sgn.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1008",
+        "native_functions/pointwise.yaml:1012",
         ("pointwise",),
     )
     structured("sgn.out", native.unary, "sgn_stub", "out")
     autograd("sgn.out", out_refuses_grad)
     define(
-        "signbit", "signbit(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1016", ("pointwise",)
+        "signbit", "signbit(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1020", ("pointwise",)
     )
     structured("signbit", native.signbit, "signbit_stub", "functional", "signbit.out")
     define(
         "signbit.out",
         "signbit.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1016",
+        "native_functions/pointwise.yaml:1020",
         ("pointwise",),
     )
     structured("signbit.out", native.signbit, "signbit_stub", "out")
     autograd("signbit.out", out_refuses_grad)
-    define("frac", "frac(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1024", ("pointwise",))
+    define("frac", "frac(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1028", ("pointwise",))
     structured("frac", native.frac, "frac_stub", "functional", "frac.out")
     autograd("frac", autograd_pointwise.plan_frac)
     define(
         "frac_",
         "frac_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1024",
+        "native_functions/pointwise.yaml:1028",
         ("pointwise",),
     )
     structured("frac_", native.frac, "frac_stub", "inplace", "frac.out")
@@ -2963,7 +2965,7 @@ def register() -> None:
     define(
         "frac.out",
         "frac.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1024",
+        "native_functions/pointwise.yaml:1028",
         ("pointwise",),
     )
     structured("frac.out", native.frac, "frac_stub", "out")
@@ -2971,7 +2973,7 @@ def register() -> None:
     define(
         "copysign.Tensor",
         "copysign.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1032",
+        "native_functions/pointwise.yaml:1036",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -2980,7 +2982,7 @@ def register() -> None:
     define(
         "copysign_.Tensor",
         "copysign_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1032",
+        "native_functions/pointwise.yaml:1036",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -2989,7 +2991,7 @@ def register() -> None:
     define(
         "copysign.out",
         "copysign.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1032",
+        "native_functions/pointwise.yaml:1036",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -2998,34 +3000,34 @@ def register() -> None:
     define(
         "copysign.Scalar",
         "copysign.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:1041",
+        "native_functions/pointwise.yaml:1045",
         ("pointwise",),
     )
     composite("copysign.Scalar", "CompositeImplicitAutograd", composition.copysign)
     define(
         "copysign_.Scalar",
         "copysign_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1047",
+        "native_functions/pointwise.yaml:1051",
     )
     composite("copysign_.Scalar", "CompositeImplicitAutograd", composition.copysign_)
     define(
         "heaviside",
         "heaviside(Tensor self, Tensor values) -> Tensor",
-        "native_functions/pointwise.yaml:1052",
+        "native_functions/pointwise.yaml:1056",
         ("pointwise",),
     )
     structured("heaviside", native.heaviside, "heaviside_stub", "functional", "heaviside.out")
     define(
         "heaviside_",
         "heaviside_(Tensor(a!) self, Tensor values) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1052",
+        "native_functions/pointwise.yaml:1056",
         ("pointwise",),
     )
     structured("heaviside_", native.heaviside, "heaviside_stub", "inplace", "heaviside.out")
     define(
         "heaviside.out",
         "heaviside.out(Tensor self, Tensor values, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1052",
+        "native_functions/pointwise.yaml:1056",
         ("pointwise",),
     )
     structured("heaviside.out", native.heaviside, "heaviside_stub", "out")
@@ -3033,7 +3035,7 @@ def register() -> None:
     define(
         "hypot",
         "hypot(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1060",
+        "native_functions/pointwise.yaml:1064",
         ("pointwise",),
     )
     structured("hypot", native.same_floating, "hypot_stub", "functional", "hypot.out")
@@ -3041,7 +3043,7 @@ def register() -> None:
     define(
         "hypot_",
         "hypot_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1060",
+        "native_functions/pointwise.yaml:1064",
         ("pointwise",),
     )
     structured("hypot_", native.same_floating, "hypot_stub", "inplace", "hypot.out")
@@ -3049,7 +3051,7 @@ def register() -> None:
     define(
         "hypot.out",
         "hypot.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1060",
+        "native_functions/pointwise.yaml:1064",
         ("pointwise",),
     )
     structured("hypot.out", native.same_floating, "hypot_stub", "out")
@@ -3057,7 +3059,7 @@ def register() -> None:
     define(
         "nextafter",
         "nextafter(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1068",
+        "native_functions/pointwise.yaml:1072",
         ("pointwise",),
     )
     structured("nextafter", native.same_floating, "nextafter_stub", "functional", "nextafter.out")
@@ -3065,7 +3067,7 @@ def register() -> None:
     define(
         "nextafter_",
         "nextafter_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1068",
+        "native_functions/pointwise.yaml:1072",
         ("pointwise",),
     )
     structured("nextafter_", native.same_floating, "nextafter_stub", "inplace", "nextafter.out")
@@ -3073,7 +3075,7 @@ def register() -> None:
     define(
         "nextafter.out",
         "nextafter.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1068",
+        "native_functions/pointwise.yaml:1072",
         ("pointwise",),
     )
     structured("nextafter.out", native.same_floating, "nextafter_stub", "out")
@@ -3081,7 +3083,7 @@ def register() -> None:
     define(
         "nan_to_num",
         "nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
-        "native_functions/pointwise.yaml:1076",
+        "native_functions/pointwise.yaml:1080",
         ("pointwise",),
     )
     structured("nan_to_num", native.nan_to_num, "nan_to_num_stub", "functional", "nan_to_num.out")
@@ -3089,7 +3091,7 @@ def register() -> None:
     define(
         "nan_to_num_",
         "nan_to_num_(Tensor(a!) self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1076",
+        "native_functions/pointwise.yaml:1080",
         ("pointwise",),
     )
     structured("nan_to_num_", native.nan_to_num, "nan_to_num_stub", "inplace", "nan_to_num.out")
@@ -3097,7 +3099,7 @@ def register() -> None:
     define(
         "nan_to_num.out",
         "nan_to_num.out(Tensor self, float? nan=None, float? posinf=None, float? neginf=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1076",
+        "native_functions/pointwise.yaml:1080",
         ("pointwise",),
     )
     structured("nan_to_num.out", native.nan_to_num, "nan_to_num_stub", "out")
@@ -3105,21 +3107,21 @@ def register() -> None:
     define(
         "frexp.Tensor",
         "frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)",
-        "native_functions/pointwise.yaml:1084",
+        "native_functions/pointwise.yaml:1088",
         ("pointwise",),
     )
     composite("frexp.Tensor", "CompositeImplicitAutograd", composition.frexp)
     define(
         "frexp.Tensor_out",
         "frexp.Tensor_out(Tensor self, *, Tensor(a!) mantissa, Tensor(b!) exponent) -> (Tensor(a!) mantissa, Tensor(b!) exponent)",
-        "native_functions/pointwise.yaml:1090",
+        "native_functions/pointwise.yaml:1094",
         ("pointwise",),
     )
     composite("frexp.Tensor_out", "CompositeImplicitAutograd", composition.frexp_out)
     define(
         "_frexp_mantissa",
         "_frexp_mantissa(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:1095",
+        "native_functions/pointwise.yaml:1099",
         ("pointwise",),
     )
     structured("_frexp_mantissa", native.frexp_mantissa, "_frexp_mantissa_stub", "functional")
@@ -3127,71 +3129,71 @@ def register() -> None:
     define(
         "_frexp_exponent",
         "_frexp_exponent(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:1101",
+        "native_functions/pointwise.yaml:1105",
         ("pointwise",),
     )
     structured("_frexp_exponent", native.frexp_exponent, "_frexp_exponent_stub", "functional")
     define(
         "ldexp.Tensor",
         "ldexp.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1107",
+        "native_functions/pointwise.yaml:1111",
         ("pointwise",),
     )
     composite("ldexp.Tensor", "CompositeImplicitAutograd", composition.ldexp)
     define(
         "ldexp_",
         "ldexp_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1107",
+        "native_functions/pointwise.yaml:1111",
         ("pointwise",),
     )
     composite("ldexp_", "CompositeImplicitAutograd", inplace_form("ldexp_", composition.ldexp))
     define(
         "ldexp.out",
         "ldexp.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1107",
+        "native_functions/pointwise.yaml:1111",
         ("pointwise",),
     )
     composite("ldexp.out", "CompositeImplicitAutograd", out_form("ldexp", composition.ldexp))
     define(
-        "deg2rad", "deg2rad(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1114", ("pointwise",)
+        "deg2rad", "deg2rad(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1118", ("pointwise",)
     )
     composite("deg2rad", "CompositeImplicitAutograd", composition.deg2rad)
     define(
         "deg2rad_",
         "deg2rad_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1114",
+        "native_functions/pointwise.yaml:1118",
         ("pointwise",),
     )
     composite("deg2rad_", "CompositeImplicitAutograd", inplace_form("deg2rad_", composition.deg2rad))
     define(
         "deg2rad.out",
         "deg2rad.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1114",
+        "native_functions/pointwise.yaml:1118",
         ("pointwise",),
     )
     composite("deg2rad.out", "CompositeImplicitAutograd", out_form("deg2rad", composition.deg2rad))
     define(
-        "rad2deg", "rad2deg(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1121", ("pointwise",)
+        "rad2deg", "rad2deg(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1125", ("pointwise",)
     )
     composite("rad2deg", "CompositeImplicitAutograd", composition.rad2deg)
     define(
         "rad2deg_",
         "rad2deg_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1121",
+        "native_functions/pointwise.yaml:1125",
         ("pointwise",),
     )
     composite("rad2deg_", "CompositeImplicitAutograd", inplace_form("rad2deg_", composition.rad2deg))
     define(
         "rad2deg.out",
         "rad2deg.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1121",
+        "native_functions/pointwise.yaml:1125",
         ("pointwise",),
     )
     composite("rad2deg.out", "CompositeImplicitAutograd", out_form("rad2deg", composition.rad2deg))
     define(
         "logaddexp",
         "logaddexp(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1130",
+        "native_functions/pointwise.yaml:1134",
         ("pointwise",),
     )
     structured("logaddexp", native.logaddexp, "logaddexp_stub", "functional", "logaddexp.out")
@@ -3199,7 +3201,7 @@ def register() -> None:
     define(
         "logaddexp.out",
         "logaddexp.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1130",
+        "native_functions/pointwise.yaml:1134",
         ("pointwise",),
     )
     structured("logaddexp.out", native.logaddexp, "logaddexp_stub", "out")
@@ -3207,7 +3209,7 @@ def register() -> None:
     define(
         "logaddexp2",
         "logaddexp2(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1138",
+        "native_functions/pointwise.yaml:1142",
         ("pointwise",),
     )
     structured("logaddexp2", native.same_floating, "logaddexp2_stub", "functional", "logaddexp2.out")
@@ -3215,7 +3217,7 @@ def register() -> None:
     define(
         "logaddexp2.out",
         "logaddexp2.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1138",
+        "native_functions/pointwise.yaml:1142",
         ("pointwise",),
     )
     structured("logaddexp2.out", native.same_floating, "logaddexp2_stub", "out")
@@ -3223,7 +3225,7 @@ def register() -> None:
     define(
         "xlogy.Tensor",
         "xlogy.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1146",
+        "native_functions/pointwise.yaml:1150",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3232,7 +3234,7 @@ def register() -> None:
     define(
         "xlogy_.Tensor",
         "xlogy_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1146",
+        "native_functions/pointwise.yaml:1150",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3241,7 +3243,7 @@ def register() -> None:
     define(
         "xlogy.OutTensor",
         "xlogy.OutTensor(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1146",
+        "native_functions/pointwise.yaml:1150",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3250,27 +3252,27 @@ def register() -> None:
     define(
         "xlogy.Scalar_Self",
         "xlogy.Scalar_Self(Scalar self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1155",
+        "native_functions/pointwise.yaml:1159",
         ("pointwise",),
     )
     composite("xlogy.Scalar_Self", "CompositeImplicitAutograd", composition.xlogy)
     define(
         "xlogy.Scalar_Other",
         "xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:1161",
+        "native_functions/pointwise.yaml:1165",
         ("pointwise",),
     )
     composite("xlogy.Scalar_Other", "CompositeImplicitAutograd", composition.xlogy)
     define(
         "xlogy_.Scalar_Other",
         "xlogy_.Scalar_Other(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1167",
+        "native_functions/pointwise.yaml:1171",
     )
     composite("xlogy_.Scalar_Other", "CompositeImplicitAutograd", composition.xlogy_)
     define(
         "logit",
         "logit(Tensor self, float? eps=None) -> Tensor",
-        "native_functions/pointwise.yaml:1172",
+        "native_functions/pointwise.yaml:1176",
         ("pointwise",),
     )
     structured("logit", native.logit, "logit_stub", "functional", "logit.out")
@@ -3278,7 +3280,7 @@ def register() -> None:
     define(
         "logit_",
         "logit_(Tensor(a!) self, float? eps=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1172",
+        "native_functions/pointwise.yaml:1176",
         ("pointwise",),
     )
     structured("logit_", native.logit, "logit_stub", "inplace", "logit.out")
@@ -3286,7 +3288,7 @@ def register() -> None:
     define(
         "logit.out",
         "logit.out(Tensor self, float? eps=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1172",
+        "native_functions/pointwise.yaml:1176",
         ("pointwise",),
     )
     structured("logit.out", native.logit, "logit_stub", "out")
@@ -3294,18 +3296,18 @@ def register() -> None:
     define(
         "logit_backward",
         "logit_backward(Tensor grad_output, Tensor self, float? eps=None) -> Tensor",
-        "native_functions/pointwise.yaml:1180",
+        "native_functions/pointwise.yaml:1184",
         ("pointwise",),
     )
     structured("logit_backward", native.logit_backward, "logit_backward_stub", "functional")
     autograd("logit_backward", autograd_pointwise.plan_logit_backward)
-    define("sinc", "sinc(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1187", ("pointwise",))
+    define("sinc", "sinc(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1191", ("pointwise",))
     structured("sinc", native.unary_float, "sinc_stub", "functional", "sinc.out")
     autograd("sinc", autograd_pointwise.plan_sinc)
     define(
         "sinc_",
         "sinc_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1187",
+        "native_functions/pointwise.yaml:1191",
         ("pointwise",),
     )
     structured("sinc_", native.unary_float, "sinc_stub", "inplace", "sinc.out")
@@ -3313,7 +3315,7 @@ def register() -> None:
     define(
         "sinc.out",
         "sinc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1187",
+        "native_functions/pointwise.yaml:1191",
         ("pointwise",),
     )
     structured("sinc.out", native.unary_float, "sinc_stub", "out")
@@ -3321,7 +3323,7 @@ def register() -> None:
     define(
         "multiply.Tensor",
         "multiply.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1197",
+        "native_functions/pointwise.yaml:1201",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3329,7 +3331,7 @@ def register() -> None:
     define(
         "multiply_.Tensor",
         "multiply_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1197",
+        "native_functions/pointwise.yaml:1201",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3337,7 +3339,7 @@ def register() -> None:
     define(
         "multiply.out",
         "multiply.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1197",
+        "native_functions/pointwise.yaml:1201",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3345,7 +3347,7 @@ def register() -> None:
     define(
         "subtract.Tensor",
         "subtract.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
-        "native_functions/pointwise.yaml:1205",
+        "native_functions/pointwise.yaml:1209",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3353,7 +3355,7 @@ def register() -> None:
     define(
         "subtract_.Tensor",
         "subtract_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1205",
+        "native_functions/pointwise.yaml:1209",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3363,7 +3365,7 @@ def register() -> None:
     define(
         "subtract.out",
         "subtract.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1205",
+        "native_functions/pointwise.yaml:1209",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3371,7 +3373,7 @@ def register() -> None:
     define(
         "divide.Tensor",
         "divide.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1213",
+        "native_functions/pointwise.yaml:1217",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3379,7 +3381,7 @@ def register() -> None:
     define(
         "divide_.Tensor",
         "divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1213",
+        "native_functions/pointwise.yaml:1217",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3387,7 +3389,7 @@ def register() -> None:
     define(
         "divide.out",
         "divide.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1213",
+        "native_functions/pointwise.yaml:1217",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3395,7 +3397,7 @@ def register() -> None:
     define(
         "divide.Tensor_mode",
         "divide.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor",
-        "native_functions/pointwise.yaml:1221",
+        "native_functions/pointwise.yaml:1225",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3403,7 +3405,7 @@ def register() -> None:
     define(
         "divide_.Tensor_mode",
         "divide_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1221",
+        "native_functions/pointwise.yaml:1225",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3415,7 +3417,7 @@ def register() -> None:
     define(
         "divide.out_mode",
         "divide.out_mode(Tensor self, Tensor other, *, str? rounding_mode, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1221",
+        "native_functions/pointwise.yaml:1225",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3423,7 +3425,7 @@ def register() -> None:
     define(
         "true_divide.Tensor",
         "true_divide.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1229",
+        "native_functions/pointwise.yaml:1233",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3431,7 +3433,7 @@ def register() -> None:
     define(
         "true_divide_.Tensor",
         "true_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1229",
+        "native_functions/pointwise.yaml:1233",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3441,7 +3443,7 @@ def register() -> None:
     define(
         "true_divide.out",
         "true_divide.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1229",
+        "native_functions/pointwise.yaml:1233",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3449,26 +3451,26 @@ def register() -> None:
     define(
         "true_divide.Scalar",
         "true_divide.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:1237",
+        "native_functions/pointwise.yaml:1241",
     )
     composite("true_divide.Scalar", "CompositeImplicitAutograd", composition.div)
     define(
         "true_divide_.Scalar",
         "true_divide_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1242",
+        "native_functions/pointwise.yaml:1246",
     )
     composite("true_divide_.Scalar", "CompositeImplicitAutograd", composition.div_)
     define(
         "float_power.Tensor_Tensor",
         "float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
-        "native_functions/pointwise.yaml:1247",
+        "native_functions/pointwise.yaml:1251",
         ("pointwise",),
     )
     composite("float_power.Tensor_Tensor", "CompositeImplicitAutograd", composition.float_power)
     define(
         "float_power.Tensor_Tensor_out",
         "float_power.Tensor_Tensor_out(Tensor self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1247",
+        "native_functions/pointwise.yaml:1251",
         ("pointwise",),
     )
     composite(
@@ -3479,14 +3481,14 @@ def register() -> None:
     define(
         "float_power.Tensor_Scalar",
         "float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",
-        "native_functions/pointwise.yaml:1254",
+        "native_functions/pointwise.yaml:1258",
         ("pointwise",),
     )
     composite("float_power.Tensor_Scalar", "CompositeImplicitAutograd", composition.float_power)
     define(
         "float_power.Tensor_Scalar_out",
         "float_power.Tensor_Scalar_out(Tensor self, Scalar exponent, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1254",
+        "native_functions/pointwise.yaml:1258",
         ("pointwise",),
     )
     composite(
@@ -3497,14 +3499,14 @@ def register() -> None:
     define(
         "float_power.Scalar",
         "float_power.Scalar(Scalar self, Tensor exponent) -> Tensor",
-        "native_functions/pointwise.yaml:1261",
+        "native_functions/pointwise.yaml:1265",
         ("pointwise",),
     )
     composite("float_power.Scalar", "CompositeImplicitAutograd", composition.float_power)
     define(
         "float_power.Scalar_out",
         "float_power.Scalar_out(Scalar self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1261",
+        "native_functions/pointwise.yaml:1265",
         ("pointwise",),
     )
     composite(
@@ -3515,39 +3517,39 @@ def register() -> None:
     define(
         "float_power_.Tensor",
         "float_power_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1267",
+        "native_functions/pointwise.yaml:1271",
         ("pointwise",),
     )
     composite("float_power_.Tensor", "CompositeImplicitAutograd", composition.float_power_)
     define(
         "float_power_.Scalar",
         "float_power_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1273",
+        "native_functions/pointwise.yaml:1277",
         ("pointwise",),
     )
     composite("float_power_.Scalar", "CompositeImplicitAutograd", composition.float_power_)
-    define("angle", "angle(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1281", ("pointwise",))
+    define("angle", "angle(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1285", ("pointwise",))
     composite("angle", "CompositeImplicitAutograd", composition.angle)
     define(
         "angle.out",
         "angle.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1281",
+        "native_functions/pointwise.yaml:1285",
         ("pointwise",),
     )
     composite("angle.out", "CompositeImplicitAutograd", out_form("angle", composition.angle))
-    define("complex", "complex(Tensor real, Tensor imag) -> Tensor", "native_functions/pointwise.yaml:1288")
+    define("complex", "complex(Tensor real, Tensor imag) -> Tensor", "native_functions/pointwise.yaml:1292")
     composite("complex", "CompositeImplicitAutograd", composition.complex_)
     define(
         "complex.out",
         "complex.out(Tensor real, Tensor imag, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1292",
+        "native_functions/pointwise.yaml:1296",
     )
     composite("complex.out", "CompositeImplicitAutograd", composition.complex_out)
-    define("polar", "polar(Tensor abs, Tensor angle) -> Tensor", "native_functions/pointwise.yaml:1296")
+    define("polar", "polar(Tensor abs, Tensor angle) -> Tensor", "native_functions/pointwise.yaml:1300")
     composite("polar", "CompositeImplicitAutograd", composition.polar)
     define(
         "polar.out",
         "polar.out(Tensor abs, Tensor angle, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1300",
+        "native_functions/pointwise.yaml:1304",
     )
     composite("polar.out", "CompositeImplicitAutograd", composition.polar_out)

@@ -89,7 +89,7 @@ def test_inputs_without_gradients_and_results_that_are_tuples():
     a, text, b = m(tt.ones(1))
     (a + 2 * b).backward()
     assert text == "text" and m.w.grad.tolist() == [3.0]
-    assert seen == [((), [[1.0], None, [2.0]])]
+    assert seen == [((None,), [[1.0], None, [2.0]])]
 
 
 def test_too_many_gradients_are_refused():
