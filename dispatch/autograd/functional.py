@@ -169,6 +169,15 @@ def backward(
     Raises:
         RuntimeError: where nothing requires grad, or for a second backward over a freed graph.
     """
+    if create_graph:
+        warnings.warn(
+            "Using backward() with create_graph=True will create a reference cycle between the parameter and its "
+            "gradient which can cause a memory leak. We recommend using autograd.grad when creating the graph to "
+            "avoid this. If you have to use this function, make sure to reset the .grad fields of your parameters to "
+            "None after use to break the cycle and avoid the leak.",
+            UserWarning,
+            stacklevel=3,
+        )
     if grad_tensors is None and inputs is None and isinstance(tensors, TensorImpl):
         make = None if modes else _one_plans.get(tensors._spec)
         if make is not None:

@@ -79,6 +79,7 @@ UNSEEN = frozenset(
         "set_default_dtype",
         "set_float32_matmul_precision",
         "set_num_threads",
+        "set_printoptions",
         "set_rng_state",
         "vmap",
     }
