@@ -133,4 +133,4 @@ def _rebuilt_storage(data: bytes, device: Device) -> Storage:
     return storage_of(made._data, device)
 
 
-copyreg.pickle(Storage, _reduced_storage)  # type: ignore[arg-type]  # typeshed wants a tuple of two or more
+copyreg.pickle(Storage, _reduced_storage)

@@ -297,13 +297,13 @@ def _as_own(leaf: TensorSpec, grad: Any) -> Any:
     spec = grad._spec
     if spec is leaf or spec.twin is leaf or spec.keys or _laid_out_as(leaf, spec):
         return grad.clone() if not spec.requires_grad and _is_shared(grad) else grad
-    if not leaf.is_dense:
+    if not leaf.is_dense():
         return grad.clone(memory_format=contiguous_format)
     return grad.new_empty_strided(leaf.sizes, leaf.strides).copy_(grad)
 
 
 def _laid_out_as(leaf: TensorSpec, spec: TensorSpec) -> bool:
-    if not leaf.is_dense:
+    if not leaf.is_dense():
         return spec.is_contiguous
     return spec.strides == leaf.strides or all(
         size == 1 or own == other

@@ -12,7 +12,9 @@ from ...runtime import grad_mode
 from ...runtime.local_dispatch_key_set import modes
 
 
-def _decorated(function: Callable[..., Any], context: Callable[[], AbstractContextManager[None]]) -> Any:
+def _decorated(
+    function: Callable[..., Any], context: Callable[[], AbstractContextManager[None]]
+) -> Callable[..., Any]:
     """The function inside a context of its own at every call.
 
     The body of a generator function runs when its values are asked for, so each step of it enters the context, and

@@ -347,7 +347,7 @@ def asarray(
     _check_options("asarray", dtype)
     made: Any
     if isinstance(obj, bytes | bytearray | memoryview):
-        return _of_bytes(obj, dtype or get_default_dtype(), device, copy, bool(requires_grad))
+        return _of_bytes(obj, dtype or get_default_dtype(), device, copy, bool(requires_grad))  # type: ignore[no-any-return]
     if copy and isinstance(obj, TensorImpl):
         source: Any = obj
         made = source.to(device=None if device is None else Device(device), dtype=dtype, copy=True)
