@@ -6,6 +6,8 @@
 """
 
 from ._lazy_names import lazy_names
+from .nn.modules.functional_call import functional_call as functional_call
+from .nn.modules.functional_call import stack_module_state as stack_module_state
 
 _PLACES = {
     "Graph": "graph.graph",
@@ -24,6 +26,6 @@ _PLACES = {
 }
 """The module of `dispatch/functional/` that has a name; it is imported with the name's first use."""
 
-__all__ = sorted(_PLACES)
+__all__ = sorted([*_PLACES, "functional_call", "stack_module_state"])
 
 __getattr__, __dir__ = lazy_names(__name__, f"{__package__}.dispatch.functional", _PLACES)

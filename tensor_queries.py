@@ -42,6 +42,12 @@ def is_tensor(obj: object, /) -> bool:
     return isinstance(obj, Tensor)
 
 
+def _checked(name: str, input: Any) -> Any:
+    if not isinstance(input, Tensor):
+        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+    return input
+
+
 @overridable
 def numel(input: Any) -> int:
     """How many elements a tensor has (`torch.numel`).
@@ -51,20 +57,20 @@ def numel(input: Any) -> int:
         >>> tt.numel(tt.ones(2, 3))
         6
     """
-    count: int = input.numel()
+    count: int = _checked("numel", input).numel()
     return count
 
 
 @overridable
 def is_complex(input: Any) -> bool:
     """Whether a tensor's dtype is complex (`torch.is_complex`)."""
-    return bool(input.is_complex())
+    return bool(_checked("is_complex", input).is_complex())
 
 
 @overridable
 def is_floating_point(input: Any) -> bool:
     """Whether a tensor's dtype is a float (`torch.is_floating_point`)."""
-    return bool(input.is_floating_point())
+    return bool(_checked("is_floating_point", input).is_floating_point())
 
 
 @overridable

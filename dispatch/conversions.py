@@ -171,19 +171,14 @@ class ConversionMethods(_Base):
         return object.__format__(self, spec)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        tensor: Any = self
-        if not tensor.is_leaf:
-            raise RuntimeError(
-                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at "
-                "the moment."
-            )
-        known = memo.get(id(self))
-        if known is None:
-            known = tensor.detach().clone()
-            if self._spec.requires_grad:
-                known.requires_grad_()
-            memo[id(self)] = known
-        return known
+        from .pickling import copied
+
+        return copied(self, memo)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        from .pickling import reduced
+
+        return reduced(self)
 
     @property
     def T(self) -> Any:

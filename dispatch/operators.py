@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from .core.overload_packet import packets
 from .core.tensor_function import handle_operator, overloaded
 
@@ -41,7 +43,7 @@ class ReflectedOperators(_Base):
         askers = overloaded((self, other), {})
         if askers:
             return _handled("__rtruediv__", askers, self, other)
-        if packets["div"].is_foreign(other):
+        if packets["div"].is_foreign(other) and not isinstance(other, np.ndarray):
             return NotImplemented
         tensor: Any = self
         return tensor.reciprocal() * other

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..runtime.scalar_type import bool_, get_default_dtype, int64
 from .autograd.tangents import tangents_of
 from .core.tensor_function import plain_classes
 from .scalars import readable
@@ -15,7 +17,7 @@ from .scalars import readable
 
 @dataclass
 class PrintOptions:
-    """How tensors are printed."""
+    """How tensors are printed: what `set_printoptions` sets."""
 
     precision: int = 4
     threshold: float = 1000
@@ -24,12 +26,12 @@ class PrintOptions:
     sci_mode: bool | None = None
 
 
-_options = PrintOptions()
-PROFILES = {
-    "default": PrintOptions(),
-    "short": PrintOptions(precision=2, edgeitems=2),
-    "full": PrintOptions(threshold=math.inf),
+_PROFILES: dict[str, dict[str, Any]] = {
+    "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80},
+    "short": {"precision": 2, "threshold": 1000, "edgeitems": 2, "linewidth": 80},
+    "full": {"precision": 4, "threshold": math.inf, "edgeitems": 3, "linewidth": 80},
 }
+_options = PrintOptions()
 
 
 def set_printoptions(
@@ -43,35 +45,28 @@ def set_printoptions(
     """Set how tensors are printed, in every thread (`torch.set_printoptions`).
 
     Args:
-        precision: digits after the point, 4 at first.
-        threshold: from more elements on, 1000 at first, a part of them is shown.
-        edgeitems: how many of them at either end of each dimension, 3 at first.
-        linewidth: the characters of a line, 80 at first.
-        profile: ``"default"``, ``"short"`` or ``"full"``, before what is given beside it.
-        sci_mode: whether numbers have exponents; None to see by the numbers, as at first.
+        precision: digits behind the point.
+        threshold: of more elements than these only the edges are shown.
+        edgeitems: how many elements at each end of a dimension are then shown.
+        linewidth: characters of a line.
+        profile: ``"default"``, ``"short"`` or ``"full"``, from which the other arguments differ.
+        sci_mode: whether floats have exponents; None leaves it to their sizes.
 
     Raises ValueError for another profile.
 
     Example:
         >>> import triten as tt
-        >>> tt.set_printoptions(precision=2, threshold=5, edgeitems=1)
-        >>> tt.arange(9) / 3
-        tensor([0.00,  ..., 2.67])
+        >>> tt.set_printoptions(precision=2); tt.tensor([1.2345])
+        tensor([1.23])
         >>> tt.set_printoptions(profile="default")
-        >>> tt.arange(3) / 3
-        tensor([0.0000, 0.3333, 0.6667])
     """
-    if profile is not None:
-        if profile not in PROFILES:
-            raise ValueError(
-                f"set_printoptions: expected a profile of {sorted(PROFILES)}, but got {profile!r}"
-            )
-        for each in fields(PrintOptions):
-            setattr(_options, each.name, getattr(PROFILES[profile], each.name))
     given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
-    for name, value in given.items():
-        if value is not None:
-            setattr(_options, name, value)
+    if profile is not None and profile not in _PROFILES:
+        raise ValueError(f"set_printoptions: expected a profile of {sorted(_PROFILES)}, but got {profile!r}")
+    chosen = dict(_PROFILES[profile]) if profile is not None else {}
+    chosen.update({name: value for name, value in given.items() if value is not None})
+    for name, value in chosen.items():
+        setattr(_options, name, value)
     _options.sci_mode = sci_mode
 
 
@@ -91,8 +86,9 @@ def tensor_text(tensor: Any) -> str:
         notes.append(f"device='{spec.device}'")
     if spec.is_meta or (spec.numel == 0 and spec.ndim != 1):
         notes.append(f"size={tuple(spec.sizes)}")
-    usual = ("float32", "int64", "bool", "complex64") if spec.numel else ("float32",)
-    if spec.dtype.name not in usual:
+    default = get_default_dtype()
+    usual = (default, default.to_complex(), int64, bool_) if spec.numel and not spec.is_meta else (default,)
+    if spec.dtype not in usual:
         notes.append(f"dtype={spec.dtype}")
     if spec.requires_grad:
         notes.append(_history(tensor))
@@ -101,69 +97,97 @@ def tensor_text(tensor: Any) -> str:
     tangents = tangents_of(tensor)
     if tangents:
         notes.append(f"tangent={tensor_text(tangents[max(tangents)])}")
-    return prefix + ", ".join([body, *notes]) + ")"
+    return _with_notes(prefix + body, notes, len(prefix)) + ")"
+
+
+def _with_notes(text: str, notes: list[str], indent: int) -> str:
+    """The elements and what is said of them, each on a new line where it would pass the end of one."""
+    length = len(text) - text.rfind("\n") + 1
+    for note in notes:
+        if length + len(note) + 2 > _options.linewidth:
+            text += ",\n" + " " * indent + note
+            length = indent + len(note)
+        else:
+            text += f", {note}"
+            length += len(note) + 2
+    return text
 
 
 def _array_text(array: Any, indent: int) -> str:
     if array.size == 0:
         return "[]"
     array = readable(array)
-    shown = _summary(array) if array.size > _options.threshold else array
-    format_one = _formatter(shown.reshape(-1))
-    return _nested(array, format_one, indent, array.size > _options.threshold)
+    summarise = array.size > _options.threshold
+    return _nested(array, _format_of(_summary(array) if summarise else array), indent, summarise)
 
 
 def _summary(array: Any) -> Any:
+    edge = _options.edgeitems
     for axis, size in enumerate(array.shape):
-        if size > 2 * _options.edgeitems:
-            picks = list(range(_options.edgeitems)) + list(range(size - _options.edgeitems, size))
+        if size > 2 * edge:
+            picks = list(range(edge)) + list(range(size - edge, size))
             array = array.take(picks, axis)
     return array
 
 
-def _formatter(values: Any) -> Any:
-    kind = values.dtype.kind
-    if kind == "b":
-        width = max(len(str(bool(v))) for v in values)
-        return lambda v: f"{bool(v)!s:>{width}}"
-    if kind in "iu":
-        width = max(len(str(int(v))) for v in values)
-        return lambda v: f"{int(v):>{width}}"
-    if kind == "c":
-        real, imaginary = _formatter(values.real), _formatter(abs(values.imag))
-        return lambda v: f"{real(v.real)}{'-' if np.signbit(v.imag) else '+'}{imaginary(abs(v.imag))}j"
+class _Format(NamedTuple):
+    """How the elements of a tensor are written: one's text, and the characters that a line counts for each."""
+
+    text: Callable[[Any], str]
+    width: int
+
+
+def _format_of(values: Any) -> _Format:
+    values = values.reshape(-1)
+    if values.dtype.kind != "c":
+        return _format_of_real(values)
+    real, imaginary = _format_of_real(values.real), _format_of_real(values.imag)
+
+    def text(v: Any) -> str:
+        tail = f"{imaginary.text(v.imag)}j".lstrip()
+        return real.text(v.real) + (tail if tail[0] in "+-" else f"+{tail}")
+
+    return _Format(text, real.width + imaginary.width + 1)
+
+
+def _format_of_real(values: Any) -> _Format:
+    if values.dtype.kind in "biu":
+        as_number = bool if values.dtype.kind == "b" else int
+        width = max((len(str(as_number(v))) for v in values), default=1)
+        return _Format(lambda v: f"{as_number(v)!s:>{width}}", width)
     values = values.astype(np.float64)
     finite = values[np.isfinite(values) & (values != 0)]
-    largest, smallest = (abs(finite).max(), abs(finite).min()) if finite.size else (0.0, 1.0)
-    whole = finite.size == 0 or bool((finite == np.ceil(finite)).all() and largest < 1e8)
-    wide = bool(largest / smallest > 1000.0 or largest > 1e8 or (smallest < 1e-4 and not whole))
-    digits = _options.precision
-    if wide if _options.sci_mode is None else _options.sci_mode:
-        return _padded(values, lambda v: f"{v:.{digits}e}" if np.isfinite(v) else str(v))
-    if whole:
-        return _padded(values, lambda v: f"{v:.0f}." if np.isfinite(v) else str(v))
-    return _padded(values, lambda v: f"{v:.{digits}f}" if np.isfinite(v) else str(v))
+    if finite.size == 0:
+        return _float_format(finite, f".{_options.precision}e" if _options.sci_mode else ".0f")
+    whole = bool((finite == np.ceil(finite)).all())
+    largest, smallest = float(abs(finite).max()), float(abs(finite).min())
+    exponents = largest / smallest > 1000.0 or largest > 1e8 or (not whole and smallest < 1e-4)
+    if exponents if _options.sci_mode is None else _options.sci_mode:
+        return _float_format(finite, f".{_options.precision}e")
+    return _float_format(finite, ".0f" if whole else f".{_options.precision}f")
 
 
-def _padded(values: Any, text: Any) -> Any:
-    shown = [float(v) for v in values if np.isfinite(v) and v != 0]
-    width = max((len(text(v)) for v in shown), default=1)
-    return lambda v: f"{text(float(v)):>{width}}"
+def _float_format(finite: Any, spec: str) -> _Format:
+    def bare(v: float) -> str:
+        text = format(v, spec)
+        return f"{text}." if spec == ".0f" and math.isfinite(v) else text
+
+    width = max((len(bare(float(v))) for v in finite), default=1)
+    return _Format(lambda v: bare(float(v)).rjust(width), width)
 
 
-def _nested(array: Any, text: Any, indent: int, summarise: bool) -> str:
+def _nested(array: Any, form: _Format, indent: int, summarise: bool) -> str:
     if array.ndim == 0:
-        return str(text(array[()]))
-    size = array.shape[0]
-    cut = summarise and size > 2 * _options.edgeitems
-    edge = _options.edgeitems
+        return form.text(array[()])
+    size, edge = array.shape[0], _options.edgeitems
+    cut = summarise and size > 2 * edge
     picks: list[int | None] = [*range(edge), None, *range(size - edge, size)] if cut else list(range(size))
     if array.ndim == 1:
-        words = [" ..." if i is None else str(text(array[i])) for i in picks]
-        per_line = max(1, (_options.linewidth - indent) // (max(map(len, words)) + 2))
+        words = [" ..." if i is None else form.text(array[i]) for i in picks]
+        per_line = max(1, (_options.linewidth - indent) // (form.width + 2))
         lines = [", ".join(words[i : i + per_line]) for i in range(0, len(words), per_line)]
         return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
-    rows = ["..." if i is None else _nested(array[i], text, indent + 1, summarise) for i in picks]
+    rows = ["..." if i is None else _nested(array[i], form, indent + 1, summarise) for i in picks]
     separator: str = "," + "\n" * int(array.ndim - 1) + " " * (indent + 1)
     return "[" + separator.join(rows) + "]"
 

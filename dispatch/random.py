@@ -72,6 +72,15 @@ class Generator(streams.Generator):
         super().manual_seed(seed)
         return self
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored_generator, (self.device, self.state_bytes())
+
+
+def _restored_generator(device: Device, state: bytes) -> Generator:
+    made = Generator(device)
+    made.set_state_bytes(state)
+    return made
+
 
 streams.set_generator_type(Generator)
 

@@ -101,7 +101,9 @@ class Optimizer:
                     if set_to_none:
                         parameter.grad = None
                     else:
-                        parameter.grad = parameter.grad.detach().zero_()
+                        grad = parameter.grad
+                        grad.detach_() if grad.grad_fn is not None else grad.requires_grad_(False)
+                        grad.zero_()
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change the parameters by their gradients; `closure` computes the loss anew, and the gradients with it."""
@@ -180,7 +182,10 @@ class Optimizer:
         return RemovableHandle(self._hooks[kind], number)
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call ``hook(optimizer, args, kwargs)`` before `step`; new ``(args, kwargs)`` take their place."""
+        """Call ``hook(optimizer, args, kwargs)`` before `step`; new ``(args, kwargs)`` take their place.
+
+        The first of `args` is the optimizer, as `step` gets it.
+        """
         return self._add_hook("step_pre", hook)
 
     def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
@@ -206,7 +211,7 @@ class Optimizer:
     def __repr__(self) -> str:
         lines = [f"{type(self).__name__} ("]
         for number, group in enumerate(self.param_groups):
-            lines.append(f"Parameter Group {number}")
+            lines += [""] * (number > 0) + [f"Parameter Group {number}"]
             lines += [f"    {key}: {group[key]}" for key in sorted(group) if key != "params"]
         return "\n".join([*lines, ")"])
 
@@ -235,6 +240,7 @@ def _stepping(step: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(step)
     def stepped(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         hooks = self._hooks
+        args = (self, *args)
         for hook in [*hooks["step_pre"].values()]:
             replaced = hook(self, args, kwargs)
             if replaced is not None:
@@ -244,7 +250,7 @@ def _stepping(step: Callable[..., Any]) -> Callable[..., Any]:
                     )
                 args, kwargs = replaced
         with set_grad_enabled(bool(self.defaults.get("differentiable"))):
-            result = step(self, *args, **kwargs)
+            result = step(*args, **kwargs)
         for hook in [*hooks["step_post"].values()]:
             hook(self, args, kwargs)
         return result

@@ -82,6 +82,8 @@ class device:
             raise TypeError(
                 f"device(): argument 'type' must be str, int or device, not {type.__class__.__name__}"
             )
+        if index is not None and (isinstance(index, bool) or not isinstance(index, int)):
+            raise TypeError(f"device(): argument 'index' must be int, not {index.__class__.__name__}")
         if isinstance(type, int):
             index = type
             type = "cuda"
@@ -99,6 +101,13 @@ class device:
 
     def __exit__(self, kind: ErrorType, error: BaseException | None, trace: TracebackType | None) -> None:
         contexts[0][1](kind, error, trace)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # All tensors of a device share one object: to change it would be to move them.
+        raise AttributeError(f"attribute '{name}' of 'triten.device' objects is not writable")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"attribute '{name}' of 'triten.device' objects cannot be deleted")
 
     def __str__(self) -> str:
         return self.type if self.index is None else f"{self.type}:{self.index}"
@@ -139,7 +148,8 @@ def _parse(text: str, index: int | None) -> device:
         found = _interned.get((name, index))
         if found is None:
             found = object.__new__(device)
-            found.type, found.index, found.backend = name, index, _TYPES[name]
+            for attribute, value in (("type", name), ("index", index), ("backend", _TYPES[name])):
+                object.__setattr__(found, attribute, value)
             _interned[name, index] = found
     return found
 
@@ -161,7 +171,7 @@ def rename_device_type(old: str, new: str) -> None:
         _renamed[old] = new
         for (name, index), found in list(_interned.items()):
             if name == old:
-                found.type = new
+                object.__setattr__(found, "type", new)
                 _interned[new, index] = found
     for renamed in on_rename:
         renamed(old, new)

@@ -46,8 +46,8 @@ class Generator:
         if not isinstance(seed, int):
             raise RuntimeError(f"manual_seed expected a long, but got {type(seed).__name__}")
         if not -(1 << 63) <= seed < 1 << 64:
-            raise RuntimeError(
-                f"Overflow when unpacking long: manual_seed expected a 64-bit seed, got {seed}"
+            raise ValueError(
+                f"Overflow when unpacking long long: manual_seed expected a 64-bit seed, got {seed}"
             )
         self._check_not_captured("manual_seed")
         self._seed, self._offset = seed % (1 << 64), 0

@@ -193,7 +193,8 @@ class finfo:
         self.max = float(limits.max)
         self.min = float(limits.min)
         self.tiny = self.smallest_normal = float(limits.smallest_normal)
-        self.resolution = float(limits.resolution)
+        # A power of ten, which the narrow dtypes themselves cannot hold.
+        self.resolution = 10.0 ** -int(limits.precision)
         self.dtype = d.to_real().name
 
     def __repr__(self) -> str:

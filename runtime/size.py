@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import SupportsIndex, overload
+from collections.abc import Iterable
+from operator import index as as_index
+from typing import Any, SupportsIndex, overload
 
 
 class Size(tuple[int, ...]):
@@ -17,6 +19,14 @@ class Size(tuple[int, ...]):
 
     __slots__ = ()
 
+    def __new__(cls, sizes: Iterable[Any] = ()) -> Size:
+        """Raises TypeError for anything but integers, or tensors of one."""
+        made = tuple.__new__(cls, sizes)
+        for size in made:
+            if type(size) is not int:
+                return tuple.__new__(cls, [_as_size(size, position) for position, size in enumerate(made)])
+        return made
+
     def numel(self) -> int:
         """The product of the sizes."""
         return math.prod(self)
@@ -27,10 +37,35 @@ class Size(tuple[int, ...]):
     def __getitem__(self, index: slice) -> Size: ...
     def __getitem__(self, index: SupportsIndex | slice) -> int | Size:
         picked = tuple.__getitem__(self, index)
-        return Size(picked) if isinstance(picked, tuple) else picked
+        return _made(Size, picked) if isinstance(picked, tuple) else picked
 
     def __add__(self, other: tuple[int, ...]) -> Size:  # type: ignore[override]  # a Size plus sizes is a Size
         return Size(tuple.__add__(self, tuple(other)))
 
+    def __radd__(self, other: tuple[int, ...]) -> Size:
+        return Size((*other, *self)) if isinstance(other, tuple) else NotImplemented
+
+    def __mul__(self, times: SupportsIndex) -> Size:
+        return _made(Size, tuple.__mul__(self, times))
+
+    def __rmul__(self, times: SupportsIndex) -> Size:
+        return _made(Size, tuple.__mul__(self, times))
+
+    def __reduce__(self) -> tuple[type[Size], tuple[tuple[int, ...]]]:
+        return Size, (tuple(self),)
+
     def __repr__(self) -> str:
         return f"triten.Size([{', '.join(map(str, self))}])"
+
+
+_made = tuple.__new__
+
+
+def _as_size(size: Any, position: int) -> int:
+    """An element as an int: what stands for an index, so not a tensor of a float or of several elements."""
+    try:
+        return as_index(size)
+    except TypeError:
+        raise TypeError(
+            f"triten.Size() takes an iterable of 'int' (item {position} is '{type(size).__name__}')"
+        ) from None

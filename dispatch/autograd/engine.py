@@ -13,7 +13,9 @@ from typing import Any
 
 from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.grad_mode import set_grad_enabled
+from ...runtime.memory_format import contiguous_format
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.tensor_spec import TensorSpec
 from .node import AccumulateGrad, Edge, Node
 from .reduce_to_spec import reduce_to_spec
 
@@ -35,6 +37,8 @@ def run_backward(
     With `inputs`, only those edges matter: their gradients are returned in order (None where none arrived), and no
     leaf is touched. Returns an empty list otherwise.
     """
+    if not roots:
+        return [None] * len(inputs or ())
     if inputs is None and len(roots) == 1:
         run_from(roots[0], grads[0], retain_graph, create_graph)
         return []
@@ -273,7 +277,7 @@ def accumulate(node: AccumulateGrad, grad: Any) -> None:
     with _accumulating:
         present = meta.grad
         if present is None:
-            meta.grad = grad if grad._spec.requires_grad or not _is_shared(grad) else grad.clone()
+            meta.grad = _as_own(leaf._spec, grad)
         elif present._spec.requires_grad or grad._spec.requires_grad or grad._spec.keys & _BATCHED:
             # A batched gradient may have more examples than what is there.
             meta.grad = present + grad
@@ -282,6 +286,34 @@ def accumulate(node: AccumulateGrad, grad: Any) -> None:
     if node.hooks is not None and node.hooks.post:
         for hook in list(node.hooks.post.values()):
             hook(leaf)
+
+
+def _as_own(leaf: TensorSpec, grad: Any) -> Any:
+    """A first gradient as the leaf keeps it: nobody else's bytes, and in the leaf's own layout.
+
+    A leaf whose elements fill a block has gradients of its strides, another has contiguous ones (PyTorch's gradient
+    layout contract): what steps over leaves and gradients together finds them alike.
+    """
+    spec = grad._spec
+    if spec is leaf or spec.twin is leaf or spec.keys or _laid_out_as(leaf, spec):
+        return grad.clone() if not spec.requires_grad and _is_shared(grad) else grad
+    if not leaf.is_dense():
+        return grad.clone(memory_format=contiguous_format)
+    return grad.new_empty_strided(leaf.sizes, leaf.strides).copy_(grad)
+
+
+def _laid_out_as(leaf: TensorSpec, spec: TensorSpec) -> bool:
+    if not leaf.is_dense():
+        return spec.is_contiguous
+    return spec.strides == leaf.strides or all(
+        size == 1 or own == other
+        for size, own, other in zip(spec.sizes, spec.strides, leaf.strides, strict=True)
+    )
+
+
+def own_copy(grad: Any) -> Any:
+    """A gradient that goes on backward, for somebody who keeps it."""
+    return grad.clone(memory_format=contiguous_format)
 
 
 def _is_shared(grad: Any) -> bool:

@@ -180,12 +180,21 @@ class Function:
     @staticmethod
     def backward(ctx: FunctionCtx, *grad_outputs: Any) -> Any:
         """Gradients of the inputs; to be overridden."""
-        raise NotImplementedError("You must implement the backward function for custom autograd.Function.")
+        raise NotImplementedError(
+            "You must implement either the backward or vjp method for your custom autograd.Function to use it with "
+            "backward mode AD."
+        )
 
     @staticmethod
     def jvp(ctx: FunctionCtx, *grad_inputs: Any) -> Any:
         """The outputs' tangents, None for zero, from those of `forward`'s arguments; to be overridden."""
         raise NotImplementedError("You must implement the jvp function for custom autograd.Function.")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(
+            "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd "
+            "function with static forward method."
+        )
 
     @classmethod
     def apply(cls, *args: Any) -> Any:
@@ -224,6 +233,10 @@ class Function:
                 result = cls.forward(ctx, *args)
         finally:
             set_grad_enabled(before)
+        for written in ctx._written:
+            # Forward may have written with no operator, to the bytes themselves.
+            if isinstance(written, TensorImpl):
+                written.bump_version()
         outputs = list(result) if isinstance(result, tuple | list) else [result]
         if recording:
             outputs = cls._record(ctx, args, tensors, edges, outputs)

@@ -89,7 +89,7 @@ def _root_gradient(output: Any, grad: Any) -> Any:
     if grad is None:
         if spec.numel != 1:
             raise RuntimeError("grad can be implicitly created only for scalar outputs")
-        if not (spec.dtype.is_floating_point or spec.dtype.is_complex):
+        if not spec.dtype.is_floating_point:
             raise RuntimeError(
                 f"grad can be implicitly created only for real scalar outputs but got {spec.dtype}"
             )
@@ -111,6 +111,11 @@ def _root_gradient(output: Any, grad: Any) -> Any:
         grad = _ignoring_names(grad)
     mark_shared(grad)
     if grad._spec.dtype is not spec.dtype:
+        if grad._spec.dtype.is_complex is not spec.dtype.is_complex:
+            raise RuntimeError(
+                "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in "
+                f"dtype: grad_output[0] has a dtype of {grad._spec.dtype} and output[0] has a dtype of {spec.dtype}."
+            )
         grad = reduce_to_spec(grad, spec, root_edge(output)[0])
     return grad
 
@@ -164,6 +169,15 @@ def backward(
     Raises:
         RuntimeError: where nothing requires grad, or for a second backward over a freed graph.
     """
+    if create_graph:
+        warnings.warn(
+            "Using backward() with create_graph=True will create a reference cycle between the parameter and its "
+            "gradient which can cause a memory leak. We recommend using autograd.grad when creating the graph to "
+            "avoid this. If you have to use this function, make sure to reset the .grad fields of your parameters to "
+            "None after use to break the cycle and avoid the leak.",
+            UserWarning,
+            stacklevel=3,
+        )
     if grad_tensors is None and inputs is None and isinstance(tensors, TensorImpl):
         make = None if modes else _one_plans.get(tensors._spec)
         if make is not None:
@@ -233,12 +247,18 @@ def grad(
     create_graph: bool = False,
     only_inputs: bool = True,
     allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> tuple[Any, ...]:
     """Gradients of `outputs` with respect to `inputs`, returned and not accumulated (`torch.autograd.grad`).
 
+    With `is_grads_batched` the first dimension of every `grad_outputs` counts gradients to send back, all in one pass
+    of `tt.vmap`, and that of every result the answers. An unused input is an error unless `allow_unused`, which gives
+    None for it, or `materialize_grads`, which gives zeros.
+
     Raises:
         RuntimeError: where an input does not require grad, or is not used and `allow_unused` is false.
+        ValueError: for `materialize_grads` with ``allow_unused=False``.
 
     Example:
         >>> import triten as tt
@@ -258,10 +278,19 @@ def grad(
             create_graph=create_graph,
             only_inputs=only_inputs,
             allow_unused=allow_unused,
+            is_grads_batched=is_grads_batched,
             materialize_grads=materialize_grads,
+        )
+    if materialize_grads and allow_unused is False:
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
         )
     if not only_inputs:
         raise ValueError("only_inputs=False is not supported; use backward() to accumulate into all leaves")
+    if is_grads_batched:
+        return _batched_grad(
+            outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused, materialize_grads
+        )
     results = _as_tuple(outputs)
     sources: Sequence[Any] = _as_tuple(inputs)
     given = _as_tuple(grad_outputs) if grad_outputs is not None else (None,) * len(results)
@@ -280,14 +309,49 @@ def grad(
         inputs=[root_edge(s) for s in sources],
     )
     out = []
-    for source, value in zip(sources, found, strict=True):
+    for position, (source, value) in enumerate(zip(sources, found, strict=True)):
         if value is None:
             if materialize_grads:
                 value = zeros_of(source._spec)
             elif not allow_unused:
                 raise RuntimeError(
-                    "One of the differentiated Tensors appears to not have been used in the graph. Set "
+                    f"The differentiated Tensor at index {position} appears to not have been used in the graph. Set "
                     "allow_unused=True if this is the desired behavior."
                 )
         out.append(value)
     return tuple(out)
+
+
+def _batched_grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any,
+    retain_graph: bool | None,
+    create_graph: bool,
+    allow_unused: bool | None,
+    materialize_grads: bool,
+) -> tuple[Any, ...]:
+    """`grad` of each gradient along the first dimensions of `grad_outputs`."""
+    from ..functional.vmap import vmap
+
+    used: list[int] = []
+    sources = _as_tuple(inputs)
+
+    def one(*given: Any) -> tuple[Any, ...]:
+        found = grad(
+            outputs, inputs, given, retain_graph, create_graph, True, allow_unused or materialize_grads
+        )
+        used[:] = [position for position, value in enumerate(found) if value is not None]
+        return tuple(value for value in found if value is not None)
+
+    given = _as_tuple(grad_outputs)
+    results: list[Any] = [None] * len(sources)
+    for position, value in zip(used, vmap(one)(*given), strict=True) if given else ():
+        results[position] = value
+    if materialize_grads:
+        batch = given[0].shape[0]
+        results = [
+            zeros_of(source._spec).expand(batch, *source.shape) if value is None else value
+            for source, value in zip(sources, results, strict=True)
+        ]
+    return tuple(results)

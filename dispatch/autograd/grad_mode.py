@@ -3,11 +3,55 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager
 from typing import Any
 
 from ...runtime import grad_mode
 from ...runtime.local_dispatch_key_set import modes
+
+
+def _decorated(
+    function: Callable[..., Any], context: Callable[[], AbstractContextManager[None]]
+) -> Callable[..., Any]:
+    """The function inside a context of its own at every call.
+
+    The body of a generator function runs when its values are asked for, so each step of it enters the context, and
+    between steps the caller has its own mode.
+    """
+    if inspect.isgeneratorfunction(function):
+
+        @functools.wraps(function)
+        def steps(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+            with context():
+                generator = function(*args, **kwargs)
+            resume = functools.partial(next, generator)
+            while True:
+                try:
+                    with context():
+                        value = resume()
+                except StopIteration as end:
+                    return end.value
+                try:
+                    sent = yield value
+                except GeneratorExit:
+                    with context():
+                        generator.close()
+                    raise
+                except BaseException as error:
+                    resume = functools.partial(generator.throw, error)
+                else:
+                    resume = functools.partial(generator.send, sent)
+
+        return steps
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        with context():
+            return function(*args, **kwargs)
+
+    return wrapped
 
 
 class _GradContext:
@@ -26,14 +70,7 @@ class _GradContext:
         grad_mode.set_grad_enabled(self._before.pop())
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        enabled = self._enabled
-
-        @functools.wraps(function)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            with _GradContext(enabled):
-                return function(*args, **kwargs)
-
-        return wrapped
+        return _decorated(function, functools.partial(_GradContext, self._enabled))
 
 
 class no_grad(_GradContext):
@@ -132,11 +169,4 @@ class inference_mode:
         grad_mode.set_grad_enabled(grad)
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        mode = self._mode
-
-        @functools.wraps(function)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            with inference_mode(mode):
-                return function(*args, **kwargs)
-
-        return wrapped
+        return _decorated(function, functools.partial(inference_mode, self._mode))

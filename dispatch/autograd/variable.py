@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -10,12 +11,20 @@ from ...runtime.grad_mode import is_inference_mode_enabled
 from ...runtime.tensor_impl import TensorImpl
 from ..core.tensor_function import handle_tensor_function, has_tensor_function_unary
 from . import functional
+from .engine import own_copy
 from .node import AccumulateGrad, Node, NodeHooks, RemovableHandle, edge_of, leaf_meta, root_edge
 
 if TYPE_CHECKING:
     _Base = TensorImpl
 else:
     _Base = object
+
+
+_ONLY_LEAVES = "you can only change requires_grad flags of leaf variables."
+_DETACH_INSTEAD = (
+    " If you want to use a computed variable in a subgraph that doesn't require differentiation use "
+    "var_no_grad = var.detach()."
+)
 
 
 class AutogradMethods(_Base):
@@ -30,6 +39,8 @@ class AutogradMethods(_Base):
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
+        if not self.is_leaf:
+            raise RuntimeError(_ONLY_LEAVES if value else _ONLY_LEAVES + _DETACH_INSTEAD)
         self.requires_grad_(value)
 
     def requires_grad_(self, requires_grad: bool = True) -> Any:
@@ -48,10 +59,7 @@ class AutogradMethods(_Base):
         if not self.is_leaf:
             if requires_grad:
                 return self
-            raise RuntimeError(
-                "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in "
-                "a subgraph that doesn't require differentiation use var_no_grad = var.detach()."
-            )
+            raise RuntimeError(_ONLY_LEAVES + _DETACH_INSTEAD)
         if requires_grad != spec.requires_grad:
             self._spec = spec.twin
         if requires_grad and self._autograd is None:
@@ -81,9 +89,23 @@ class AutogradMethods(_Base):
 
     @property
     def grad(self) -> Any:
-        """The gradient that backward accumulated in this leaf, or None."""
+        """The gradient that backward accumulated in this leaf, or None.
+
+        Warns where backward will leave none: for a tensor that is no leaf and was not told to `retain_grad`.
+        """
         meta = self._autograd
-        return None if meta is None else meta.grad
+        if meta is None:
+            return None
+        if meta.grad is None and not (self.is_leaf or self.retains_grad):
+            warnings.warn(
+                "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute "
+                "won't be populated during autograd.backward(). If you indeed want the .grad field to be populated "
+                "for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor "
+                "by mistake, make sure you access the leaf Tensor instead.",
+                UserWarning,
+                stacklevel=2,
+            )
+        return meta.grad
 
     @grad.setter
     def grad(self, value: Any) -> None:
@@ -167,6 +189,13 @@ class AutogradMethods(_Base):
 
     @data.setter
     def data(self, value: Any) -> None:
+        if not isinstance(value, TensorImpl):
+            raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
+        dtype = value._spec.dtype
+        if self._spec.requires_grad and not (dtype.is_floating_point or dtype.is_complex):
+            raise RuntimeError(
+                "data set to a tensor that requires gradients must be floating point or complex dtype"
+            )
         self._data = value._data
         self._spec = value._spec.differentiable if self._spec.requires_grad else value._spec.detached
 
@@ -204,7 +233,7 @@ class AutogradMethods(_Base):
             tensor = target()
             if tensor is not None:
                 meta = tensor._autograd
-                meta.grad = grad if meta.grad is None else meta.grad + grad
+                meta.grad = own_copy(grad) if meta.grad is None else meta.grad + grad
 
         node, number = root_edge(self)
         if node.hooks is None:

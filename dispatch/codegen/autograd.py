@@ -32,6 +32,10 @@ class _Rename(ast.NodeTransformer):
         return ast.Name("self_") if node.id == "self" else node
 
 
+_KNOWN_AS = {"_select_first": "SelectBackward0", "_slice_first": "SliceBackward0"}
+"""Names of the nodes of operators of our own, which stand for one of ATen's with some arguments fixed."""
+
+
 def _source(formula: Formula) -> str:
     tree = _Rename(set(formula.specs)).visit(ast.parse(formula.source, mode="eval"))
     return ast.unparse(ast.fix_missing_locations(tree)).replace("self_node.", "self.")
@@ -75,6 +79,9 @@ def node_text(d: Derivative) -> str:
     if freed:
         lines += ["", "    def release(self) -> None:"]
         lines.append("        " + "".join(f"self.{n} = " for n in freed) + "FREED")
+    known_as = _KNOWN_AS.get(d.function.base)
+    if known_as is not None:
+        lines += ["", "", f'{d.node}.__name__ = "{known_as}"']
     return "\n".join(lines)
 
 

@@ -16,6 +16,7 @@ from ...runtime.tensor_impl import TensorImpl
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..generated.functions import _arange_, _linspace_, as_strided, empty, empty_like, empty_strided, fill_
+from ..scalars import overflow_error
 from ..structured.allocation import numpy_may_allocate
 from ..structured.part_plans import is_unseen
 from ..structured.register import planned_by
@@ -134,6 +135,8 @@ def _range_length(start: Any, end: Any, step: Any, dtype: ScalarType) -> int:
         start, end, step = int(start), int(end), int(step)
         if step == 0:
             raise ValueError("step must be nonzero")
+        if not all(-(1 << 63) <= n < 1 << 63 for n in (start, end, step)):
+            raise overflow_error(int64)
         return max(0, -((int(start) - int(end)) // int(step)))
     elements: int = math.ceil((end - start) / step)
     return elements

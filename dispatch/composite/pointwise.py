@@ -55,6 +55,7 @@ from ..generated.functions import (
     xlogy_,
 )
 from .forms import write_out
+from .indexing import nonzero_numpy
 
 INFINITY = float("inf")
 
@@ -307,3 +308,8 @@ def check_parts(name: str, first: Any, second: Any) -> None:
 
 
 PARTS = ("float16", "float32", "float64")
+
+
+def where_nonzero(condition: Any) -> tuple[Any, ...]:
+    """The form of `where` that is given nothing to choose from: the elements' positions, a tensor a dimension."""
+    return nonzero_numpy(condition)

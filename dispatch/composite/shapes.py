@@ -152,7 +152,9 @@ def diag(self: Any, diagonal: int) -> Any:
     rank = self._spec.ndim
     if rank not in (1, 2):
         raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {rank}D")
-    return diag_embed(self, diagonal, 0, 1) if rank == 1 else ops.clone(ops.diagonal(self, diagonal, 0, 1))
+    if rank == 1:
+        return diag_embed(self, diagonal, 0, 1)
+    return ops.clone(ops.diagonal(self, diagonal, 0, 1), memory_format=contiguous_format)
 
 
 def diagflat(self: Any, offset: int) -> Any:

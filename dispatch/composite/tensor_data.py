@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any
@@ -21,6 +22,7 @@ from ..iterator.type_promotion import promote_types
 from ..scalars import overflow_error
 from ..tensor import Tensor
 
+_FOREIGN_ORDER = "given numpy array has byte order different from the native byte order."
 _PYTHON_NUMBERS = (bool, int, float, complex)
 
 
@@ -40,7 +42,7 @@ def from_numpy(array: Any) -> Tensor:
     if not isinstance(array, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
     if not array.dtype.isnative:
-        raise ValueError("given numpy array has byte order different from the native byte order.")
+        raise ValueError(_FOREIGN_ORDER)
     dtype = from_numpy_dtype(array.dtype)
     itemsize = dtype.itemsize
     if any(s < 0 for s in array.strides):
@@ -220,18 +222,21 @@ def tensor(
     made: Any
     if isinstance(data, TensorImpl):
         source: Any = data
+        warn_of_copy("tensor")
         made = source.detach().to(device=where, dtype=dtype, copy=True)
     elif shows_device_memory(data):
         made = _over_device_memory(data).to(device=where, dtype=dtype, copy=True)
     else:
         if isinstance(data, np.ndarray | np.generic):
+            if not data.dtype.isnative:
+                raise ValueError(_FOREIGN_ORDER)
             from_numpy_dtype(data.dtype)
             array = np.array(data, order="C")
         elif _exports_array(data):
             array = np.array(np.asarray(data), order="C")
         else:
             array = _array_of(data, dtype)
-        made = _placed(from_numpy(_owned(array)), dtype, where)
+        made = _placed(_over_own(array), dtype, where)
         if modes:
             # A graph is to make the tensor at each run, not to keep the one that recording made.
             made = find_overload("aten::lift_fresh_copy")(made)
@@ -242,6 +247,16 @@ def tensor(
     if requires_grad:
         made.requires_grad_()
     return made  # type: ignore[no-any-return]
+
+
+def warn_of_copy(name: str) -> None:
+    """Warn of a tensor copied by its constructor, as if from numbers: `clone` says what is meant."""
+    warnings.warn(
+        "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
+        f"sourceTensor.detach().clone().requires_grad_(True), rather than {name}(sourceTensor).",
+        UserWarning,
+        stacklevel=3,
+    )
 
 
 def _exports_array(data: Any) -> bool:
@@ -262,9 +277,14 @@ def _over_device_memory(data: Any) -> Any:
     return Tensor.from_data(pointer, spec.replace(is_inference=is_inference_mode_enabled()))
 
 
-def _owned(array: Any) -> Any:
-    """The array itself, or a copy where it is a view of a temporary."""
-    return array if array.flags.owndata else array.copy()
+def _over_own(array: Any) -> Any:
+    """A contiguous tensor over an array that nobody else has, or over a copy where it is a view of a temporary."""
+    if array.size == 0:
+        # NumPy gives strides of 0 to what has no elements.
+        return find_overload("aten::empty.memory_format")(
+            array.shape, dtype=from_numpy_dtype(array.dtype), device=CPU
+        )
+    return from_numpy(array if array.flags.owndata else array.copy())
 
 
 def _placed(made: Any, dtype: ScalarType | None, device: Device | None) -> Any:
@@ -308,12 +328,15 @@ def asarray(
     dtype: ScalarType | None = None,
     device: Any = None,
     copy: bool | None = None,
-    requires_grad: bool = False,
+    requires_grad: bool | None = None,
 ) -> Tensor:
     """`obj` as a tensor (`torch.asarray`): shares memory if it can, always copies for `copy=True`, never for
     False.
 
-    Raises ValueError where ``copy=False`` cannot be kept.
+    Of a tensor that requires grad the result does too, with its history, unless `requires_grad` is False. Bytes (what
+    has Python's buffer protocol and is no sequence of numbers) are elements of `dtype`, the default dtype unless given.
+
+    Raises ValueError where ``copy=False`` cannot be kept, and for bytes that are no whole number of elements.
 
     Example:
         >>> import triten as tt
@@ -323,7 +346,12 @@ def asarray(
     """
     _check_options("asarray", dtype)
     made: Any
-    if copy:
+    if isinstance(obj, bytes | bytearray | memoryview):
+        return _of_bytes(obj, dtype or get_default_dtype(), device, copy, bool(requires_grad))  # type: ignore[no-any-return]
+    if copy and isinstance(obj, TensorImpl):
+        source: Any = obj
+        made = source.to(device=None if device is None else Device(device), dtype=dtype, copy=True)
+    elif copy:
         made = tensor(obj, dtype=dtype, device=device)
     else:
         made = as_tensor(obj, dtype, device)
@@ -331,9 +359,32 @@ def asarray(
             raise ValueError(
                 "can't alias memory: asarray(copy=False) needs a tensor or array of that dtype and device"
             )
-    if isinstance(obj, TensorImpl) and not requires_grad:
-        return made.detach() if made._spec.requires_grad else made  # type: ignore[no-any-return]
-    return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]
+    if requires_grad is None:
+        requires_grad = isinstance(obj, TensorImpl) and obj._spec.requires_grad
+    if requires_grad:
+        return made.requires_grad_()  # type: ignore[no-any-return]
+    return made.detach() if made._spec.requires_grad else made  # type: ignore[no-any-return]
+
+
+def _of_bytes(data: Any, dtype: ScalarType, device: Any, copy: bool | None, requires_grad: bool) -> Any:
+    """Bytes as a vector of `dtype` over the same memory; of what cannot be written, a tensor that refuses writes."""
+    view = memoryview(data).cast("B")
+    if len(view) % dtype.itemsize:
+        raise ValueError(
+            f"buffer length ({len(view)} bytes) after offset (0 bytes) must be a multiple of element size "
+            f"({dtype.itemsize})"
+        )
+    made: Any = from_numpy(np.frombuffer(view, dtype.np))
+    where = None if device is None else Device(device)
+    if copy:
+        made = made.to(device=where, copy=True)
+    elif where is not None and where is not CPU:
+        if copy is False:
+            raise ValueError(
+                "can't alias memory: asarray(copy=False) needs bytes on the device that is asked for"
+            )
+        made = made.to(device=where)
+    return made.requires_grad_() if requires_grad else made
 
 
 def _shares(made: Any, obj: Any) -> bool:

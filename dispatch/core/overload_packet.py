@@ -83,6 +83,9 @@ def packet(
     return made
 
 
+_COMPARED_ANYWAY = frozenset({"__eq__", "__ne__"})
+
+
 class OverloadPacket:
     """Overloads of ``aten::<name>`` in the order in which they are tried, and the plan tables of the name.
 
@@ -503,7 +506,7 @@ class OverloadPacket:
     def operator_miss(self, special: str, *args: Any) -> Plan:
         """`miss` for Python's binary operators: NotImplemented, as a plan, for an operand of a foreign type."""
         if self.is_foreign(args[1]) and (overrides.state.disabled or not overrides.handles(type(args[1]))):
-            return not_implemented
+            return self._compared if special in _COMPARED_ANYWAY else not_implemented
         return self._miss(args, False, special)
 
     def call_operator(self, special: str, *args: Any) -> Any:
@@ -511,7 +514,17 @@ class OverloadPacket:
         was_handled, result = self._handled(special, args)
         if was_handled:
             return result
-        return NotImplemented if self.is_foreign(args[1]) else self._call_parameters(args)
+        if not self.is_foreign(args[1]):
+            return self._call_parameters(args)
+        return self._compared(*args) if special in _COMPARED_ANYWAY else NotImplemented
+
+    def _compared(self, tensor: Any, other: Any) -> Any:
+        """A tensor and an ndarray element by element: NumPy leaves it to us, and Python would compare identities."""
+        if not isinstance(other, np.ndarray):
+            return NotImplemented
+        from ..composite.tensor_data import as_tensor
+
+        return self.call(tensor, as_tensor(other))
 
     @staticmethod
     def is_foreign(other: Any) -> bool:

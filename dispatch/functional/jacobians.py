@@ -34,6 +34,16 @@ def _check_are_tensors(values: Sequence[Any], name: str, what: str) -> None:
             raise RuntimeError(f"{name}: Expected all {what} to be Tensors, got {type(value).__name__}")
 
 
+def _check_are_real(values: Sequence[Any], name: str, what: str, each: str) -> None:
+    """Refuse complex tensors, whose derivatives are no single complex numbers. Raises RuntimeError."""
+    for position, value in enumerate(values):
+        if isinstance(value, TensorImpl) and value._spec.dtype.is_complex:
+            raise RuntimeError(
+                f"{name}: Expected all {what} to be real but received complex tensor at flattened {each} idx: "
+                f"{position}"
+            )
+
+
 def jacrev(
     func: Function,
     argnums: ArgNums = 0,
@@ -66,6 +76,7 @@ def jacrev(
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         positions = chosen_arguments(args, argnums, "jacrev")
         primals = tuple(args[p] for p in positions)
+        _check_are_real(tree_flatten(primals)[0], "jacrev", "inputs", "input")
 
         def of_chosen(*values: Any) -> Any:
             return func(*with_chosen(args, positions, values), **kwargs)
@@ -73,6 +84,7 @@ def jacrev(
         result = vjp(of_chosen, *primals, has_aux=has_aux)
         output, pull_back = result[:2]
         outputs, spec = tree_flatten(output)
+        _check_are_real(outputs, "jacrev", "outputs", "output")
         basis = _basis_of(outputs)
         rows = vmap(
             lambda *cotangents: pull_back(tree_unflatten(list(cotangents), spec)), chunk_size=chunk_size
@@ -115,6 +127,7 @@ def jacfwd(
         primals = tuple(args[p] for p in positions)
         inputs, spec = tree_flatten(primals)
         _check_are_tensors(inputs, "jacfwd", "inputs")
+        _check_are_real(inputs, "jacfwd", "inputs", "input")
         basis = _basis_of(inputs)
 
         def of_chosen(*values: Any) -> Any:
@@ -126,6 +139,7 @@ def jacfwd(
 
         columns = vmap(push, randomness=randomness)(*basis)
         moved, out_spec = tree_flatten(columns[0])
+        _check_are_real(moved, "jacfwd", "outputs", "output")
         jacobians = []
         for block in moved:
             parts = []

@@ -349,6 +349,11 @@ def jvp(
             "if primals is a tuple of 3 tensors, tangents also must be. Got primals with structure "
             f"{spec} and tangents with structure {other}"
         )
+    for direction in directions:
+        if not isinstance(direction, TensorImpl):
+            raise RuntimeError(
+                f"jvp(f, primals, tangents): Expected tangents to only contain Tensors, got {type(direction)}"
+            )
     with entered_grad(), dual_level() as level:
         duals = [
             make_dual(_of_innermost_vmap(p), t, level=level) for p, t in zip(points, directions, strict=True)

@@ -414,6 +414,9 @@ class SliceFirstBackward0(Node):
         return (slice_backward(grad, self.self_spec.shape, 0, start, end, step),)
 
 
+SliceFirstBackward0.__name__ = "SliceBackward0"
+
+
 def plan__slice_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """_slice_first(Tensor(a) self, SymInt? start, SymInt? end, SymInt step) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -861,6 +864,9 @@ class SelectFirstBackward0(Node):
     def backward(self, grad: Any) -> Any:
         index = self.index
         return (select_backward(grad, self.self_spec.shape, 0, index),)
+
+
+SelectFirstBackward0.__name__ = "SelectBackward0"
 
 
 def plan__select_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:

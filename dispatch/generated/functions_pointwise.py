@@ -2032,13 +2032,14 @@ where_packet = packet(
     (
         "where.self",
         "where.self_out",
+        "where",
     ),
     (
         Parameter("condition", "tensor", NOT_GIVEN, False),
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "rest",
 )
 where_plans = where_packet.plans
 where_outs = where_packet.outs
@@ -5843,8 +5844,10 @@ def clip_(input: Any, min: Any = None, max: Any = None) -> Any:
     return plan(input, min, max)
 
 
-def where(condition: Any, input: Any, other: Any, *, out: Any = None) -> Any:
-    """where.self(Tensor condition, Tensor self, Tensor other) -> Tensor"""
+def where(condition: Any, input: Any = NOT_GIVEN, other: Any = NOT_GIVEN, *, out: Any = None) -> Any:
+    """where.self(Tensor condition, Tensor self, Tensor other) -> Tensor
+
+    where(Tensor condition) -> Tensor[]"""
     if modes or out is not None:
         if modes:
             return where_packet.call_parameters(condition, input, other, out=out)

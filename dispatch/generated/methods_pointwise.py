@@ -3912,8 +3912,10 @@ class PointwiseMethods:
             plan = clip__packet.miss_method(self, min, max)
         return plan(self, min, max)
 
-    def where(self, condition: Any, other: Any, *, out: Any = None) -> Any:
-        """where.self(Tensor condition, Tensor self, Tensor other) -> Tensor"""
+    def where(self, condition: Any, other: Any = NOT_GIVEN, *, out: Any = None) -> Any:
+        """where.self(Tensor condition, Tensor self, Tensor other) -> Tensor
+
+        where(Tensor condition) -> Tensor[]"""
         if modes or out is not None:
             if modes:
                 return where_packet.call_method_parameters(condition, self, other, out=out)

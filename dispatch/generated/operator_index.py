@@ -1171,6 +1171,7 @@ OPERATORS: dict[str, tuple[str, ...]] = {
         "aten::clip_.Tensor",
         "aten::where.self",
         "aten::where.self_out",
+        "aten::where",
         "aten::where.ScalarSelf",
         "aten::where.ScalarOther",
         "aten::where.Scalar",

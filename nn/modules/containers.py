@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
@@ -90,6 +91,15 @@ class _Numbered(Module):
         return found
 
 
+def _repeated(modules: Sequential, times: int) -> list[Module]:
+    """The same modules several times over. Raises TypeError for no integer, ValueError for one below 1."""
+    if not isinstance(times, int):
+        raise TypeError(f"unsupported operand type(s) for *: {type(modules)} and {type(times)}")
+    if times <= 0:
+        raise ValueError(f"Non-positive multiplication factor {times} for {type(modules)}")
+    return list(modules) * times
+
+
 class Sequential(_Numbered):
     """Modules that are called one after another, each with what the one before gave.
 
@@ -126,6 +136,22 @@ class Sequential(_Numbered):
             )
         return Sequential(*self, *other)
 
+    def __iadd__(self, other: Any) -> Self:
+        if not isinstance(other, Sequential):
+            raise ValueError(
+                f"add operator supports only objects of Sequential class, but {type(other)} is given."
+            )
+        return self.extend(other)
+
+    def __mul__(self, times: int) -> Sequential:
+        return Sequential(*_repeated(self, times))
+
+    __rmul__ = __mul__
+
+    def __imul__(self, times: int) -> Self:
+        self._renumber(_repeated(self, times))
+        return self
+
     def forward(self, input: Any) -> Any:
         """The last module's result."""
         for module in self:
@@ -155,6 +181,27 @@ class ModuleList(_Numbered):
 
     def __iadd__(self, modules: Iterable[Module]) -> Self:
         return self.extend(modules)
+
+    def extend(self, modules: Iterable[Module]) -> Self:
+        """Add modules at the end. Raises TypeError for what is no iterable."""
+        if not isinstance(modules, Iterable):
+            raise TypeError(
+                f"ModuleList.extend should be called with an iterable, but got {type(modules).__name__}"
+            )
+        return super().extend(modules)
+
+    def __repr__(self) -> str:
+        """Modules in a row that print alike are shown once, with their number."""
+        if not self._modules:
+            return f"{self._get_name()}()"
+        shown = []
+        place = 0
+        for text, alike in itertools.groupby(map(repr, self)):
+            count = len(list(alike))
+            numbers, times = (f"{place}-{place + count - 1}", f"{count} x ") if count > 1 else (place, "")
+            shown.append(f"({numbers}): {times}" + text.replace("\n", "\n  "))
+            place += count
+        return f"{self._get_name()}(\n  " + "\n  ".join(shown) + "\n)"
 
 
 class ModuleDict(Module):
@@ -217,9 +264,32 @@ class ModuleDict(Module):
 
     def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:
         """Add or replace modules, from a mapping or pairs."""
-        pairs: Any = modules.items() if isinstance(modules, Mapping | ModuleDict) else modules
-        for key, module in pairs:
+        for key, module in _pairs("ModuleDict", modules):
             self[key] = module
+
+
+def _pairs(name: str, values: Any) -> Iterable[tuple[str, Any]]:
+    """Names and values of a mapping, or of an iterable of pairs.
+
+    Raises TypeError for anything else, and ValueError for an element of another length.
+    """
+    if isinstance(values, Mapping | ModuleDict | ParameterDict):
+        return values.items()
+    if not isinstance(values, Iterable):
+        raise TypeError(
+            f"{name}.update should be called with an iterable of key/value pairs, but got {type(values).__name__}"
+        )
+    pairs = list(values)
+    for place, pair in enumerate(pairs):
+        if not isinstance(pair, Iterable):
+            raise TypeError(
+                f"{name} update sequence element #{place} should be Iterable; is {type(pair).__name__}"
+            )
+        if len(list(pair)) != 2:
+            raise ValueError(
+                f"{name} update sequence element #{place} has length {len(list(pair))}; 2 is required"
+            )
+    return pairs
 
 
 def _as_parameter(value: Any) -> Any:
@@ -275,6 +345,9 @@ class ParameterList(Module):
 
     def __iadd__(self, values: Iterable[Any]) -> Self:
         return self.extend(values)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("ParameterList should not be called.")
 
     def extra_repr(self) -> str:
         return "\n".join(_described(str(i), value) for i, value in enumerate(self))
@@ -350,9 +423,48 @@ class ParameterDict(Module):
 
     def update(self, values: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> None:
         """Add or replace values, from a mapping or pairs."""
-        pairs: Any = values.items() if isinstance(values, Mapping | ParameterDict) else values
-        for key, value in pairs:
+        for key, value in _pairs("ParameterDict", values):
             self[key] = value
+
+    def clear(self) -> None:
+        """Take every value out."""
+        for key in list(self):
+            del self[key]
+
+    def popitem(self) -> tuple[str, Any]:
+        """Take the newest value out, with its name. Raises KeyError where there is none."""
+        if not self._keys:
+            raise KeyError("popitem(): the ParameterDict is empty")
+        key = next(reversed(self._keys))
+        return key, self.pop(key)
+
+    def copy(self) -> ParameterDict:
+        """A dictionary of its own with the same values."""
+        return ParameterDict(dict(self.items()))
+
+    def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
+        """A dictionary with these names, each with `default`."""
+        return ParameterDict(dict.fromkeys(keys, default))
+
+    def __reversed__(self) -> Iterator[str]:
+        return reversed(self._keys)
+
+    def __or__(self, other: Mapping[str, Any] | ParameterDict) -> ParameterDict:
+        made = self.copy()
+        made.update(other)
+        return made
+
+    def __ror__(self, other: Mapping[str, Any]) -> ParameterDict:
+        made = ParameterDict(other)
+        made.update(self)  # type: ignore[arg-type]  # it has keys and items
+        return made
+
+    def __ior__(self, other: Mapping[str, Any] | ParameterDict) -> Self:
+        self.update(other)  # type: ignore[arg-type]
+        return self
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("ParameterDict should not be called.")
 
     def extra_repr(self) -> str:
         return "\n".join(_described(key, value) for key, value in self.items())

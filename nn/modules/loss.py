@@ -374,6 +374,8 @@ class TripletMarginLoss(_TripletLoss):
         reduce: bool | None = None,
         reduction: str = "mean",
     ) -> None:
+        if margin <= 0:
+            raise ValueError(f"TripletMarginLoss: expected margin to be greater than 0, got {margin} instead")
         super().__init__(size_average, reduce, reduction, margin=margin, p=p, eps=eps, swap=swap)
 
 

@@ -123,7 +123,8 @@ class Module(ConversionMixin, StateDictMixin):
 
     def __dir__(self) -> list[str]:
         own = self.__dict__
-        return sorted({*super().__dir__(), *own["_parameters"], *own["_buffers"], *own["_modules"]})
+        names = {*super().__dir__(), *own["_parameters"], *own["_buffers"], *own["_modules"]}
+        return sorted(name for name in names if not name[0].isdigit())
 
     def _require_init(self, what: str) -> None:
         if "_parameters" not in self.__dict__:
@@ -360,7 +361,9 @@ class Module(ConversionMixin, StateDictMixin):
                 if set_to_none:
                     parameter.grad = None
                 else:
-                    parameter.grad = parameter.grad.detach().zero_()
+                    grad = parameter.grad
+                    grad.detach_() if grad.grad_fn is not None else grad.requires_grad_(False)
+                    grad.zero_()
 
     # Hooks
 

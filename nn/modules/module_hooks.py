@@ -87,14 +87,16 @@ class BackwardHooks:
         self.pre_hooks = pre_hooks
         self.hooks = hooks
         self.grad_outputs: tuple[Any, ...] = ()
-        self.input_count: int | None = None
+        self.input_count = 0
+        self.reaches_inputs = False
         self.input_places: list[int] = []
 
     def around_inputs(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         """The inputs, behind a node whose gradients are the module's."""
         inputs, node, self.input_places = through_boundary(inputs)
+        self.input_count = len(inputs)
+        self.reaches_inputs = node is not None
         if node is not None:
-            self.input_count = len(inputs)
             node.register_hook(self._after_inputs)
         return inputs
 
@@ -112,17 +114,26 @@ class BackwardHooks:
                     if replaced is not None:
                         grads = checked(replaced, count, "grad_output")
                 self.grad_outputs = grads
-                if self.input_count is None:
-                    # No input requires grad, so that the inputs' node is never reached.
-                    for hook in self.hooks:
-                        hook(self.module, (), grads)
+                if not self.reaches_inputs:
+                    self._without_inputs(grads)
                 return tuple(grads[i] for i in places)
 
             node.register_prehook(before)
         return outputs if isinstance(result, tuple) else outputs[0]
 
+    def _without_inputs(self, grad_outputs: tuple[Any, ...]) -> None:
+        """Call the hooks where no input requires grad, so that no gradient ever reaches the inputs."""
+        for hook in self.hooks:
+            replaced = hook(self.module, (None,) * self.input_count, grad_outputs)
+            if replaced is not None and not (
+                isinstance(replaced, tuple) and all(grad is None for grad in replaced)
+            ):
+                raise RuntimeError(
+                    "Backward hook for Modules where no input requires gradient should always return None or None "
+                    "for all gradients."
+                )
+
     def _after_inputs(self, grad_inputs: tuple[Any, ...], _: tuple[Any, ...]) -> Any:
-        assert self.input_count is not None
         grads = spread(grad_inputs, self.input_places, self.input_count)
         for hook in self.hooks:
             replaced = hook(self.module, grads, self.grad_outputs)

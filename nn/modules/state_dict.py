@@ -33,7 +33,7 @@ class IncompatibleKeys(_Keys):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        return super().__repr__() if any(self) else "<All keys matched successfully>"
+        return f"_{super().__repr__()}" if any(self) else "<All keys matched successfully>"
 
 
 class StateDictMixin:

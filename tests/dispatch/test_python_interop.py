@@ -92,3 +92,25 @@ def test_numpy_of_a_tensor_that_requires_grad() -> None:
         w.numpy()
     with tt.no_grad():
         assert w.numpy().tolist() == [1.0, 1.0]
+
+
+def test_comparison_with_an_array_is_by_elements() -> None:
+    x, array = tt.tensor([1, 2]), np.array([1.0, 3.0])
+    for equal in (x == array, array == x):
+        assert isinstance(equal, tt.Tensor) and equal.tolist() == [True, False]
+    for unequal in (x != array, array != x):
+        assert isinstance(unequal, tt.Tensor) and unequal.tolist() == [False, True]
+    with tt.inference_mode():
+        assert (x == array).tolist() == [True, False]
+    assert (x == "text") is False and (x != [1, 2]) is True
+
+
+def test_an_array_divided_by_a_tensor() -> None:
+    made: Any = np.array([1, 3]) / tt.tensor([1, 2])
+    assert isinstance(made, tt.Tensor) and made.dtype is tt.float64 and made.tolist() == [1.0, 1.5]
+
+
+@pytest.mark.parametrize("query", [tt.numel, tt.is_complex, tt.is_floating_point])
+def test_queries_of_what_is_no_tensor_are_refused(query: Any) -> None:
+    with pytest.raises(TypeError, match=r"argument 'input' \(position 1\) must be Tensor, not int"):
+        query(3)

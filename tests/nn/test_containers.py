@@ -92,3 +92,62 @@ def test_parameters_in_lists_and_dictionaries():
     assert list(d.keys()) == ["b", "e"] and [k for k, _ in d.items()] == ["b", "e"] and len(d.values()) == 2
     with pytest.raises(KeyError):
         _ = d["a"]
+
+
+def test_sequential_multiplied_and_extended():
+    a, b = nn.Linear(2, 2), nn.ReLU()
+    net = nn.Sequential(a, b)
+    assert list(net * 2) == list(2 * net) == [a, b, a, b] and list(net) == [a, b]
+    net *= 2
+    assert list(net) == [a, b, a, b] and list(net._modules) == ["0", "1", "2", "3"]
+    kept = net
+    net += nn.Sequential(b)
+    assert net is kept and len(net) == 5
+    with pytest.raises(ValueError, match="Non-positive multiplication factor 0"):
+        net * 0
+    with pytest.raises(TypeError, match="unsupported operand"):
+        net * 1.5
+    with pytest.raises(ValueError, match="only objects of Sequential"):
+        net += [b]
+
+
+def test_modules_in_a_row_that_print_alike_are_shown_once():
+    layers = nn.ModuleList([nn.ReLU(), nn.ReLU(), nn.Sequential(nn.Tanh()), nn.ReLU()])
+    assert repr(layers) == (
+        "ModuleList(\n  (0-1): 2 x ReLU()\n  (2): Sequential(\n    (0): Tanh()\n  )\n  (3): ReLU()\n)"
+    )
+    assert repr(nn.ModuleList()) == "ModuleList()"
+    assert "0" not in dir(layers) and "training" in dir(layers)
+    with pytest.raises(TypeError, match="should be called with an iterable, but got int"):
+        layers.extend(3)
+
+
+def test_parameter_dictionaries_as_dictionaries():
+    a, b = nn.Parameter(tt.ones(1)), nn.Parameter(tt.zeros(1))
+    one = nn.ParameterDict({"a": a, "b": b})
+    assert list(reversed(one)) == ["b", "a"] and list(one.copy().items()) == [("a", a), ("b", b)]
+    assert list((one | {"c": tt.ones(2)}).keys()) == ["a", "b", "c"] and list(one) == ["a", "b"]
+    merged = {"b": tt.ones(3), "z": 1} | one
+    assert list(merged) == ["b", "z", "a"] and merged["b"] is b
+    assert list(one.fromkeys(["x", "y"], 3).values()) == [3, 3]
+    assert one.popitem() == ("b", b) and list(one) == ["a"]
+    one |= {"c": 2}
+    one.clear()
+    assert len(one) == 0 and not list(one.parameters())
+    with pytest.raises(KeyError, match="is empty"):
+        one.popitem()
+    for container in (one, nn.ParameterList()):
+        with pytest.raises(RuntimeError, match="should not be called"):
+            container(1)
+
+
+@pytest.mark.parametrize("make", [nn.ModuleDict, nn.ParameterDict])
+def test_updates_with_what_are_no_pairs_are_refused(make):
+    with pytest.raises(TypeError, match="iterable of key/value pairs, but got int"):
+        make().update(5)
+    with pytest.raises(TypeError, match="element #0 should be Iterable; is int"):
+        make().update([1])
+    with pytest.raises(ValueError, match="element #1 has length 3; 2 is required"):
+        made = make()
+        made.update([("a", nn.ReLU()), (1, 2, 3)])
+    assert len(made) == 0

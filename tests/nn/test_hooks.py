@@ -89,7 +89,7 @@ def test_inputs_without_gradients_and_results_that_are_tuples():
     a, text, b = m(tt.ones(1))
     (a + 2 * b).backward()
     assert text == "text" and m.w.grad.tolist() == [3.0]
-    assert seen == [((), [[1.0], None, [2.0]])]
+    assert seen == [((None,), [[1.0], None, [2.0]])]
 
 
 def test_too_many_gradients_are_refused():
@@ -116,3 +116,24 @@ def test_hooks_of_backward_agree_with_pytorch():
         net(x).sum().backward()
         calls.append(x.grad.tolist())
     assert seen[tt] == seen[torch]
+
+
+def test_a_backward_hook_may_not_replace_what_is_not_there():
+    m = nn.Linear(1, 1)
+    m.register_full_backward_hook(lambda m, gi, go: (None,))
+    m(tt.ones(1)).backward()
+    m.register_full_backward_hook(lambda m, gi, go: (tt.ones(1),))
+    with pytest.raises(RuntimeError, match="no input requires gradient"):
+        m(tt.ones(1)).backward()
+
+
+def test_zeroed_gradients_are_the_same_tensors():
+    m = nn.Linear(1, 1)
+    m(tt.ones(1)).backward()
+    optimizer = tt.optim.SGD(m.parameters(), lr=0.1)
+    kept = [p.grad for p in m.parameters()]
+    for zero in (m.zero_grad, optimizer.zero_grad):
+        for grad in kept:
+            grad.fill_(3.0)
+        zero(set_to_none=False)
+        assert all(p.grad is g and not g.any() for p, g in zip(m.parameters(), kept, strict=True))

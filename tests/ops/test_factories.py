@@ -299,3 +299,9 @@ def test_logspace_of_whole_numbers_goes_from_a_whole_exponent_to_a_whole_one(
     assert tt.logspace(start, end, 2, base, dtype=tt.int64, device=device).tolist() == powers
     out = tt.empty(0, dtype=tt.int64, device=device)
     assert tt.logspace(start, end, 2, base, out=out).tolist() == powers
+
+
+@pytest.mark.parametrize("bounds", [(2**63,), (0, 2**64, 2**63), (-(2**63) - 1, 0)])
+def test_ranges_of_integers_beyond_64_bits_are_refused(bounds):
+    with pytest.raises(RuntimeError, match="cannot be converted to type int64_t without overflow"):
+        tt.arange(*bounds)

@@ -581,3 +581,23 @@ def test_a_number_beyond_the_dtype_is_infinite_without_a_word(device):
     with np.errstate(all="raise"):
         for found in (tt.ones(2, device=device) * 1e300, narrow * 1e9, narrow.clone().mul_(7e5)):
             assert found.tolist() == [math.inf, math.inf]
+
+
+def test_where_of_a_condition_alone_is_where_it_holds():
+    condition = tt.tensor([[True, False], [False, True]])
+    rows, columns = tt.where(condition)
+    assert rows.tolist() == [0, 1] and columns.tolist() == [0, 1]
+    assert [t.tolist() for t in tt.where(tt.tensor(2.0))] == [[0]]
+
+
+@pytest.mark.parametrize("condition", [True, 1.0, None])
+def test_where_wants_a_tensor_for_its_condition(condition):
+    with pytest.raises(TypeError, match=r"argument 'condition' .* must be Tensor"):
+        tt.where(condition, 1, 2)
+
+
+def test_bytes_as_conditions_warn():
+    with pytest.warns(UserWarning, match="where received a uint8 condition"):
+        assert tt.where(tt.tensor([1, 0], dtype=tt.uint8), 1, 2).tolist() == [1, 2]
+    with pytest.warns(UserWarning, match="indexing with dtype triten.uint8"):
+        assert tt.arange(2)[tt.tensor([0, 1], dtype=tt.uint8)].tolist() == [1]

@@ -367,7 +367,7 @@ def test_generator_states():
         g.set_state(tt.zeros(16))
     with pytest.raises(RuntimeError, match="16 bytes"):
         g.set_state(tt.zeros(3, dtype=tt.uint8))
-    with pytest.raises(RuntimeError, match="64-bit"):
+    with pytest.raises(ValueError, match="64-bit"):
         g.manual_seed(2**64)
 
 
@@ -396,3 +396,11 @@ def test_numpy_error_state_is_left_alone():
             assert made.shape == (5,)
         tt.empty(100).exponential_()
         tt.multinomial(tt.tensor([0.0, 1.0]), 1)
+
+
+@pytest.mark.parametrize("p", [(2,), (2, 3), (1, 3)])
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_probabilities_that_do_not_broadcast_are_refused(p, device):
+    x = tt.zeros(3, device=device)
+    with pytest.raises(RuntimeError, match="expand"):
+        x.bernoulli_(tt.ones(p, device=device))

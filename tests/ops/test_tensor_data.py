@@ -127,3 +127,42 @@ def test_from_numpy_refuses():
     locked.flags.writeable = False
     with pytest.raises(RuntimeError, match="read-only"):
         tt.from_numpy(locked).fill_(1)
+
+
+@pytest.mark.parametrize("data", [[], [[]], [[], []], np.empty((2, 0, 3))])
+def test_what_has_no_elements_is_contiguous(data):
+    made = tt.tensor(data)
+    assert made.stride() == tt.empty(made.shape).stride() and made.is_contiguous()
+
+
+def test_asarray_keeps_the_graph_unless_told_otherwise():
+    x = tt.ones(2, requires_grad=True)
+    assert tt.asarray(x) is x
+    assert not tt.asarray(x, requires_grad=False).requires_grad and x.requires_grad
+    for made in (tt.asarray(x * 2), tt.asarray(x, dtype=tt.float64), tt.asarray(x, copy=True)):
+        assert made.grad_fn is not None
+    assert tt.asarray(tt.ones(2)).requires_grad is False
+    assert tt.asarray([1.0], requires_grad=True).requires_grad
+
+
+def test_asarray_of_bytes():
+    data = bytearray(b"\x01\x00\x02\x00")
+    made = tt.asarray(data, dtype=tt.int16)
+    assert made.tolist() == [1, 2]
+    made[0] = 7
+    assert data[0] == 7
+    assert tt.asarray(memoryview(data), dtype=tt.uint8, copy=True).tolist() == [7, 0, 2, 0]
+    assert tt.asarray(bytes(4)).dtype is tt.float32
+    with pytest.raises(ValueError, match=r"buffer length \(3 bytes\) .* multiple of element size \(2\)"):
+        tt.asarray(b"abc", dtype=tt.int16)
+
+
+def test_a_tensor_copied_by_its_constructor_warns():
+    with pytest.warns(UserWarning, match="To copy construct from a tensor"):
+        made = tt.tensor(tt.ones(2))
+    assert made.tolist() == [1.0, 1.0]
+
+
+def test_foreign_byte_order_is_refused():
+    with pytest.raises(ValueError, match="byte order"):
+        tt.tensor(np.array([1, 2], dtype=">i4"))

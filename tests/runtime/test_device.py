@@ -131,3 +131,20 @@ def test_tensors_know_their_device() -> None:
     assert meta.is_meta
     assert not meta.is_cpu
     assert tt.ones(1, device="cpu:0").device is tt.device("cpu")
+
+
+@pytest.mark.parametrize("attribute", ["type", "index", "backend", "other"])
+def test_a_device_cannot_be_changed(attribute: str) -> None:
+    device = tt.device("cuda:1")
+    before = (device.type, device.index, device.backend)
+    with pytest.raises(AttributeError, match="not writable"):
+        setattr(device, attribute, "cpu")
+    with pytest.raises(AttributeError):
+        delattr(device, attribute)
+    assert (device.type, device.index, device.backend) == before
+
+
+@pytest.mark.parametrize("index", ["1", 1.0, True])
+def test_an_index_that_is_no_integer_is_refused(index: object) -> None:
+    with pytest.raises(TypeError, match="argument 'index' must be int"):
+        tt.device("cuda", index)  # type: ignore[arg-type]

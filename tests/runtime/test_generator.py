@@ -33,7 +33,7 @@ def test_negative_seeds_wrap() -> None:
 @pytest.mark.parametrize("seed", [2**64, -(2**63) - 1])
 def test_seeds_beyond_64_bits_are_refused(seed: int) -> None:
     g = tt.Generator().manual_seed(5)
-    with pytest.raises(RuntimeError, match="Overflow when unpacking long"):
+    with pytest.raises(ValueError, match="Overflow when unpacking long long"):
         g.manual_seed(seed)
     assert g.initial_seed() == 5
 

@@ -6,6 +6,7 @@ the result's shape depends on values (`nonzero`, masks), a planner looks at the 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -194,6 +195,12 @@ def check_masks(self: TensorSpec, indices: Sequence[TensorSpec | None]) -> None:
         if spec is None or not is_mask(spec):
             d += 1
             continue
+        if spec.dtype is uint8:
+            warnings.warn(
+                "indexing with dtype triten.uint8 is now deprecated, please use a dtype triten.bool instead.",
+                UserWarning,
+                stacklevel=2,
+            )
         for position, size in enumerate(spec.sizes):
             if d + position >= self.ndim:
                 raise IndexError(f"too many indices for tensor of dimension {self.ndim}")

@@ -6,6 +6,7 @@ Numbers arrive as their class, which promotes as a wrapped number does.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -335,6 +336,13 @@ def where(meta: MetaBase, condition: TensorSpec, self: Any, other: Any) -> None:
         raise RuntimeError(
             "where expected condition to be a boolean tensor, but got a tensor with dtype "
             f"{condition.dtype.scalar_name}"
+        )
+    if condition.dtype is not bool_:
+        warnings.warn(
+            "where received a uint8 condition tensor. This behavior is deprecated and will be removed in a future "
+            "version of PyTorch. Use a boolean condition instead.",
+            UserWarning,
+            stacklevel=2,
         )
     scalar = TensorSpec.contiguous((), bool_, condition.device)
     values = [scalar.replace(dtype=dtype_of(o)) if both_numbers(self, other) else o for o in (self, other)]

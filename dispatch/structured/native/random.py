@@ -58,6 +58,7 @@ from ....runtime.tensor_impl import TensorImpl
 from ....runtime.tensor_spec import TensorSpec
 from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
+from ...iterator.broadcast import expand_geometry
 from ...iterator.type_promotion import promote_types
 from ...tensor import Tensor
 from ..allocation import allocator_of, pinned_allocator_of
@@ -361,6 +362,7 @@ def bernoulli_tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     """``self.bernoulli_(p)`` with a tensor that broadcasts to `self`."""
     spec: TensorSpec = args[0]._spec
     _check_writable("bernoulli_", spec)
+    expand_geometry(args[1]._spec.sizes, args[1]._spec.strides, spec.sizes)
     draw = _bernoulli_of(spec, args[1]._spec)
 
     def plan(self: Any, p: Any, generator: Any) -> Any:

@@ -463,7 +463,6 @@ def test_requires_grad_refusals() -> None:
     y = leaf() + 0
     with pytest.raises(RuntimeError, match="you can only change requires_grad flags of leaf variables"):
         y.requires_grad = False
-    y.requires_grad = True
     x = leaf()
     x.requires_grad = False
     assert not (x + 0).requires_grad
@@ -580,3 +579,103 @@ def test_threads_adding_to_one_leaf() -> None:
     for t in threads:
         t.join()
     assert x.grad.tolist() == [800.0, 800.0]
+
+
+@pytest.mark.parametrize(
+    ("leaf", "other", "fills_a_block"),
+    [
+        (lambda: tt.zeros(2, 3), lambda: tt.arange(6.0).view(3, 2).t(), True),
+        (lambda: tt.zeros(3, 2).t(), lambda: tt.arange(6.0).view(2, 3), True),
+        (lambda: tt.zeros(2, 6)[:, ::2], lambda: tt.arange(6.0).view(3, 2).t(), False),
+        (lambda: tt.zeros(1, 2, 3).permute(2, 0, 1), lambda: tt.arange(6.0).view(3, 1, 2), True),
+    ],
+    ids=["contiguous", "transposed", "stepped", "with a size of 1"],
+)
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.filterwarnings("ignore:Using backward")
+def test_a_leafs_gradient_has_its_layout(
+    leaf: Any, other: Any, fills_a_block: bool, create_graph: bool
+) -> None:
+    x = leaf().requires_grad_()
+    w = other()
+    (x * w).sum().backward(create_graph=create_graph)
+    assert x.grad.tolist() == w.tolist()
+    expected = x.stride() if fills_a_block else tt.empty(x.shape).stride()
+    assert all(a == b or n == 1 for a, b, n in zip(x.grad.stride(), expected, x.shape, strict=True))
+
+
+def test_a_retained_gradient_is_memory_of_its_own() -> None:
+    x = tt.ones(3, requires_grad=True)
+    y = x * 2
+    y.retain_grad()
+    y.sum().backward()
+    y.grad[0] = 5.0
+    assert y.grad.tolist() == [5.0, 1.0, 1.0] and x.grad.tolist() == [2.0, 2.0, 2.0]
+
+
+def test_complex_roots_need_a_gradient_of_their_dtype() -> None:
+    z = tt.ones(2, dtype=tt.complex64, requires_grad=True)
+    with pytest.raises(RuntimeError, match=r"only for real scalar outputs but got triten\.complex64"):
+        (z * z).sum().backward()
+    with pytest.raises(RuntimeError, match=r"grad_output\[0\] has a dtype of triten\.float32"):
+        (z * z).backward(tt.ones(2))
+    x = tt.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match=r"grad_output\[0\] has a dtype of triten\.complex64"):
+        (x * x).backward(tt.ones(2, dtype=tt.complex64))
+    assert z.grad is None and x.grad is None
+    (z * z).sum().real.backward()
+    assert z.grad.tolist() == [2 + 0j, 2 + 0j]
+
+
+def test_gradients_of_nothing() -> None:
+    x = tt.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="Tensor at index 0 appears to not have been used"):
+        grad([], [x])
+    assert grad([], [x], allow_unused=True) == (None,)
+    y = tt.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="Tensor at index 1 appears to not have been used"):
+        grad((x * x).sum(), [x, y])
+    with pytest.raises(ValueError, match="allow_unused to be True or not passed"):
+        grad((x * x).sum(), [x, y], allow_unused=False, materialize_grads=True)
+
+
+def test_several_gradients_in_one_pass() -> None:
+    x = tt.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    unused = tt.ones(2, requires_grad=True)
+    y = x**3
+    found, none = grad(y, [x, unused], tt.eye(3), is_grads_batched=True, allow_unused=True, retain_graph=True)
+    assert none is None and tt.equal(found, tt.diag(3 * x.detach() ** 2))
+    found, zeros = grad(
+        y, [x, unused], tt.eye(3), is_grads_batched=True, materialize_grads=True, create_graph=True
+    )
+    assert zeros.shape == (3, 2) and not zeros.any()
+    (second,) = grad(found.sum(), x)
+    assert second.tolist() == [6.0, 12.0, 18.0]
+    with pytest.raises(RuntimeError, match="has a shape of"):
+        grad(x**2, x, tt.ones(4, 2), is_grads_batched=True)
+
+
+def test_what_leads_nowhere_warns() -> None:
+    x = tt.ones(2, requires_grad=True)
+    y = x * 2
+    with pytest.warns(UserWarning, match="not a leaf Tensor is being accessed"):
+        assert y.grad is None
+    with pytest.warns(UserWarning, match="create_graph=True will create a reference cycle"):
+        (y * y).sum().backward(create_graph=True)
+    x.grad = None
+
+
+def test_data_and_requires_grad_are_checked_when_set() -> None:
+    x = tt.ones(2, requires_grad=True)
+    with pytest.raises(TypeError, match="Variable data has to be a tensor, but got int"):
+        x.data = 5
+    with pytest.raises(RuntimeError, match="must be floating point or complex"):
+        x.data = tt.ones(2, dtype=tt.int64)
+    assert x.tolist() == [1.0, 1.0] and x.dtype is tt.float32
+    x.data = tt.zeros(3)
+    assert x.tolist() == [0.0] * 3 and x.requires_grad
+    y = x * 2
+    for value in (True, False):
+        with pytest.raises(RuntimeError, match="only change requires_grad flags of leaf"):
+            y.requires_grad = value
+    assert y.requires_grad_() is y

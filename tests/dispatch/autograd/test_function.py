@@ -351,7 +351,7 @@ def test_methods_that_were_not_written() -> None:
     with pytest.raises(NotImplementedError, match="You must implement the forward function"):
         Function.apply(leaf())
     made = type("Half", (Function,), {"forward": staticmethod(lambda ctx, x: x + 1)})
-    with pytest.raises(NotImplementedError, match="You must implement the backward"):
+    with pytest.raises(NotImplementedError, match="You must implement either the backward"):
         made.apply(leaf()).sum().backward()
 
 
@@ -422,3 +422,34 @@ def test_hooks_on_results() -> None:
     y.register_hook(lambda g: g + g)
     y.grad_fn.register_hook(lambda gi, go: (gi[0] + 1.0,))
     assert grad(y.sum(), x)[0].tolist() == [5.0, 5.0]
+
+
+def test_what_is_marked_dirty_counts_as_written_however_it_was() -> None:
+    class Bare(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.mark_dirty(x)
+            x.numpy()[...] += 1
+            return x
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return grad
+
+    saved = tt.ones(2)
+    product = tt.ones(2, requires_grad=True) * saved
+    assert Bare.apply(saved) is saved and saved.tolist() == [2.0, 2.0]
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.sum().backward()
+
+
+def test_an_object_of_a_function_is_not_called() -> None:
+    class Plain(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 1
+
+    with pytest.raises(RuntimeError, match="Legacy autograd function"):
+        Plain()(tt.ones(1))
+    with pytest.raises(NotImplementedError, match="either the backward or vjp method"):
+        Plain.apply(tt.ones(1, requires_grad=True)).backward()

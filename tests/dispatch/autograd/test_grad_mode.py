@@ -233,3 +233,38 @@ def test_results_computed_without_grad_are_constants() -> None:
         c = w + 1
     (w + c).sum().backward()
     assert w.grad.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("context", "reads", "inside"),
+    [
+        (tt.no_grad(), tt.is_grad_enabled, False),
+        (tt.inference_mode(), tt.is_inference_mode_enabled, True),
+    ],
+)
+def test_a_generator_function_has_the_mode_at_every_step(context: Any, reads: Any, inside: bool) -> None:
+    closed = []
+
+    @context
+    def steps(first: str) -> Any:
+        try:
+            got = yield first, reads()
+            try:
+                yield got, reads()
+            except KeyError as error:
+                yield error.args[0], reads()
+            return "end"
+        finally:
+            closed.append(reads())
+
+    outside = reads()
+    generator = steps("a")
+    assert next(generator) == ("a", inside) and reads() is outside
+    assert generator.send("b") == ("b", inside) and reads() is outside
+    assert generator.throw(KeyError("c")) == ("c", inside) and reads() is outside
+    with pytest.raises(StopIteration, match="end"):
+        next(generator)
+    early = steps("a")
+    next(early)
+    early.close()
+    assert closed == [inside, inside] and reads() is outside

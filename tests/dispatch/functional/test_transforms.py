@@ -332,3 +332,18 @@ def test_vmap_of_hessian() -> None:
 def test_the_gradient_by_what_is_not_mapped_is_mapped() -> None:
     w = tensor(2.0)
     close(vmap(lambda v: grad(lambda w: w * w * v)(w))(tensor(X)), 4 * X)
+
+
+@pytest.mark.parametrize("transform", [jacrev, jacfwd])
+def test_jacobians_of_complex_numbers_are_refused(transform: Any) -> None:
+    with pytest.raises(
+        RuntimeError, match="inputs to be real but received complex tensor at flattened input idx: 0"
+    ):
+        transform(lambda z: z * z)(tt.ones(2, dtype=tt.complex64))
+    with pytest.raises(RuntimeError, match="outputs to be real"):
+        transform(lambda x: (x, tt.complex(x, x)))(tt.ones(2))
+
+
+def test_jvp_refuses_what_is_no_tangent() -> None:
+    with pytest.raises(RuntimeError, match="Expected tangents to only contain Tensors"):
+        jvp(tt.sin, (tt.ones(2),), (5,))

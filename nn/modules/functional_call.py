@@ -1,0 +1,207 @@
+"""A module as a function of its tensors, for `tt.func`'s transforms (torch/_functorch/functional_call.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ...dispatch.generated import functions as _ops
+from ...dispatch.tensor import Tensor
+from .module import Module
+
+__all__ = ["functional_call", "stack_module_state"]
+
+_MISSING = object()
+
+
+def functional_call(
+    module: Module,
+    parameter_and_buffer_dicts: Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]],
+    args: Any = None,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """Call a module with other tensors in place of its parameters and buffers (`torch.func.functional_call`).
+
+    The module is afterwards as it was. What its `forward` assigns to one of the given names is found in the
+    dictionary, where that can be written.
+
+    Args:
+        module: what to call.
+        parameter_and_buffer_dicts: tensors by name, or several dictionaries of different names; the module's own
+            tensors stand for names that are not given.
+        args: the positional arguments, or the only one.
+        kwargs: the keyword arguments.
+        tie_weights: whether a tensor given for one of the names that the module has for a parameter stands for all.
+        strict: whether exactly the module's names are to be given.
+
+    Raises:
+        ValueError: dictionaries share a name, or names of one parameter have different tensors.
+        TypeError: a value is no tensor.
+        RuntimeError: with `strict`, a name is missing or none of the module's.
+
+    Example:
+        >>> import triten as tt
+        >>> layer = tt.nn.Linear(2, 1, bias=False)
+        >>> def loss(weights, x):
+        ...     return tt.func.functional_call(layer, weights, x).sum()
+        >>> tt.func.grad(loss)({"weight": tt.ones(1, 2)}, tt.tensor([[3.0, 4.0]]))
+        {'weight': tensor([[3., 4.]])}
+    """
+    given = _merged(parameter_and_buffer_dicts)
+    for name, value in given.items():
+        if not isinstance(value, Tensor):
+            raise TypeError(f"functional_call: {name} is no Tensor but {type(value).__name__}")
+    if strict:
+        _check_names(module, given)
+    wanted = _with_tied(module, given) if tie_weights else given
+    args = () if args is None else args if isinstance(args, tuple) else (args,)
+    with _in_place_of(module, wanted) as assigned:
+        result = module(*args, **(kwargs or {}))
+    if isinstance(parameter_and_buffer_dicts, dict):
+        parameter_and_buffer_dicts.update({name: value for name, value in assigned.items() if name in given})
+    return result
+
+
+def _merged(dicts: Any) -> dict[str, Tensor]:
+    if isinstance(dicts, Mapping):
+        return dict(dicts)
+    if not isinstance(dicts, list | tuple):
+        raise ValueError(
+            "Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got "
+            f"{type(dicts).__name__}"
+        )
+    merged: dict[str, Tensor] = {}
+    for each in dicts:
+        if not isinstance(each, Mapping):
+            raise ValueError("Expected all elements of parameter_and_buffer_dicts to be dictionaries")
+        for name in each:
+            if name in merged:
+                raise ValueError(
+                    f"{name} appears in multiple dictionaries; behavior of functional call is ambiguous"
+                )
+        merged.update(each)
+    return merged
+
+
+def _own_tensors(module: Module) -> dict[str, Any]:
+    """Parameters and buffers by all names that they have."""
+    return {
+        **dict(module.named_parameters(remove_duplicate=False)),
+        **dict(module.named_buffers(remove_duplicate=False)),
+    }
+
+
+def _check_names(module: Module, given: Mapping[str, Tensor]) -> None:
+    own = _own_tensors(module)
+    faults = []
+    for what, names in (("Unexpected", given.keys() - own.keys()), ("Missing", own.keys() - given.keys())):
+        if names:
+            faults.append(f"{what} key(s): {', '.join(map(repr, sorted(names)))}.")
+    if faults:
+        raise RuntimeError(f"Error(s) in reparametrizing for {module._get_name()}:\n\t" + "\n\t".join(faults))
+
+
+def _with_tied(module: Module, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors with those of other names of the same parameters."""
+    own = _own_tensors(module)
+    groups: dict[int, list[str]] = {}
+    for name, value in own.items():
+        groups.setdefault(id(value), []).append(name)
+    wanted = dict(given)
+    for names in groups.values():
+        values = {id(given[name]): given[name] for name in names if name in given}
+        if len(values) > 1:
+            raise ValueError(
+                f"functional_call got multiple values for keys {sorted(n for n in names if n in given)}, which are "
+                "tied. Consider using tie_weights=False"
+            )
+        for value in values.values():
+            wanted.update(dict.fromkeys(names, value))
+    return wanted
+
+
+@contextmanager
+def _in_place_of(module: Module, wanted: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
+    """Have the module's tensors be others inside; yields what stands at their names at the end."""
+    before: list[tuple[dict[str, Any], str, str, Any]] = []
+    assigned: dict[str, Any] = {}
+    try:
+        for name, value in wanted.items():
+            path, _, attribute = name.rpartition(".")
+            table = _table_of(module.get_submodule(path), attribute)
+            before.append((table, name, attribute, table.get(attribute, _MISSING)))
+            table[attribute] = value
+        yield assigned
+    finally:
+        for table, name, attribute, value in reversed(before):
+            if attribute in table:
+                assigned[name] = table[attribute]
+            if value is _MISSING:
+                table.pop(attribute, None)
+            else:
+                table[attribute] = value
+
+
+def _table_of(module: Module, attribute: str) -> dict[str, Any]:
+    """Where a module keeps a tensor; its plain attributes for one that it does not have."""
+    for table in (module._parameters, module._buffers):
+        if attribute in table:
+            return table
+    return module.__dict__
+
+
+def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The parameters and the buffers of modules of one make, each stacked in front (`torch.func.stack_module_state`).
+
+    With `functional_call` in `tt.vmap` they are an ensemble in one call.
+
+    Raises:
+        RuntimeError: there are no modules, they are of several classes, or not all in training or evaluation.
+
+    Example:
+        >>> import triten as tt
+        >>> models = [tt.nn.Linear(2, 3) for _ in range(4)]
+        >>> parameters, buffers = tt.func.stack_module_state(models)
+        >>> base = tt.nn.Linear(2, 3).to("meta")
+        >>> def run(parameters, x):
+        ...     return tt.func.functional_call(base, parameters, x)
+        >>> tt.vmap(run, in_dims=(0, None))(parameters, tt.ones(5, 2)).shape
+        triten.Size([4, 5, 3])
+    """
+    if not models:
+        raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
+    if len({model.training for model in models}) > 1:
+        raise RuntimeError("stack_module_state: Expected all models to have the same training/eval mode.")
+    if len({type(model) for model in models}) > 1:
+        raise RuntimeError("stack_module_state: Expected all models to be of the same class.")
+    parameters = {
+        name: _stacked([dict(model.named_parameters())[name] for model in models])
+        for name, _ in models[0].named_parameters()
+    }
+    buffers = {
+        name: _ops.stack([dict(model.named_buffers())[name] for model in models])
+        for name, _ in models[0].named_buffers()
+    }
+    return parameters, buffers
+
+
+def _stacked(tensors: Sequence[Tensor]) -> Any:
+    """Parameters as one leaf; what has a history keeps it.
+
+    Raises RuntimeError where some require grad and some do not.
+    """
+    requires_grad = {tensor.requires_grad for tensor in tensors}
+    if len(requires_grad) > 1:
+        raise RuntimeError(
+            "stack_module_state: Expected the parameters of a name to have the same .requires_grad for each model"
+        )
+    made = _ops.stack(list(tensors))
+    return (
+        made.detach().requires_grad_()
+        if all(t.is_leaf for t in tensors) and requires_grad == {True}
+        else made
+    )
