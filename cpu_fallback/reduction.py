@@ -11,8 +11,9 @@ import numpy as np
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.tensor_spec import TensorSpec
 from .error_state import IGNORE, quiet, reset_state, set_state
+from .half_words import over_half_words
 from .line_reductions import SHORT_LINE, line_extrema, line_sums
-from .reduced_blocks import LONG_RUN, RUN, over_everything, over_kept, over_rows
+from .reduced_blocks import LONG_RUN, RUN, over_everything, over_kept, over_rows, over_streamed
 from .sums import (
     SMALL,
     added_rows,
@@ -27,7 +28,7 @@ from .sums import (
     product_with_ones,
     widened_line_sums,
 )
-from .widen import NARROW, compute_np
+from .widen import FLOAT32, NARROW, compute_np
 
 
 def _is_whole(call: StructuredCall) -> bool:
@@ -49,6 +50,13 @@ def sum_(call: StructuredCall) -> PlannedKernel:
     np_dtype = compute_np(out_spec.dtype)
     sizes = out_spec.sizes
     reduce = np.add.reduce
+    lines_of = over_streamed(spec, dims, np_dtype)
+    if lines_of is None and np_dtype == FLOAT32:
+        lines_of = over_half_words(spec, dims, np.add)
+    if lines_of is not None:
+        return PlannedKernel(
+            quiet(lambda out, a: np.copyto(out, lines_of(a).reshape(sizes), casting="unsafe"))
+        )
     everything = over_everything(spec, np.add, np_dtype) if len(dims) == spec.ndim else None
     if everything is not None:
         return PlannedKernel(quiet(lambda out, array: np.copyto(out, everything(array), casting="unsafe")))
@@ -124,6 +132,13 @@ def mean(call: StructuredCall) -> PlannedKernel:
     np_dtype = compute_np(out_spec.dtype)
     sizes = out_spec.sizes
     count = np_dtype.type(count_of(spec, dims))
+    lines_of = over_streamed(spec, dims, np_dtype)
+    if lines_of is None and np_dtype == FLOAT32:
+        lines_of = over_half_words(spec, dims, np.add)
+    if lines_of is not None:
+        return PlannedKernel(
+            quiet(lambda out, a: np.copyto(out, (lines_of(a) / count).reshape(sizes), casting="unsafe"))
+        )
     everything = over_everything(spec, np.add, np_dtype) if len(dims) == spec.ndim else None
     if everything is not None:
         return PlannedKernel(
@@ -165,6 +180,12 @@ def reduction(ufunc: Any, promotes: bool = False) -> Callable[[StructuredCall], 
         dims: tuple[int, ...] = call.extra["dims"]
         keepdims = _keepdims(call)
         reduce = ufunc.reduce
+        words = over_half_words(spec, dims, ufunc)
+        if words is not None:
+            sizes = out_spec.sizes
+            return PlannedKernel(
+                quiet(lambda out, array: np.copyto(out, words(array).reshape(sizes), casting="unsafe"))
+            )
         everything = over_everything(spec, ufunc, np_dtype) if len(dims) == spec.ndim else None
         if everything is not None:
             return PlannedKernel(
