@@ -115,14 +115,20 @@ def forward(call: StructuredCall) -> PlannedKernel:
     def make(maps: tuple[LineMap, ...]) -> Kernel:
         moves = maps[0].kind.moves
         is_byte = spec.dtype.name == "uint8"
-        np_dtype = spec.dtype.np if moves else np.dtype(np.float32) if is_byte else compute_np(spec.dtype)
-        lines = [(axis - len(maps), taps(line, real_of(np_dtype))) for axis, line in enumerate(maps)]
+        np_dtype = spec.dtype.np if moves else np.dtype(np.int32) if is_byte else compute_np(spec.dtype)
+        real = np.float64 if is_byte and not moves else real_of(np_dtype)
+        lines = [(axis - len(maps), taps(line, real)) for axis, line in enumerate(maps)]
         last = is_channels_last(spec.sizes, spec.strides, spec.ndim) if spec.ndim in (4, 5) else False
         if last and spec.ndim == len(maps) + 2:
             lines = [(axis - 1, line) for axis, line in lines]
         else:
             last = False
 
+        precisions: dict[int, int] = {}
+        if is_byte and not moves:
+            for i, (axis, line) in enumerate(lines):
+                weights, precisions[axis] = fixed_point(*line)
+                lines[i] = (axis, (line[0], weights))
         banded = None if moves or is_byte else banded_maps(lines, maps, np_dtype, spec.numel)
 
         def by_taps(out: Array, array: Array) -> None:
@@ -130,7 +136,10 @@ def forward(call: StructuredCall) -> PlannedKernel:
             for axis, (index, weight) in reversed(lines):
                 made = gathered(made, axis, index, weight)
                 if is_byte and not moves:
-                    made = np.clip(np.rint(made), 0, 255)
+                    bits = precisions[axis]
+                    made += 1 << bits >> 1
+                    made >>= bits
+                    np.clip(made, 0, 255, made)
             np.copyto(out, made, casting="unsafe")
 
         def into(out: Array, array: Array) -> None:
@@ -179,6 +188,25 @@ def _bordered(maps: tuple[LineMap, ...], np_dtype: Any) -> Kernel | None:
                     out[(..., where, *behind)] = out[(..., at, *behind)]
 
     return into
+
+
+def fixed_point(index: Array, weight: Array | None) -> tuple[Array | None, int]:
+    """Weights of bytes as integers, and of how many bits their fractions are: as many as fit 16 bits with the largest.
+
+    What a result takes from one element several times over, at a border, is one weight. PyTorch's CPU kernels compute
+    so (ATen/native/cpu/UpSampleKernel.cpp), as Pillow does, and both round a half up.
+    """
+    if weight is None:
+        return None, 0
+    whole = weight.copy()
+    for k in range(1, whole.shape[1]):
+        for j in range(k):
+            again = (index[:, k] == index[:, j]) & (whole[:, k] != 0)
+            whole[again, j] += whole[again, k]
+            whole[again, k] = 0
+    top = whole.max(initial=0)
+    bits = next((b for b in range(22) if int(0.5 + top * (1 << (b + 1))) >= 1 << 15), 22)
+    return np.trunc(whole * (1 << bits) + np.where(whole < 0, -0.5, 0.5)).astype(np.int32), bits
 
 
 def banded_maps(
