@@ -45,6 +45,14 @@ STREAM_GRAIN = 1 << 18
 """Elements that a thread takes at least of what comes from memory."""
 ROWS_BLOCK = 1 << 19
 """Elements of rows that are reduced to one."""
+SHORT_ROW = 256
+"""Shorter rows are reduced side by side."""
+SHORT_ROWS_FROM = 1 << 13
+"""Elements from which that pays for the second call."""
+ROW_RUN = 1 << 10
+"""Elements of such rows together, at least."""
+SHORTEST_LINE = 256
+"""The shortest lines that NumPy reduces without more work for each of them than for its elements."""
 LONGEST_ROW = 1 << 16
 """The longest row that is reduced whole: longer ones are cut."""
 
@@ -176,17 +184,41 @@ def over_streamed(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Cal
     return sums
 
 
+def side_by_side(reduce_rows: Callable[[Any], Any], length: int) -> Callable[[Any], Any]:
+    """``reduce_rows`` from [n, length] to [1, length] that takes many short rows as fewer long ones first.
+
+    NumPy reduces rows of tens of elements at a tenth of the speed of rows of a thousand.
+    """
+    together = -(-ROW_RUN // length)
+
+    def reduced(rows: Any) -> Any:
+        lines = len(rows) // together
+        if lines < 2:
+            return reduce_rows(rows)
+        whole = lines * together
+        made = reduce_rows(rows[:whole].reshape(lines, together * length)).reshape(together, length)
+        if whole < len(rows):
+            made = np.concatenate([made, rows[whole:].astype(made.dtype)])
+        return reduce_rows(made)
+
+    return reduced
+
+
 def over_rows(
     spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any, reduce_rows: Callable[[Any], Any]
 ) -> Callable[[Any], Any] | None:
-    """A function that reduces the first dimensions of a large contiguous array; None for what is no such array.
+    """A function that reduces the first dimensions of a contiguous array; None where one call serves as well.
 
     Blocks of rows are reduced to a row each, and these to one, by ``reduce_rows`` from [n, length] to [1, length].
     """
-    if spec.nbytes < SHARED_BYTES or not spec.is_contiguous or dims != tuple(range(len(dims))):
+    if spec.numel < SHORT_ROWS_FROM or not spec.is_contiguous or dims != tuple(range(len(dims))):
         return None
     length = math.prod(spec.sizes[len(dims) :])
     count = spec.numel // length
+    if length < SHORT_ROW:
+        reduce_rows = side_by_side(reduce_rows, length)
+    if spec.nbytes < SHARED_BYTES:
+        return (lambda array: reduce_rows(array.reshape(count, length))) if length < SHORT_ROW else None
     step = max(ROWS_BLOCK // length, ROWS)
     if length > LONGEST_ROW or count < 2 * step:
         return None

@@ -8,12 +8,23 @@ from typing import Any
 
 import numpy as np
 
+from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.tensor_spec import TensorSpec
 from .error_state import IGNORE, quiet, reset_state, set_state
 from .half_words import over_half_words
 from .line_reductions import SHORT_LINE, line_extrema, line_sums
-from .reduced_blocks import LONG_RUN, RUN, over_everything, over_kept, over_rows, over_streamed
+from .reduced_blocks import (
+    HANDED_OVER,
+    KEPT_FROM,
+    LONG_RUN,
+    RUN,
+    SHORTEST_LINE,
+    over_everything,
+    over_kept,
+    over_rows,
+    over_streamed,
+)
 from .sums import (
     SMALL,
     added_rows,
@@ -205,7 +216,8 @@ def reduction(ufunc: Any, promotes: bool = False) -> Callable[[StructuredCall], 
             return PlannedKernel(
                 quiet(lambda out, array: np.copyto(out, rows(array).reshape(sizes), casting="unsafe"))
             )
-        kept = over_kept(spec, dims, out_spec.ndim, LONG_RUN if same else RUN, same)
+        directly = same and (not spec.ndim or spec.sizes[-1] >= SHORTEST_LINE)
+        kept = over_kept(spec, dims, out_spec.ndim, LONG_RUN if same else RUN, directly)
         locate = LOCATED.get(ufunc)
         if locate is not None and same and is_of_lines(spec, dims, np_dtype) and spec.sizes[-1] <= SHORT_LINE:
             into, fresh = _located(spec, locate, kept)
@@ -305,6 +317,9 @@ def index_of_extremum(method: str) -> Callable[[StructuredCall], PlannedKernel]:
         axis = None if call.args["dim"] is None or not spec.ndim else call.extra["dims"][0]
         sizes = out_spec.sizes
         function = getattr(np.ndarray, method)
+        is_large = spec.np_dtype == np_dtype and spec.nbytes >= HANDED_OVER
+        if is_large and spec.is_contiguous and spec.ndim > 1 and axis == spec.ndim - 1:
+            return PlannedKernel(_lines_shared(spec, function))
         if spec.np_dtype == np_dtype:
             fresh = None
             if axis is not None and not _keepdims(call):
@@ -322,6 +337,23 @@ def index_of_extremum(method: str) -> Callable[[StructuredCall], PlannedKernel]:
         return PlannedKernel(quiet(into))
 
     return factory
+
+
+def _lines_shared(spec: TensorSpec, function: Any) -> Callable[..., None]:
+    """``function(array, axis)`` of contiguous lines, of which each thread takes some."""
+    length = spec.sizes[-1]
+    count = spec.numel // length
+
+    def into(out: Any, array: Any) -> None:
+        lines, found = array.reshape(count, length), np.empty(count, np.int64)
+
+        def part(first: int, last: int) -> None:
+            function(lines[first:last], 1, found[first:last])
+
+        parallel_for(0, count, max(1, KEPT_FROM // length), part)
+        np.copyto(out, found.reshape(out.shape))
+
+    return into
 
 
 def _shaped(result: Any, sizes: tuple[int, ...]) -> Any:
