@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.native.line_maps import Kernel, Kind, LineMap, by_factors
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..dispatch.structured.supported_dtypes import CPU_KERNELS
 from ..runtime.memory_format import is_channels_last
 from ..runtime.tensor_spec import TensorSpec
+from .banded_products import Band, BandedMaps
 from .error_state import quiet
 from .widen import compute_np
 
 Array = np.ndarray[Any, Any]
+
+SHARED_FROM = 1 << 18
+"""Results from which threads share the images."""
 
 
 def taps(line: LineMap, real: Any) -> tuple[Array, Array | None]:
@@ -109,23 +115,43 @@ def forward(call: StructuredCall) -> PlannedKernel:
     def make(maps: tuple[LineMap, ...]) -> Kernel:
         moves = maps[0].kind.moves
         is_byte = spec.dtype.name == "uint8"
-        np_dtype = spec.dtype.np if moves else np.dtype(np.float32) if is_byte else compute_np(spec.dtype)
-        lines = [(axis - len(maps), taps(line, real_of(np_dtype))) for axis, line in enumerate(maps)]
+        np_dtype = spec.dtype.np if moves else np.dtype(np.int32) if is_byte else compute_np(spec.dtype)
+        real = np.float64 if is_byte and not moves else real_of(np_dtype)
+        lines = [(axis - len(maps), taps(line, real)) for axis, line in enumerate(maps)]
         last = is_channels_last(spec.sizes, spec.strides, spec.ndim) if spec.ndim in (4, 5) else False
         if last and spec.ndim == len(maps) + 2:
             lines = [(axis - 1, line) for axis, line in lines]
         else:
             last = False
 
-        def into(out: Array, array: Array) -> None:
-            if last:
-                array, out = np.moveaxis(array, 1, -1), np.moveaxis(out, 1, -1)
+        precisions: dict[int, int] = {}
+        if is_byte and not moves:
+            for i, (axis, line) in enumerate(lines):
+                weights, precisions[axis] = fixed_point(*line)
+                lines[i] = (axis, (line[0], weights))
+        banded = None if moves or is_byte else banded_maps(lines, maps, np_dtype, spec.numel)
+
+        def by_taps(out: Array, array: Array) -> None:
             made = array if moves else array.astype(np_dtype, copy=False)
             for axis, (index, weight) in reversed(lines):
                 made = gathered(made, axis, index, weight)
                 if is_byte and not moves:
-                    made = np.clip(np.rint(made), 0, 255)
+                    bits = precisions[axis]
+                    made += 1 << bits >> 1
+                    made >>= bits
+                    np.clip(made, 0, 255, made)
             np.copyto(out, made, casting="unsafe")
+
+        def into(out: Array, array: Array) -> None:
+            if last:
+                array, out = np.moveaxis(array, 1, -1), np.moveaxis(out, 1, -1)
+            if banded is not None and array.size:
+                banded.run(out, array, by_taps)
+            elif out.size < SHARED_FROM or array.ndim <= len(maps) or len(array) == 1:
+                by_taps(out, array)
+            else:
+                grain = -(-SHARED_FROM * len(out) // (2 * out.size))
+                parallel_for(0, len(out), grain, lambda first, end: by_taps(out[first:end], array[first:end]))
 
         return into
 
@@ -164,10 +190,52 @@ def _bordered(maps: tuple[LineMap, ...], np_dtype: Any) -> Kernel | None:
     return into
 
 
+def fixed_point(index: Array, weight: Array | None) -> tuple[Array | None, int]:
+    """Weights of bytes as integers, and of how many bits their fractions are: as many as fit 16 bits with the largest.
+
+    What a result takes from one element several times over, at a border, is one weight. PyTorch's CPU kernels compute
+    so (ATen/native/cpu/UpSampleKernel.cpp), as Pillow does, and both round a half up.
+    """
+    if weight is None:
+        return None, 0
+    whole = weight.copy()
+    for k in range(1, whole.shape[1]):
+        for j in range(k):
+            again = (index[:, k] == index[:, j]) & (whole[:, k] != 0)
+            whole[again, j] += whole[again, k]
+            whole[again, k] = 0
+    top = whole.max(initial=0)
+    bits = next((b for b in range(22) if int(0.5 + top * (1 << (b + 1))) >= 1 << 15), 22)
+    return np.trunc(whole * (1 << bits) + np.where(whole < 0, -0.5, 0.5)).astype(np.int32), bits
+
+
+def banded_maps(
+    lines: Sequence[tuple[int, tuple[Array, Array | None]]],
+    maps: Sequence[LineMap],
+    np_dtype: Any,
+    numel: int,
+    backward: bool = False,
+) -> BandedMaps | None:
+    """The taps of each axis, or what they are taken from, as banded matrices; None where one of them is too wide."""
+    bands = []
+    for (axis, (index, weight)), line in zip(lines, maps, strict=True):
+        if line.kind is Kind.KEEP:
+            continue
+        there = index.ravel() >= 0
+        taken = index.ravel()[there]
+        results = np.repeat(np.arange(line.out), index.shape[1])[there]
+        values = np.ones(len(taken), np_dtype) if weight is None else weight.ravel()[there]
+        if backward:
+            bands.append((axis, Band(line.out, line.n, results, taken, values, np_dtype, numel // line.out)))
+        else:
+            bands.append((axis, Band(line.n, line.out, taken, results, values, np_dtype, numel // line.n)))
+    return BandedMaps(bands, np_dtype) if bands and all(band.is_narrow for _, band in bands) else None
+
+
 def gathered(array: Array, axis: int, index: Array, weight: Array | None) -> Array:
     """The sums of the taps along an axis, which is counted from the end."""
     if weight is None:
-        return np.take(array, index[:, 0], axis)
+        return array.take(index[:, 0], axis, None, "clip")
     behind = -1 - axis
     total = None
     for k in range(index.shape[1]):
@@ -230,16 +298,27 @@ def backward(call: StructuredCall) -> PlannedKernel:
 
     def make(maps: tuple[LineMap, ...]) -> Kernel:
         np_dtype = np.dtype(np.float32) if spec.dtype.name == "uint8" else compute_np(spec.dtype)
-        matrices = [(axis - len(maps), matrix(line, np_dtype)) for axis, line in enumerate(maps)]
         last = spec.ndim in (4, 5) and is_channels_last(spec.sizes, spec.strides, spec.ndim)
-        if last and spec.ndim == len(maps) + 2:
-            matrices = [(axis - 1, weights) for axis, weights in matrices]
-        else:
-            last = False
+        last = last and spec.ndim == len(maps) + 2
+        axes = [axis - len(maps) - last for axis in range(len(maps))]
+        banded = None
+        if spec.dtype.name != "uint8":
+            lines = [(axis, taps(line, real_of(np_dtype))) for axis, line in zip(axes, maps, strict=True)]
+            banded = banded_maps(lines, maps, np_dtype, spec.numel, backward=True)
+        matrices: list[tuple[int, Any]] = []
 
         def into(out: Array, grad: Array, *_: Any) -> None:
             if last:
                 grad, out = np.moveaxis(grad, 1, -1), np.moveaxis(out, 1, -1)
+            if banded is not None and grad.size:
+                banded.run(out, grad, by_matrices)
+            else:
+                by_matrices(out, grad)
+
+        def by_matrices(out: Array, grad: Array) -> None:
+            if not matrices:
+                found = [(axis, matrix(line, np_dtype)) for axis, line in zip(axes, maps, strict=True)]
+                matrices[:] = found
             made = grad.astype(np_dtype, copy=False)
             for axis, weights in matrices:
                 moved = np.moveaxis(made, axis, 0)

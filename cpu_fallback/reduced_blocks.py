@@ -15,7 +15,7 @@ import numpy as np
 from ..dispatch.iterator.parallel import parallel_for
 from ..runtime.scalar_type import bfloat16
 from ..runtime.tensor_spec import TensorSpec
-from .line_reductions import bfloat16_line_sums, line_sums
+from .line_reductions import bfloat16_line_sums, line_sums, run_sums
 from .widen import FLOAT32
 
 ROWS = 128
@@ -39,8 +39,20 @@ HANDED_OVER = 1 << 22
 """Bytes from which another thread takes a part of what is computed block by block: it needs some 70 us to wake."""
 SHARED_BYTES = 1 << 25
 """The same of what is only read: what the caches hold one thread reads as quickly."""
+STREAM_RUN = 1 << 13
+"""Bytes of a run of what comes from memory: as many ones beside it stay in the first-level cache."""
+STREAM_GRAIN = 1 << 18
+"""Elements that a thread takes at least of what comes from memory."""
 ROWS_BLOCK = 1 << 19
 """Elements of rows that are reduced to one."""
+SHORT_ROW = 256
+"""Shorter rows are reduced side by side."""
+SHORT_ROWS_FROM = 1 << 13
+"""Elements from which that pays for the second call."""
+ROW_RUN = 1 << 10
+"""Elements of such rows together, at least."""
+SHORTEST_LINE = 256
+"""The shortest lines that NumPy reduces without more work for each of them than for its elements."""
 LONGEST_ROW = 1 << 16
 """The longest row that is reduced whole: longer ones are cut."""
 
@@ -83,6 +95,11 @@ def over_everything(
         return None
     if np_dtype.kind not in "fc" and (widens or spec.nbytes < SHARED_BYTES):
         return None
+    if not widens and not prepares and ufunc is not np.multiply and spec.nbytes >= SHARED_BYTES:
+        if ufunc is not np.add or np_dtype.kind in "iu":
+            return _in_any_order(spec, order, ufunc)
+        if np_dtype.kind == "f":
+            return over_streamed(spec, tuple(range(spec.ndim)), np_dtype)
     # Widened two by two, which needs an even number of them.
     in_words = spec.dtype is bfloat16 and ufunc is np.add and np_dtype == FLOAT32
     limit = WIDENED_BLOCK if widens or prepares else FLAT_BLOCK
@@ -113,17 +130,95 @@ def over_everything(
     return total
 
 
+def _in_any_order(spec: TensorSpec, order: tuple[int, ...], ufunc: np.ufunc) -> Callable[[Any], Any]:
+    """The reduction of everything where no order of operations gives another result: in parts as long as can be."""
+    reduce = ufunc.reduce
+
+    def total(array: Any) -> Any:
+        line = array.transpose(order).reshape(-1)
+        found: list[Any] = []
+        parallel_for(0, spec.numel, STREAM_GRAIN, lambda first, last: found.append(reduce(line[first:last])))
+        return reduce(np.array(found, line.dtype))
+
+    return total
+
+
+def over_streamed(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Callable[[Any], Any] | None:
+    """A function that adds the last dimensions of floats which come from memory, as one line; None for others.
+
+    Two threads read little more of it than one that reads without a pause, so that each of them takes long parts: only
+    the runs within, whose sums are added pairwise, follow from the geometry.
+    """
+    order = memory_order(spec) if len(dims) == spec.ndim else tuple(range(spec.ndim))
+    if spec.nbytes < SHARED_BYTES or spec.np_dtype != np_dtype or np_dtype.kind != "f" or order is None:
+        return None
+    if len(dims) < spec.ndim and (
+        not spec.is_contiguous or dims != tuple(range(spec.ndim - len(dims), spec.ndim))
+    ):
+        return None
+    length = math.prod(spec.sizes[d] for d in dims)
+    rows, run = spec.numel // length, min(length, STREAM_RUN // np_dtype.itemsize)
+    runs = length // run
+    by_rows = rows >= runs
+
+    def sums(array: Any) -> Any:
+        lines = array.transpose(order).reshape(rows, length)
+        head = lines[:, : runs * run].reshape(rows, runs, run)
+        rest = lines[:, runs * run :]
+        partial = np.empty((rows, runs + (runs * run < length)), np_dtype)
+
+        def part(first: int, last: int) -> None:
+            index = (slice(first, last),) if by_rows else (slice(None), slice(first, last))
+            run_sums(head[index], partial[:, :runs][index])
+            if by_rows and rest.size:
+                partial[first:last, runs] = line_sums(rest[first:last])
+
+        if by_rows:
+            parallel_for(0, rows, max(STREAM_GRAIN // length, 1), part)
+        else:
+            parallel_for(0, runs, max(STREAM_GRAIN // (run * rows), 1), part)
+            if rest.size:
+                partial[:, runs] = line_sums(rest)
+        return partial[:, 0] if partial.shape[1] == 1 else line_sums(partial)
+
+    return sums
+
+
+def side_by_side(reduce_rows: Callable[[Any], Any], length: int) -> Callable[[Any], Any]:
+    """``reduce_rows`` from [n, length] to [1, length] that takes many short rows as fewer long ones first.
+
+    NumPy reduces rows of tens of elements at a tenth of the speed of rows of a thousand.
+    """
+    together = -(-ROW_RUN // length)
+
+    def reduced(rows: Any) -> Any:
+        lines = len(rows) // together
+        if lines < 2:
+            return reduce_rows(rows)
+        whole = lines * together
+        made = reduce_rows(rows[:whole].reshape(lines, together * length)).reshape(together, length)
+        if whole < len(rows):
+            made = np.concatenate([made, rows[whole:].astype(made.dtype)])
+        return reduce_rows(made)
+
+    return reduced
+
+
 def over_rows(
     spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any, reduce_rows: Callable[[Any], Any]
 ) -> Callable[[Any], Any] | None:
-    """A function that reduces the first dimensions of a large contiguous array; None for what is no such array.
+    """A function that reduces the first dimensions of a contiguous array; None where one call serves as well.
 
     Blocks of rows are reduced to a row each, and these to one, by ``reduce_rows`` from [n, length] to [1, length].
     """
-    if spec.nbytes < SHARED_BYTES or not spec.is_contiguous or dims != tuple(range(len(dims))):
+    if spec.numel < SHORT_ROWS_FROM or not spec.is_contiguous or dims != tuple(range(len(dims))):
         return None
     length = math.prod(spec.sizes[len(dims) :])
     count = spec.numel // length
+    if length < SHORT_ROW:
+        reduce_rows = side_by_side(reduce_rows, length)
+    if spec.nbytes < SHARED_BYTES:
+        return (lambda array: reduce_rows(array.reshape(count, length))) if length < SHORT_ROW else None
     step = max(ROWS_BLOCK // length, ROWS)
     if length > LONGEST_ROW or count < 2 * step:
         return None

@@ -8,11 +8,23 @@ from typing import Any
 
 import numpy as np
 
+from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.tensor_spec import TensorSpec
 from .error_state import IGNORE, quiet, reset_state, set_state
+from .half_words import over_half_words
 from .line_reductions import SHORT_LINE, line_extrema, line_sums
-from .reduced_blocks import LONG_RUN, RUN, over_everything, over_kept, over_rows
+from .reduced_blocks import (
+    HANDED_OVER,
+    KEPT_FROM,
+    LONG_RUN,
+    RUN,
+    SHORTEST_LINE,
+    over_everything,
+    over_kept,
+    over_rows,
+    over_streamed,
+)
 from .sums import (
     SMALL,
     added_rows,
@@ -27,7 +39,7 @@ from .sums import (
     product_with_ones,
     widened_line_sums,
 )
-from .widen import NARROW, compute_np
+from .widen import FLOAT32, NARROW, compute_np
 
 
 def _is_whole(call: StructuredCall) -> bool:
@@ -49,6 +61,13 @@ def sum_(call: StructuredCall) -> PlannedKernel:
     np_dtype = compute_np(out_spec.dtype)
     sizes = out_spec.sizes
     reduce = np.add.reduce
+    lines_of = over_streamed(spec, dims, np_dtype)
+    if lines_of is None and np_dtype == FLOAT32:
+        lines_of = over_half_words(spec, dims, np.add)
+    if lines_of is not None:
+        return PlannedKernel(
+            quiet(lambda out, a: np.copyto(out, lines_of(a).reshape(sizes), casting="unsafe"))
+        )
     everything = over_everything(spec, np.add, np_dtype) if len(dims) == spec.ndim else None
     if everything is not None:
         return PlannedKernel(quiet(lambda out, array: np.copyto(out, everything(array), casting="unsafe")))
@@ -124,6 +143,13 @@ def mean(call: StructuredCall) -> PlannedKernel:
     np_dtype = compute_np(out_spec.dtype)
     sizes = out_spec.sizes
     count = np_dtype.type(count_of(spec, dims))
+    lines_of = over_streamed(spec, dims, np_dtype)
+    if lines_of is None and np_dtype == FLOAT32:
+        lines_of = over_half_words(spec, dims, np.add)
+    if lines_of is not None:
+        return PlannedKernel(
+            quiet(lambda out, a: np.copyto(out, (lines_of(a) / count).reshape(sizes), casting="unsafe"))
+        )
     everything = over_everything(spec, np.add, np_dtype) if len(dims) == spec.ndim else None
     if everything is not None:
         return PlannedKernel(
@@ -165,6 +191,12 @@ def reduction(ufunc: Any, promotes: bool = False) -> Callable[[StructuredCall], 
         dims: tuple[int, ...] = call.extra["dims"]
         keepdims = _keepdims(call)
         reduce = ufunc.reduce
+        words = over_half_words(spec, dims, ufunc)
+        if words is not None:
+            sizes = out_spec.sizes
+            return PlannedKernel(
+                quiet(lambda out, array: np.copyto(out, words(array).reshape(sizes), casting="unsafe"))
+            )
         everything = over_everything(spec, ufunc, np_dtype) if len(dims) == spec.ndim else None
         if everything is not None:
             return PlannedKernel(
@@ -184,7 +216,8 @@ def reduction(ufunc: Any, promotes: bool = False) -> Callable[[StructuredCall], 
             return PlannedKernel(
                 quiet(lambda out, array: np.copyto(out, rows(array).reshape(sizes), casting="unsafe"))
             )
-        kept = over_kept(spec, dims, out_spec.ndim, LONG_RUN if same else RUN, same)
+        directly = same and (not spec.ndim or spec.sizes[-1] >= SHORTEST_LINE)
+        kept = over_kept(spec, dims, out_spec.ndim, LONG_RUN if same else RUN, directly)
         locate = LOCATED.get(ufunc)
         if locate is not None and same and is_of_lines(spec, dims, np_dtype) and spec.sizes[-1] <= SHORT_LINE:
             into, fresh = _located(spec, locate, kept)
@@ -292,6 +325,9 @@ def index_of_extremum(method: str) -> Callable[[StructuredCall], PlannedKernel]:
                 return (function(piece.astype(np_dtype, copy=False), axis),)
 
             return PlannedKernel(quiet(lambda out, array: kept(block, (out,), array)))
+        is_large = spec.np_dtype == np_dtype and spec.nbytes >= HANDED_OVER
+        if is_large and spec.is_contiguous and spec.ndim > 1 and axis == spec.ndim - 1:
+            return PlannedKernel(_lines_shared(spec, function))
         if spec.np_dtype == np_dtype:
             fresh = None
             if axis is not None and not _keepdims(call):
@@ -314,6 +350,23 @@ def index_of_extremum(method: str) -> Callable[[StructuredCall], PlannedKernel]:
 def _is_outer(spec: TensorSpec, axis: int | None) -> bool:
     """Whether elements along an axis are not the ones that lie side by side."""
     return axis is not None and spec.ndim > 0 and spec.strides[axis] != 1
+
+
+def _lines_shared(spec: TensorSpec, function: Any) -> Callable[..., None]:
+    """``function(array, axis)`` of contiguous lines, of which each thread takes some."""
+    length = spec.sizes[-1]
+    count = spec.numel // length
+
+    def into(out: Any, array: Any) -> None:
+        lines, found = array.reshape(count, length), np.empty(count, np.int64)
+
+        def part(first: int, last: int) -> None:
+            function(lines[first:last], 1, found[first:last])
+
+        parallel_for(0, count, max(1, KEPT_FROM // length), part)
+        np.copyto(out, found.reshape(out.shape))
+
+    return into
 
 
 def _shaped(result: Any, sizes: tuple[int, ...]) -> Any:

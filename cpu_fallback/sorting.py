@@ -20,6 +20,10 @@ Lines = Callable[[Any], Any]
 THREADS_FROM = 1 << 15
 """Elements from which lines are shared among threads: sorting them takes longer than handing them over."""
 
+PART = 1 << 19
+"""Elements that a thread takes at least of so many: selection is a chain of short calls, in which threads that both
+come back to Python wait for each other."""
+
 
 def ordered_keys(dtype: ScalarType, descending: bool = False) -> Lines:
     """The function from an array of a dtype to keys that order it; descending keys keep the order of equal ones."""
@@ -163,7 +167,7 @@ def over_lines(call: StructuredCall, run: Callable[[Any], Any]) -> PlannedKernel
             def part(first: int, last: int) -> None:
                 pieces[first] = some(first, last)
 
-            parallel_for(0, count, 1, part)
+            parallel_for(0, count, max(1, min(PART // length, count // 2)), part)
             results = tuple(np.concatenate([pieces[i][j] for i in sorted(pieces)]) for j in (0, 1))
         for out, result in zip(outs, results, strict=False):
             if out.ndim == spec.ndim and spec.ndim and not is_last:
