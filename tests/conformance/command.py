@@ -17,6 +17,7 @@ MODES = (
     "reference",
     "layouts",
     "strides",
+    "dtypes",
     "errors",
     "out",
     "inplace",
@@ -59,7 +60,8 @@ def run(options: argparse.Namespace) -> "Iterator[Tally]":
         dtype = options.dtype or ("float64" if name in DERIVATIVES else "float32")
         settings = Settings(getattr(torch, dtype), options.device, options.max_samples, options.max_numel)
         started, tallies = time.monotonic(), []
-        operators = [op for op in chosen(options.ops, settings.dtype) if BY_NAME[name].applies(op, settings)]
+        having = None if name == "dtypes" else settings.dtype
+        operators = [op for op in chosen(options.ops, having) if BY_NAME[name].applies(op, settings)]
         for operator in _with_progress(operators, f"{name} {dtype} {options.device}", options.quiet):
             tally = judge(operator, BY_NAME[name], settings, options.seconds, known)
             tallies.append(tally)
