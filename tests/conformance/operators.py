@@ -79,18 +79,20 @@ def ordered(operator: OpInfo, arguments: list[Any]) -> list[Any]:
     return [arguments[position] for position in order] + arguments[len(order) :]
 
 
-def functional(operator: OpInfo) -> Callable[..., Any]:
+def functional(operator: OpInfo, library: Any = tt) -> Callable[..., Any]:
     """Ours of that name: ``nn.functional.relu`` is `triten.nn.functional.relu`, ``add`` `triten.add` or the method.
+
+    Another library's, if one is given.
 
     Raises MissingError if there is none.
     """
     name = operator.name
     if name in ONLY_IN_PLACE or operator.variant_test_name == "in_place":
         name += "_"
-    found = _reach(tt, name)
+    found = _reach(library, name)
     if callable(found):
         return found
-    method = getattr(tt.Tensor, name, None)
+    method = getattr(library.Tensor, name, None)
     if method is None:
         raise MissingError(name)
     return method if callable(method) else lambda tensor: getattr(tensor, name)
