@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
-from ..conversion import OutsideError, copied, flat
+from ..conversion import OutsideError, copied
 from ..operators import functional
 from ..outcome import Difference, Outcome, compare_outcomes, outcome
-from .mode import Check, Mode, Settings, arguments, ours_of, samples_of
+from .mode import Check, Mode, Settings, arguments, ours_of, samples_of, tensors_of
 
 DTYPES = (
     *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
@@ -76,8 +76,8 @@ def _samples(operator: OpInfo, settings: Settings, most: int) -> list[SampleInpu
 
 
 def _fits(settings: Settings, sample: SampleInput) -> bool:
-    tensors = [leaf for leaf in flat([*arguments(sample)]) if isinstance(leaf, torch.Tensor)]
-    return all(0 < tensor.numel() <= (settings.max_numel or LARGEST) for tensor in tensors)
+    most = settings.max_numel or LARGEST
+    return all(0 < tensor.numel() <= most for tensor in tensors_of([*arguments(sample)]))
 
 
 DTYPE_SETS = Mode("dtypes", lambda operator, settings: True, cases)
