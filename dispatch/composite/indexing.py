@@ -255,7 +255,7 @@ def take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
             f"torch.take_along_dim(): dtype of indices should be Long but got {indices.dtype.scalar_name}"
         )
     if dim is None:
-        return self.reshape((-1,)).gather(0, indices.reshape((-1,)))
+        return self.view((-1,)).gather(0, indices.view((-1,)))
     if self._spec.ndim != indices._spec.ndim:
         raise RuntimeError(
             "torch.take_along_dim(): input and indices should have the same number of dimensions, but got "

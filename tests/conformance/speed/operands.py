@@ -21,6 +21,7 @@ from ..operators import title
 from .large import LARGE
 
 RUNGS = tuple(1 << bits for bits in (12, 14, 16, 18, 20))
+MOST = 4
 KINDS = 8
 """How many samples are tried for one that grows."""
 # Each matrix of a batch is worked on alone: more of them, not larger ones.
@@ -91,7 +92,7 @@ def _by_one_factor(sample: Operands, elements: int) -> Operands | None:
     factor = int((elements / largest.numel()) ** (1 / growing))
     if factor < 2:
         return None
-    return _grown(sample, lambda shape: [size * factor if size > 1 else size for size in shape])
+    return _grown(sample, elements, lambda shape: [size * factor if size > 1 else size for size in shape])
 
 
 def _by_batches(sample: Operands, elements: int) -> Operands | None:
@@ -101,13 +102,16 @@ def _by_batches(sample: Operands, elements: int) -> Operands | None:
     batch, factor = largest.shape[0], elements // largest.numel()
     return _grown(
         sample,
+        elements,
         lambda shape: (
             [shape[0] * factor, *shape[1:]] if shape and shape[0] == batch and len(shape) > 1 else shape
         ),
     )
 
 
-def _grown(sample: Operands, grow: Callable[[Any], Any]) -> Operands:
+def _grown(sample: Operands, elements: int, grow: Callable[[Any], Any]) -> Operands | None:
+    if any(math.prod(grow(tensor.shape)) > MOST * elements for tensor in _tensors(sample)):
+        return None
     torch.manual_seed(0)
     return Operands(
         *_mapped((sample.positional, sample.named), lambda tensor: _refilled(tensor, grow(tensor.shape)))
