@@ -152,10 +152,10 @@ def _pairs(n: int, device: Any) -> Any:
 
 def _pdist_forward(self: Any, p: float) -> Any:
     """Distances of the pairs i < j: the upper triangle of those of all pairs."""
+    n, columns = self._spec.sizes
+    if n <= 1 or not columns:
+        return ops.zeros((n * (n - 1) // 2,), dtype=self.dtype, device=self.device)
     refuse_narrow("pdist", self)
-    n = self._spec.sizes[0]
-    if n <= 1:
-        return ops.empty((0,), dtype=self.dtype, device=self.device)
     whole = _cdist_forward(self, self, p, 2)
     return ops.index_select(whole.reshape((n * n,)), 0, _pairs(n, self.device))
 
