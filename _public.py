@@ -146,8 +146,17 @@ def _choose_cuda_driver() -> None:
 _load()
 _register_loader("cuda", _load_cuda_kernels, _choose_cuda_driver)
 
+# Python reaches derivatives through `ops.aten`, as in PyTorch; one of them its operator database has by name.
+_DERIVATIVES = {name for name in _functions.__all__ if name.endswith("_backward")} - {
+    "native_dropout_backward"
+}
+
 __all__ = sorted(
-    {name for name in globals() if not name.startswith("_") or name.startswith("_check")} - {"cpu_fallback"}
-    | set(_functions.__all__)
-    | {"_segment_reduce"}
+    {
+        *_functions.__all__,
+        *(name for name in globals() if not name.startswith("_") or name.startswith("_check")),
+        "_segment_reduce",
+    }
+    - {"cpu_fallback"}
+    - _DERIVATIVES
 )

@@ -216,7 +216,7 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
             raise TypeError(f"expected 'shape' sequence to only contain ints, but got {type(size)}")
     if any(size < 0 for size in sizes):
         raise ValueError(f"'shape' cannot have negative values, but got {sizes}")
-    places: list[Any] = []
+    indices, places = indices.to(int64), []
     step = 1
     for size in reversed(sizes):
         coordinate = _ops.floor_divide(indices, step)

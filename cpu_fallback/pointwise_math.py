@@ -348,7 +348,14 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def divide_floor(a: Any, b: Any) -> Any:
-    """The floor of a / b as the remainder defines it; a / b itself where b is zero."""
+    """The floor of a / b as the remainder defines it; a / b itself where b is zero.
+
+    Of finite float32 the quotient in float64 has the same floor: where it is no whole number it lies further from one
+    than it was rounded, up to quotients of 2^29, and float32 holds no whole numbers beyond those one by one.
+    """
+    if a.dtype == b.dtype == np.float32 and np.isfinite(a).all() and np.isfinite(b).all():
+        quotient = np.divide(a, b, dtype=np.float64)
+        return np.floor(quotient, out=quotient if quotient.ndim else None).astype(np.float32)
     return selected(b == 0, a / b, np.floor_divide(a, b))
 
 

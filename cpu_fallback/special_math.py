@@ -40,16 +40,82 @@ def polygamma_of(n: int) -> Callable[[Array], Array]:
     if n == 1:
         return trigamma
     factor = (1.0 if n % 2 else -1.0) * math.exp(math.lgamma(n + 1.0))
-    return lambda a: (zeta(np.array(n + 1.0, np.float64), a.astype(np.float64)) * factor).astype(a.dtype)
+    return lambda a: (zeta_of_order(n + 1, a.astype(np.float64)) * factor).astype(a.dtype)
 
 
 def trigamma(a: Array) -> Array:
     """The derivative of digamma, below 1/2 by reflection, in the dtype: pi^2 / sin(pi a)^2 is rounded as PyTorch's."""
     low = a < 0.5
-    found = _special().zeta(2.0, np.where(low, 1 - a, a).astype(np.float64))
+    if not low.any():
+        return zeta_of_order(2, a.astype(np.float64)).astype(a.dtype)
+    found = zeta_of_order(2, np.where(low, 1 - a, a).astype(np.float64))
     sine = np.sin(a.dtype.type(np.pi) * a)
     reflected = a.dtype.type(np.pi**2) / (sine * sine) - found
     return np.where(low, reflected, found).astype(a.dtype)
+
+
+LEADING = 9
+"""Terms of a zeta function that are added up before the rest is an asymptotic series (Cephes, zeta.c)."""
+HIGHEST_ORDER = 8
+SERIES_FROM = 256
+"""Fewer elements cost less one by one."""
+LARGEST_START = 1e15
+BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798)
+
+
+def zeta_of_order(s: int, q: Array) -> Array:
+    """The Hurwitz zeta function of float64 at one whole number from 2 on, by the Euler-Maclaurin sum.
+
+    For positive finite q: LEADING terms (q + k)^-s, and the series of what follows from w = q + LEADING,
+    w^(1-s) / (s-1) + w^-s / 2 + sum of B_2j / (2j)! s (s+1) ... (s+2j-2) w^(1-s-2j) (DLMF 25.11.43).
+    `zeta` has the rest.
+    """
+    if s > HIGHEST_ORDER or q.size < SERIES_FROM:
+        return zeta(np.array(float(s)), q)
+    plain = (q > 0) & (q < LARGEST_START)
+    if not plain.all():
+        found = np.empty_like(q)
+        found[plain] = _series_of_order(s, q[plain])
+        found[~plain] = zeta(np.array(float(s)), q[~plain])
+        return found
+    return _series_of_order(s, q)
+
+
+def _series_of_order(s: int, q: Array) -> Array:
+    total = np.zeros_like(q)
+    term = np.empty_like(q)
+    for k in range(LEADING):
+        np.reciprocal(_power(np.add(q, k, term), s), term)
+        total += term
+    w = q + LEADING
+    inverse = 1 / w
+    square = inverse * inverse
+    coefficients = []
+    rising = 1.0
+    for j, number in enumerate(BERNOULLI, 1):
+        # s (s + 1) ... (s + 2 j - 2) / (2 j)!
+        rising *= s / 2 if j == 1 else (s + 2 * j - 3) * (s + 2 * j - 2) / ((2 * j - 1) * (2 * j))
+        coefficients.append(number * rising)
+    rest = np.full_like(q, coefficients[-1])
+    for coefficient in reversed(coefficients[:-1]):
+        rest *= square
+        rest += coefficient
+    rest *= inverse
+    rest += 0.5
+    rest += w / (s - 1)
+    rest *= _power(inverse, s)
+    total += rest
+    return total
+
+
+def _power(x: Array, n: int) -> Array:
+    """x^n by products."""
+    made = x
+    for bit in bin(n)[3:]:
+        made = made * made
+        if bit == "1":
+            made = made * x
+    return made
 
 
 def zeta(s: Array, q: Array) -> Array:
@@ -141,6 +207,11 @@ def spherical_bessel_j0(a: Array) -> Array:
 
 Recurrence = Callable[[Any, Any, Any, int], Any]
 
+LOW_DEGREE = 6
+"""Degrees up to this are reached by recurrence everywhere."""
+LONG_RECURRENCE = 64
+"""Beyond that many steps it is worth looking whether nothing but NaN is left."""
+
 
 def polynomial(
     first: Callable[[Array], Array],
@@ -155,7 +226,20 @@ def polynomial(
         whole: of x and n, where a formula without recurrence holds, and its value.
     """
 
+    def of_one_degree(x: Array, n: float) -> Array:
+        before, current = np.ones(x.shape, x.dtype), first(x)
+        if not 0 < n < np.inf:
+            return before if n == 0 else 0 * before
+        wide = x.astype(np.float64)
+        for k in range(1, int(n)):
+            before, current = current, step(wide, current, before, k).astype(x.dtype)
+        return current
+
     def evaluate(x: Array, degree: Array) -> Array:
+        if degree.size == 1 and x.ndim >= degree.ndim and (whole is None or not (degree > LOW_DEGREE).any()):
+            n = np.trunc(degree).item()
+            if not n > LONG_RECURRENCE:
+                return of_one_degree(x, n)
         x, degree = np.broadcast_arrays(x, degree)
         n = np.trunc(degree)
         one = np.ones(x.shape, x.dtype)

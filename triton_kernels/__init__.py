@@ -50,6 +50,7 @@ REGISTERING = (
     "random.random",
     "random.randperm",
     "recurrent.cells",
+    "reduction.complex_logcumsumexp",
     "reduction.complex_logsumexp",
     "reduction.complex_reduction",
     "reduction.extreme_index",

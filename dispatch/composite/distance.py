@@ -140,25 +140,24 @@ def pdist(self: Any, p: float) -> Any:
     return packets["_pdist_forward"].call(self.contiguous(), p)
 
 
-def _pairs(n: int, device: Any) -> tuple[Any, Any]:
-    """The rows and columns of the pairs i < j, in order."""
-    starts = ops.arange(n - 1, device=device)
-    starts = starts * (2 * n - 1 - starts) // 2
-    number = ops.arange(n * (n - 1) // 2, device=device)
-    row = ops.cumsum(ops.index_add(ops.zeros_like(number), 0, starts, ops.ones_like(starts)), 0) - 1
-    column = number - ops.gather(starts, 0, row) + row + 1
-    return row, column
+def _pairs(n: int, device: Any) -> Any:
+    """The places of the pairs i < j among the n * n of all, in order."""
+    row = ops.arange(n - 1, device=device)
+    # Row i begins with its pair i + 1, and those before it have n - 1, n - 2, ... pairs.
+    offset = row * (row + 3) // 2 + 1
+    count = n * (n - 1) // 2
+    wide = ops.repeat_interleave(offset, n - 1 - row, output_size=count)
+    return wide + ops.arange(count, device=device)
 
 
 def _pdist_forward(self: Any, p: float) -> Any:
     """Distances of the pairs i < j: the upper triangle of those of all pairs."""
+    n, columns = self._spec.sizes
+    if n <= 1 or not columns:
+        return ops.zeros((n * (n - 1) // 2,), dtype=self.dtype, device=self.device)
     refuse_narrow("pdist", self)
-    n = self._spec.sizes[0]
-    if n <= 1:
-        return ops.empty((0,), dtype=self.dtype, device=self.device)
     whole = _cdist_forward(self, self, p, 2)
-    row, column = _pairs(n, self.device)
-    return ops.index_select(whole.reshape((n * n,)), 0, row * n + column)
+    return ops.index_select(whole.reshape((n * n,)), 0, _pairs(n, self.device))
 
 
 def _pdist_backward(grad: Any, self: Any, p: float, pdist: Any) -> Any:
@@ -166,8 +165,9 @@ def _pdist_backward(grad: Any, self: Any, p: float, pdist: Any) -> Any:
     n = self._spec.sizes[0]
     if n <= 1:
         return ops.zeros_like(self)
-    row, column = _pairs(n, self.device)
-    places = ops.cat([row * n + column, column * n + row])
+    places = _pairs(n, self.device)
+    row = ops.floor_divide(places, n)
+    places = ops.cat([places, (places - row * n) * n + row])
     wholes = [
         ops.index_add(ops.zeros((n * n,), dtype=x.dtype, device=x.device), 0, places, ops.cat([x, x]))
         for x in (grad, pdist)

@@ -273,26 +273,27 @@ def fill_diagonal_(self: Any, fill_value: Any, wrap: bool) -> Any:
     return self
 
 
-def _bound(name: str, value: Any) -> Any:
-    """A bound of `linspace` as a number."""
-    if not isinstance(value, TensorImpl):
-        return value
-    if value.ndim:
-        raise RuntimeError(
-            f"linspace only supports 0-dimensional start and end tensors, but got {name} with {value.ndim} "
-            "dimension(s)."
-        )
-    tensor: Any = value
-    return tensor.item()
+def _check_bounds(name: str, start: Any, end: Any) -> None:
+    """Tensors that bound a `linspace` or `logspace` have no dimensions."""
+    given = {"start": start, "end": end}
+    tensors = {place: bound.ndim for place, bound in given.items() if isinstance(bound, TensorImpl)}
+    if any(tensors.values()):
+        got = " and ".join(f"{place} with {ndim} dimension(s)" for place, ndim in tensors.items())
+        raise RuntimeError(f"{name} only supports 0-dimensional start and end tensors, but got {got}.")
+
+
+def _number(bound: Any) -> Any:
+    return bound.item() if isinstance(bound, TensorImpl) else bound
 
 
 def linspace(
     start: Any, end: Any, steps: int, dtype: ScalarType | None, layout: Any, device: Device | None, pin: Any
 ) -> Any:
     """`torch.linspace`: `steps` numbers from `start` to `end`, both included."""
+    _check_bounds("linspace", start, end)
     if any(isinstance(bound, TensorImpl) and bound.is_meta for bound in (start, end)):
         start, end, device = 0, 0, META
-    start, end = _bound("start", start), _bound("end", end)
+    start, end = _number(start), _number(end)
     has_complex = isinstance(start, complex) or isinstance(end, complex)
     if dtype is None:
         dtype = get_default_dtype().to_complex() if has_complex else get_default_dtype()
@@ -371,6 +372,7 @@ def logspace(
     pin: Any,
 ) -> Any:
     """`torch.logspace`: `steps` powers of `base`, whose exponents go from `start` to `end`."""
+    _check_bounds("logspace", start, end)
     is_integral = dtype is not None and not (dtype.is_floating_point or dtype.is_complex)
     # Exponents that the result's dtype need not hold.
     first, last = (0, 0) if is_integral else (start, end)

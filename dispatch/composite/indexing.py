@@ -255,7 +255,7 @@ def take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
             f"torch.take_along_dim(): dtype of indices should be Long but got {indices.dtype.scalar_name}"
         )
     if dim is None:
-        return self.reshape((-1,)).gather(0, indices.reshape((-1,)))
+        return self.view((-1,)).gather(0, indices.view((-1,)))
     if self._spec.ndim != indices._spec.ndim:
         raise RuntimeError(
             "torch.take_along_dim(): input and indices should have the same number of dimensions, but got "
@@ -292,8 +292,7 @@ def masked_select_out(self: Any, mask: Any, out: Any) -> Any:
     return write_out("masked_select", out, masked_select(self, mask))
 
 
-def _scattered_where(name: str, self: Any, mask: Any, source: Any) -> tuple[Any, Any]:
-    """Where a mask holds, as an index of `self`, and as many elements of the source."""
+def _check_masked_scatter(self: Any, mask: Any, source: Any) -> None:
     if self._spec.dtype is not source._spec.dtype:
         raise RuntimeError(
             "masked_scatter: expected self and source to have same dtypes but got"
@@ -301,8 +300,12 @@ def _scattered_where(name: str, self: Any, mask: Any, source: Any) -> tuple[Any,
         )
     if mask._spec.dtype is not bool_:
         raise RuntimeError(
-            f"{name} only supports boolean masks, but got mask with dtype {mask.dtype.scalar_name}"
+            f"masked_scatter_ only supports boolean masks, but got mask with dtype {mask.dtype.scalar_name}"
         )
+
+
+def _scattered_where(self: Any, mask: Any, source: Any) -> tuple[Any, Any]:
+    """Where a mask holds, as an index of `self`, and as many elements of the source."""
     where = nonzero_numpy(mask.expand(self._spec.sizes))
     count = where[0]._spec.numel
     if source._spec.numel < count:
@@ -314,9 +317,10 @@ def masked_scatter(self: Any, mask: Any, source: Any) -> Any:
     """`torch.masked_scatter`: elements of the source, in order, where the mask holds."""
     sizes = broadcast_sizes(self._spec.sizes, mask._spec.sizes)
     whole = self.expand(sizes).contiguous()
+    _check_masked_scatter(whole, mask, source)
     if self._spec.is_meta:
         return ops.clone(whole)
-    where, values = _scattered_where("masked_scatter_", whole, mask, source)
+    where, values = _scattered_where(whole, mask, source)
     if not sizes:
         return whole.reshape((1,)).index_put(list(where), values).reshape(())
     return whole.index_put(list(where), values)
@@ -324,9 +328,10 @@ def masked_scatter(self: Any, mask: Any, source: Any) -> Any:
 
 def masked_scatter_(self: Any, mask: Any, source: Any) -> Any:
     """`Tensor.masked_scatter_`."""
+    _check_masked_scatter(self, mask, source)
     if self._spec.is_meta:
         return self
-    where, values = _scattered_where("masked_scatter_", self, mask, source)
+    where, values = _scattered_where(self, mask, source)
     (self if self._spec.ndim else self.view((1,))).index_put_(list(where), values)
     return self
 

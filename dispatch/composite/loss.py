@@ -179,10 +179,9 @@ def smooth_l1_loss(self: Any, target: Any, reduction: int, beta: float) -> Any:
         return l1_loss(self, target, reduction)
     check_common("smooth_l1_loss", self, target)
     gap = self - target
-    distance = ops.abs(gap)
-    return reduced(
-        ops.where(ops.lt(distance, beta), gap * gap * (0.5 / beta), distance - 0.5 * beta), reduction
-    )
+    near = ops.clamp(gap, -beta, beta)
+    # Half the square, and beyond `beta` what grows on with the slope there.
+    return reduced(ops.sub(gap, near, alpha=0.5) * (near / beta), reduction)
 
 
 def huber_loss(self: Any, target: Any, reduction: int, delta: float) -> Any:
@@ -191,10 +190,8 @@ def huber_loss(self: Any, target: Any, reduction: int, delta: float) -> Any:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     check_common("huber_loss", self, target)
     gap = self - target
-    distance = ops.abs(gap)
-    return reduced(
-        ops.where(ops.lt(distance, delta), gap * gap * 0.5, (distance - 0.5 * delta) * delta), reduction
-    )
+    near = ops.clamp(gap, -delta, delta)
+    return reduced(ops.sub(gap, near, alpha=0.5) * near, reduction)
 
 
 def kl_div(self: Any, target: Any, reduction: int, log_target: bool) -> Any:

@@ -157,6 +157,10 @@ def scans(capability: int) -> Iterator[Sample]:
         yield Sample(f"cumprod {dtype} rows", partial(tt.cumprod, empty(4096, 2048, dtype=dtype), 1))
         yield Sample(f"cumprod {dtype} columns", partial(tt.cumprod, empty(512, 65536, dtype=dtype), 0))
         yield Sample(f"cumprod {dtype} all", partial(tt.cumprod, empty(1 << 22, dtype=dtype), 0))
+        yield Sample(f"logcumsumexp {dtype} rows", partial(tt.logcumsumexp, empty(512, 1024, dtype=dtype), 1))
+        yield Sample(
+            f"logcumsumexp {dtype} columns", partial(tt.logcumsumexp, empty(512, 1024, dtype=dtype), 0)
+        )
     for dtype in ("float32", "float64", "int64"):
         for name in ("cummax", "cummin"):
             scan = getattr(tt, name)

@@ -206,7 +206,7 @@ def indexing(capability: int) -> Iterator[Sample]:
         x, wide = empty(10000, 512, dtype=dtype), empty(4096, 64, dtype=dtype)
         yield Sample(
             f"embedding backward {dtype}",
-            lambda v=wide: tt.embedding_dense_backward(v, picked, 10000, 3, True),
+            lambda v=wide: tt.ops.aten.embedding_dense_backward(v, picked, 10000, 3, True),
         )
         for norm in (2.0, 0.0, 1.0, 3.0, float("inf")) if dtype == "float32" else (2.0, 3.0):
             yield Sample(

@@ -17,6 +17,7 @@ MODES = (
     "reference",
     "layouts",
     "strides",
+    "dtypes",
     "errors",
     "out",
     "inplace",
@@ -24,6 +25,7 @@ MODES = (
     "forward_ad",
     "gradgrad",
 )
+SPEED = "speed"
 DERIVATIVES = {"gradient", "forward_ad", "gradgrad"}
 
 
@@ -33,6 +35,10 @@ def main(arguments: list[str] | None = None) -> int:
     if importlib.util.find_spec("torch") is None:
         print("conformance needs PyTorch as its oracle: make conformance installs it", file=sys.stderr)
         return 2
+    if SPEED in options.mode:
+        from .speed.survey import survey
+
+        return survey(options)
     tallies = list(run(options))
     if options.json:
         with open(options.json, "w") as file:
@@ -59,7 +65,8 @@ def run(options: argparse.Namespace) -> "Iterator[Tally]":
         dtype = options.dtype or ("float64" if name in DERIVATIVES else "float32")
         settings = Settings(getattr(torch, dtype), options.device, options.max_samples, options.max_numel)
         started, tallies = time.monotonic(), []
-        operators = [op for op in chosen(options.ops, settings.dtype) if BY_NAME[name].applies(op, settings)]
+        having = None if name == "dtypes" else settings.dtype
+        operators = [op for op in chosen(options.ops, having) if BY_NAME[name].applies(op, settings)]
         for operator in _with_progress(operators, f"{name} {dtype} {options.device}", options.quiet):
             tally = judge(operator, BY_NAME[name], settings, options.seconds, known)
             tallies.append(tally)
@@ -105,13 +112,23 @@ def _with_progress(operators: list[Any], title: str, quiet: bool) -> Iterable[An
     return track(operators, title, console=Console(stderr=True), transient=True)
 
 
+def _part(text: str) -> tuple[int, int]:
+    number, _, of = text.partition("/")
+    if not 1 <= int(number) <= int(of):
+        raise argparse.ArgumentTypeError(f"I/N with I from 1 to N expected, {text!r} given")
+    return int(number), int(of)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -P -m triten.tests.conformance",
         description="Hold every operator of PyTorch's OpInfo database against PyTorch.",
     )
     parser.add_argument(
-        "mode", nargs="*", choices=[*MODES, []], help=f"of {', '.join(MODES)}; all by default"
+        "mode",
+        nargs="*",
+        choices=[*MODES, SPEED, []],
+        help=f"of {', '.join(MODES)}, all by default; or {SPEED}: how fast, beside PyTorch",
     )
     parser.add_argument("--ops", default="", metavar="REGEX", help="operators whose names it finds")
     parser.add_argument("--dtype", default="", help="float32 by default, float64 for derivatives")
@@ -121,6 +138,16 @@ def _parser() -> argparse.ArgumentParser:
         "--max-numel", type=int, default=0, metavar="N", help="leave larger operands out; 0: none"
     )
     parser.add_argument("--seconds", type=int, default=120, metavar="N", help="for one operator in one mode")
+    parser.add_argument(
+        "--threads", type=int, default=1, metavar="N", help="of both, while speed is measured"
+    )
+    parser.add_argument(
+        "--part",
+        type=_part,
+        default=(1, 1),
+        metavar="I/N",
+        help="of the speeds: every Nth operator from the Ith on",
+    )
     parser.add_argument("--json", metavar="FILE", help="write every operator's findings to it")
     parser.add_argument("--quiet", action="store_true", help="the totals alone")
     parser.add_argument(

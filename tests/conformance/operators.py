@@ -5,10 +5,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from torch.testing._internal.common_methods_invocations import op_db
+from torch.testing._internal import common_cuda
 from torch.testing._internal.opinfo.core import OpInfo
 
 import triten as tt
+
+# The database says of CUDA what the machine's GPU has: without one it is to mean compute capability 9.0.
+common_cuda.SM53OrLater = common_cuda.SM80OrLater = True
+from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
 
 # Results of a random stream or of memory that nobody wrote: their shapes and dtypes are compared, not their values.
 RANDOM = re.compile(
@@ -41,8 +45,8 @@ class MissingError(Exception):
     """There is no such operator, or it lacks the form or a dtype that is asked for."""
 
 
-def chosen(pattern: str, dtype: Any) -> Iterator[OpInfo]:
-    """The database's operators whose names `pattern` finds, and which take `dtype` on the CPU."""
+def chosen(pattern: str, dtype: Any = None) -> Iterator[OpInfo]:
+    """The database's operators whose names `pattern` finds, and which take `dtype`, if one is given, on the CPU."""
     for operator in op_db:
         variant = (operator.name, operator.variant_test_name)
         if (
@@ -51,7 +55,7 @@ def chosen(pattern: str, dtype: Any) -> Iterator[OpInfo]:
             or not re.search(pattern, operator.name)
         ):
             continue
-        if dtype in operator.supported_dtypes("cpu"):
+        if dtype is None or dtype in operator.supported_dtypes("cpu"):
             yield operator
 
 
@@ -75,18 +79,20 @@ def ordered(operator: OpInfo, arguments: list[Any]) -> list[Any]:
     return [arguments[position] for position in order] + arguments[len(order) :]
 
 
-def functional(operator: OpInfo) -> Callable[..., Any]:
+def functional(operator: OpInfo, library: Any = tt) -> Callable[..., Any]:
     """Ours of that name: ``nn.functional.relu`` is `triten.nn.functional.relu`, ``add`` `triten.add` or the method.
+
+    Another library's, if one is given.
 
     Raises MissingError if there is none.
     """
     name = operator.name
     if name in ONLY_IN_PLACE or operator.variant_test_name == "in_place":
         name += "_"
-    found = _reach(tt, name)
+    found = _reach(library, name)
     if callable(found):
         return found
-    method = getattr(tt.Tensor, name, None)
+    method = getattr(library.Tensor, name, None)
     if method is None:
         raise MissingError(name)
     return method if callable(method) else lambda tensor: getattr(tensor, name)

@@ -279,7 +279,7 @@ def test_sums_over_equal_indices(dtype):
     if dtype != "uint8" and "int" not in dtype:
         zero = np.zeros((5, 3), wide)
         np.add.at(zero, places, b.astype(wide))
-        same(tt.embedding_dense_backward(s, p, 5, -1, False), zero.astype(a.dtype))
+        same(tt.ops.aten.embedding_dense_backward(s, p, 5, -1, False), zero.astype(a.dtype))
 
 
 def test_accumulation_is_deterministic_and_rounds_narrow_floats_once():
@@ -341,7 +341,7 @@ def test_embedding_padding_and_frequency():
     out = tt.embedding(weight, rows, 2)
     out.backward(tt.ones(4, 2, dtype=tt.float64))
     assert weight.grad.tolist() == [[1, 1], [2, 2], [0, 0], [0, 0]]
-    scaled = tt.embedding_dense_backward(tt.ones(4, 2), rows, 4, -1, True)
+    scaled = tt.ops.aten.embedding_dense_backward(tt.ones(4, 2), rows, 4, -1, True)
     assert scaled.tolist() == [[1, 1], [1, 1], [1, 1], [0, 0]]
     table = tt.from_numpy(np.array([[3.0, 4.0], [0.3, 0.4]]))
     tt.embedding_renorm_(table, index_of(0, 1), 1.0, 2.0)

@@ -139,9 +139,11 @@ def test_put_moves_every_dtype(random, agree, index, dtype):
 @pytest.mark.parametrize("dtype", FLOATS, ids=name)
 def test_embedding_dense_backward(random, agree, index, dtype, by_frequency, padding):
     grad, i = random((4, 5, 6), dtype), index(9, 4, 5)
-    agree(lambda g, i: tt.embedding_dense_backward(g, i, 9, padding, by_frequency), grad, i)
+    agree(lambda g, i: tt.ops.aten.embedding_dense_backward(g, i, 9, padding, by_frequency), grad, i)
     agree(
-        lambda g, i: tt.embedding_dense_backward(g.transpose(0, 1), i.t(), 9, padding, by_frequency), grad, i
+        lambda g, i: tt.ops.aten.embedding_dense_backward(g.transpose(0, 1), i.t(), 9, padding, by_frequency),
+        grad,
+        i,
     )
 
 
@@ -258,7 +260,7 @@ OUT_OF_BOUNDS = {
     "index_copy": lambda x, i: x.index_copy_(0, i, x[:2]),
     "take": lambda x, i: x.take(i * 100),
     "embedding": lambda x, i: F.embedding(i, x),
-    "embedding_dense_backward": lambda x, i: tt.embedding_dense_backward(x[:2], i, 4, -1, False),
+    "embedding_dense_backward": lambda x, i: tt.ops.aten.embedding_dense_backward(x[:2], i, 4, -1, False),
     "renorm": lambda x, i: tt.embedding_renorm_(x, i, 1.0, 2.0),
 }
 

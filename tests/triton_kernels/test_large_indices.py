@@ -41,7 +41,7 @@ CALLS = {
     ),
     "embedding": (lambda x, i: tt.embedding(x, i), table(7, 9), numbers(7, 3, 4)),
     "embedding backward": (
-        lambda g, i: tt.embedding_dense_backward(g, i, 7, 2, True),
+        lambda g, i: tt.ops.aten.embedding_dense_backward(g, i, 7, 2, True),
         *(table(3, 4, 9), numbers(7, 3, 4)),
     ),
     "embedding_bag": (

@@ -280,4 +280,3 @@ PRODUCTS_OF_PAIRS = PairScan(
 sums, products = scan(SCANS["cumsum_stub"]), scan(SCANS["cumprod_stub"])
 register_stub("cumsum_stub", "cuda", cumsum)
 register_stub("cumprod_stub", "cuda", cumprod)
-register_stub("logcumsumexp_stub", "cuda", scan(SCANS["logcumsumexp_stub"]))

@@ -1,6 +1,7 @@
 """The ways of asking. Each module's `cases` yields, for one operator, a label and a check that raises Difference."""
 
 from .derivatives import FORWARD_AD, GRADGRAD, GRADIENT
+from .dtypes import DTYPE_SETS
 from .errors import ERRORS
 from .forward import FORWARD, REFERENCE
 from .inplace import INPLACE
@@ -10,5 +11,8 @@ from .strides import STRIDES
 
 BY_NAME = {
     mode.name: mode
-    for mode in (FORWARD, REFERENCE, LAYOUT, STRIDES, ERRORS, OUT, INPLACE, GRADIENT, FORWARD_AD, GRADGRAD)
+    for mode in (
+        *(FORWARD, REFERENCE, LAYOUT, STRIDES, DTYPE_SETS, ERRORS, OUT, INPLACE),
+        *(GRADIENT, FORWARD_AD, GRADGRAD),
+    )
 }

@@ -12,8 +12,8 @@ import triten as tt
 
 from ..conversion import OutsideError, array_of_ours, copied, flat
 from ..operators import functional
-from ..outcome import Difference, compare_outcomes, outcome, texts_agree
-from .mode import Check, Mode, Settings, arguments, ours_of
+from ..outcome import Difference, compare_outcomes, outcome, refusal_differs, texts_agree
+from .mode import Check, Mode, Settings, arguments, on_meta, ours_of, tensors_of
 
 
 def cases(operator: OpInfo, settings: Settings) -> Iterator[tuple[str, Check]]:
@@ -31,6 +31,15 @@ def _check(operator: OpInfo, ours: Any, settings: Settings, sample: SampleInput)
     theirs = outcome(lambda: operator.op(*positional, **named))
     if theirs.raised is None:
         raise OutsideError("this build of PyTorch takes it")
+    if settings.device != "cpu" and len({tensor.device for tensor in tensors_of((positional, named))}) > 1:
+        raise OutsideError("operands of several devices, which one device is not")
+    if settings.meta:
+        positional, named = on_meta(copied((positional, named)))
+        on_theirs = outcome(lambda: operator.op(*positional, **named))
+        if on_theirs.raised is None:
+            raise OutsideError("it takes values to see what is wrong, which PyTorch's Meta does not have")
+        if refusal_differs(theirs.raised, on_theirs.raised):
+            theirs = on_theirs
     given = outcome(lambda: ours(*mine, **mine_named))
     compare_outcomes(theirs, given)
     expect_untouched(before, (mine, mine_named))

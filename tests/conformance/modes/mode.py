@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
-from ..conversion import Conversion
+from ..conversion import Conversion, flat
 from ..operators import ordered
 
 # Makes one comparison. Raises Difference, OutsideError or MissingError; False says that only a message's text differs.
@@ -65,3 +65,23 @@ def ours_of(
     return ordered(operator, [convert(value) for value in positional]), {
         name: convert(value) for name, value in named.items()
     }
+
+
+def tensors_of(value: Any, kind: type = torch.Tensor) -> list[Any]:
+    """The tensors in `value`, theirs or, by `kind`, ours."""
+    return [leaf for leaf in flat(value) if isinstance(leaf, kind)]
+
+
+def on_meta(value: Any) -> Any:
+    """A sample's value on PyTorch's Meta device, with its strides and offsets."""
+    if isinstance(value, torch.Tensor):
+        elements = value.untyped_storage().nbytes() // value.element_size()
+        whole = torch.empty(elements, dtype=value.dtype, device="meta")
+        return whole.as_strided(value.shape, value.stride(), value.storage_offset()).detach()
+    if isinstance(value, torch.device):
+        return torch.device("meta") if value.type == "cpu" else value
+    if isinstance(value, list | tuple) and type(value) in (list, tuple):
+        return type(value)(map(on_meta, value))
+    if isinstance(value, dict):
+        return {name: on_meta(item) for name, item in value.items()}
+    return value

@@ -14,11 +14,11 @@ from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
 import triten as tt
 
-from ..conversion import Conversion, OutsideError, copied, flat
+from ..conversion import Conversion, OutsideError, copied
 from ..operators import MissingError, functional, in_place, ordered
 from ..outcome import Difference, Outcome, outcome
 from .layouts import LAYOUTS, laid
-from .mode import Check, Mode, Settings, arguments, samples_of
+from .mode import Check, Mode, Settings, arguments, on_meta, samples_of, tensors_of
 
 SAMPLES = 8
 LARGEST = 20000
@@ -78,15 +78,15 @@ def _check(
 ) -> None:
     positional, named = arguments(sample)
     given = laid(positional, WHOLE[label]), laid(named, WHOLE[label])
-    if any(t.numel() > (settings.max_numel or LARGEST) for t in _tensors(given, torch.Tensor)):
+    if any(t.numel() > (settings.max_numel or LARGEST) for t in tensors_of(given)):
         raise OutsideError("large")
-    if label != "contiguous" and all(t.is_contiguous() for t in _tensors(given, torch.Tensor)):
+    if label != "contiguous" and all(t.is_contiguous() for t in tensors_of(given)):
         raise OutsideError("no operand has that layout")
     theirs = operator.inplace_variant if form == "in-place" else operator.op
     want = _theirs(theirs, copied(given), form, "cpu")
     if want.raised is not None:
         raise OutsideError("PyTorch refuses it")
-    their_meta = _theirs(theirs, _on_meta(given), form, "meta")
+    their_meta = _theirs(theirs, on_meta(given), form, "meta")
     second = "meta" if settings.device == "cpu" else settings.device
     got = _ours(operator, ours, given, form, want.value, "cpu")
     other = _ours(operator, ours, given, form, want.value, second)
@@ -152,8 +152,8 @@ def _output(lie: Lie, form: str, library: Any, device: str) -> Any:
 
 
 def _lies(value: Any, given: Any, kind: type) -> list[Lie]:
-    inputs, lies = _tensors(given, kind), []
-    for tensor in _tensors(value, kind):
+    inputs, lies = tensors_of(given, kind), []
+    for tensor in tensors_of(value, kind):
         if kind is torch.Tensor and tensor.layout != torch.strided:
             raise OutsideError("sparse")
         lies.append(
@@ -173,24 +173,6 @@ def _shares(one: Any, other: Any) -> bool:
     if isinstance(one, torch.Tensor):
         return torch._C._is_alias_of(one, other)
     return one.untyped_storage() is other.untyped_storage()
-
-
-def _tensors(value: Any, kind: type) -> list[Any]:
-    return [leaf for leaf in flat(value) if isinstance(leaf, kind)]
-
-
-def _on_meta(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        elements = value.untyped_storage().nbytes() // value.element_size()
-        whole = torch.empty(elements, dtype=value.dtype, device="meta")
-        return whole.as_strided(value.shape, value.stride(), value.storage_offset()).detach()
-    if isinstance(value, torch.device):
-        return torch.device("meta") if value.type == "cpu" else value
-    if isinstance(value, list | tuple) and type(value) in (list, tuple):
-        return type(value)(map(_on_meta, value))
-    if isinstance(value, dict):
-        return {name: _on_meta(item) for name, item in value.items()}
-    return value
 
 
 def _text(result: Outcome) -> str:
