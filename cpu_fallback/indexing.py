@@ -6,6 +6,7 @@ index for each dimension.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -41,8 +42,12 @@ def cat(call: StructuredCall) -> PlannedKernel:
             reset_state(token)
 
     if same and everything and all(spec.is_contiguous for spec in specs):
-        sizes, np_dtype, empty = call.outputs[0].sizes, call.outputs[0].np_dtype, np.empty
-        return PlannedKernel(join, lambda arrays: concatenate(arrays, axis, empty(sizes, np_dtype)))
+        np_dtype, empty = call.outputs[0].np_dtype, np.empty
+
+        def sized(sizes: tuple[int, ...]) -> PlannedKernel:
+            return PlannedKernel(join, lambda arrays: concatenate(arrays, axis, empty(sizes, np_dtype)))
+
+        return sized(call.outputs[0].sizes)._replace(any_shape=sys.maxsize, sized=sized)
     return PlannedKernel(into)
 
 
