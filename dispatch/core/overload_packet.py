@@ -91,7 +91,8 @@ class OverloadPacket:
     `plans` maps the first argument's key part to a plan, or to a table by the other parts; `scaled` is the
     same for calls whose ``alpha``-like arguments are not at their defaults, `outs` for calls with ``out=``,
     `guarded` for calls under modes, keyed by the thread's key sets too. `short` has those of a general name's calls
-    that one argument decides: of a factory by a number, of a method by the tensor's spec and it. Methods have
+    that one argument decides: of a factory by a number, of a method by the tensor's spec and it; and those of a factory
+    by sizes whose other parameters are at `unset`. Methods have
     entries of their own where a call may be handled elsewhere, whose handler gets the public callable.
     """
 
@@ -112,6 +113,7 @@ class OverloadPacket:
         "plans",
         "scaled",
         "short",
+        "unset",
     )
 
     def __init__(
@@ -136,6 +138,7 @@ class OverloadPacket:
         self._below: dict[Any, Plan] = {}
         self._entries: dict[int, OperatorEntry] | None = None
         self.count = 0
+        self.unset: tuple[None, ...] | None = None
         self.deprecated: Sequence[tuple[str, Sequence[tuple[str, str | int]]]] = ()
 
     def clear(self) -> None:
@@ -284,6 +287,8 @@ class OverloadPacket:
                     table[first] = {rest: plan}
                 else:
                     found[rest] = plan
+                if rest == self.unset:
+                    self.short[first] = self.short[first,] = plan
             else:
                 table[first] = plan
 
