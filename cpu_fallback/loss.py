@@ -137,7 +137,7 @@ def nll_loss_backward(call: StructuredCall) -> PlannedKernel:
         out.fill(0)
         if out.flags.c_contiguous:
             # At positions of the flat array, in half of the time that an index for each dimension takes.
-            out.put(target + starts, grad.item() * scale)
+            out.put(target + starts, grad * scale)
         else:
             out[rows, target] = grad * scale
 

@@ -294,7 +294,6 @@ def _assign(part: Any, value: Any) -> None:
         part.copy_(value)
 
 
-
 def number_of(array: Any) -> Any:
     """The one element of an array as a Python bool, int, float or complex."""
     array = readable(array)

@@ -16,6 +16,7 @@ from ..autograd.formulas.views import (
     select_backward,
     slice_backward,
     sum_to,
+    turned,
     unfold_backward,
 )
 from ..autograd.inplace import check_inplace, inplace_edge, rebase_history
@@ -314,7 +315,7 @@ class TBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        return (grad.t(),)
+        return (turned(grad),)
 
 
 def plan_t(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
