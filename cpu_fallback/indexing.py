@@ -6,12 +6,14 @@ index for each dimension.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ..runtime.memory_format import contiguous_strides
 from .combining import COMBINED_BY, add_rows, combine_at, divide_by_counts, identity_of
 from .error_state import IGNORE, reset_state, set_state
 from .index_bounds import check_bounds, check_rows, is_within
@@ -41,8 +43,18 @@ def cat(call: StructuredCall) -> PlannedKernel:
             reset_state(token)
 
     if same and everything and all(spec.is_contiguous for spec in specs):
-        sizes, np_dtype, empty = call.outputs[0].sizes, call.outputs[0].np_dtype, np.empty
-        return PlannedKernel(join, lambda arrays: concatenate(arrays, axis, empty(sizes, np_dtype)))
+        np_dtype, empty = call.outputs[0].np_dtype, np.empty
+
+        def sized(sizes: tuple[int, ...]) -> PlannedKernel:
+            return PlannedKernel(join, lambda arrays: concatenate(arrays, axis, empty(sizes, np_dtype)))
+
+        kernel = sized(call.outputs[0].sizes)._replace(any_shape=sys.maxsize, sized=sized)
+        if all(spec.strides == contiguous_strides(spec.sizes) for spec in specs):
+            # NumPy then gives its new array the same order, and is not told of one.
+            kernel = kernel._replace(
+                fresh=concatenate if axis == 0 else lambda arrays: concatenate(arrays, axis)
+            )
+        return kernel
     return PlannedKernel(into)
 
 

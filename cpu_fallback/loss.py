@@ -127,6 +127,7 @@ def nll_loss_backward(call: StructuredCall) -> PlannedKernel:
     if not _is_plain(call):
         return PlannedKernel(quiet(into))
     rows = np.arange(spec.sizes[0])
+    starts = rows * classes
     scale = np_dtype.type(-1 / max(spec.sizes[0], 1) if reduction == MEAN else -1)
 
     def into_unweighted(out: Any, grad: Any, array: Any, target: Any, weight: Any, total_weight: Any) -> None:
@@ -136,7 +137,7 @@ def nll_loss_backward(call: StructuredCall) -> PlannedKernel:
         out.fill(0)
         if out.flags.c_contiguous:
             # At positions of the flat array, in half of the time that an index for each dimension takes.
-            out.reshape(-1)[rows * classes + target] = grad * scale
+            out.put(target + starts, grad * scale)
         else:
             out[rows, target] = grad * scale
 

@@ -25,11 +25,14 @@ from .blocks import SHARED_BYTES, Blocks, part_of
 from .elementwise import compute_dtype_of, constant_cache, planned
 from .gelu import chained
 from .selection import SMALL, selected
-from .undispatched import copyto
+from .undispatched import copyto, putmask
 from .undispatched import where as choice
 from .widen import NARROW, comparable_np, compute_np
 
 __all__ = ["constant_cache", "pointwise"]
+
+OVERWRITTEN = 1 << 12
+"""Elements up to which NumPy overwrites those under a mask sooner than it multiplies all of them by the mask."""
 
 ANY, REAL, FLOAT, INEXACT = "biufc", "biuf", "f", "fc"
 
@@ -327,6 +330,13 @@ def without_argument(kernel: PlannedKernel, position: int) -> PlannedKernel:
     )
 
 
+def overwritten(condition: Any, a: Any, b: Any) -> Any:
+    """`choice` between arrays of one shape without gaps, in two thirds of its time."""
+    made = b.copy()
+    putmask(made, condition, a)
+    return made
+
+
 def where(call: StructuredCall) -> PlannedKernel:
     """`self` where the condition holds, else `other`."""
     spec = call.outputs[0]
@@ -339,8 +349,29 @@ def where(call: StructuredCall) -> PlannedKernel:
         and chosen_from[0].dtype.name == "bool"
         and spec.is_contiguous
     ):
+        if all(each.sizes == spec.sizes for each in chosen_from):
+            return PlannedKernel(lambda out, *given: copyto(out, overwritten(*given)), overwritten)
         return PlannedKernel(lambda out, *given: copyto(out, choice(*given)), choice)
     return planned(call, choose, call.extra["common_dtype"].np, ("condition",))
+
+
+def threshold_backward(call: StructuredCall) -> PlannedKernel:
+    """The gradient where the input exceeds the threshold, else 0."""
+    check_kind(call, REAL)
+    spec = call.outputs[0]
+    if spec.numel > OVERWRITTEN or any(
+        each.dtype is not spec.dtype or each.sizes != spec.sizes or not each.is_contiguous
+        for each in (call.args["grad_output"], call.args["self"])
+    ):
+        return planned(call, m.threshold_backward)
+    zero = np.zeros((), spec.np_dtype)
+
+    def fresh(grad: Any, a: Any, threshold: Any) -> Any:
+        made = grad.copy()
+        putmask(made, np.less_equal(a, threshold), zero)
+        return made
+
+    return PlannedKernel(lambda out, *given: copyto(out, fresh(*given)), fresh, quiet=True)
 
 
 def equality(function: np.ufunc) -> Callable[[StructuredCall], PlannedKernel]:
@@ -418,6 +449,7 @@ FACTORIES: dict[str, Callable[[StructuredCall], PlannedKernel]] = {
     "relu": relu,
     "round_decimals": round_decimals,
     "sigmoid": sigmoid,
+    "threshold_backward": threshold_backward,
     "softplus": with_defaults(row("softplus")),
     "where": where,
 }

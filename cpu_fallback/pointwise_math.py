@@ -183,7 +183,8 @@ def threshold_backward(grad: Any, a: Any, threshold: Any) -> Any:
     if bits is None:
         return selected(a <= threshold, np.zeros((), grad.dtype), grad)
     # The product of the bits with 0 or 1 has no branches; that of the numbers would make NaN of infinity.
-    kept = np.logical_not(np.less_equal(a, threshold))
+    below = np.less_equal(a, threshold)
+    kept = np.logical_not(below, below) if below.ndim else np.logical_not(below)
     return np.multiply(grad.view(bits), kept).view(grad.dtype)
 
 

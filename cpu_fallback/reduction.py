@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -581,8 +580,10 @@ def in_order(factory: Callable[[StructuredCall], PlannedKernel]) -> Callable[[St
 
     def made(call: StructuredCall) -> PlannedKernel:
         kernel = factory(call)
-        is_permuted = any(outer < inner for outer, inner in itertools.pairwise(call.args["self"].strides))
-        return kernel._replace(fresh=None) if is_permuted else kernel
+        if kernel.fresh is None:
+            return kernel
+        strides = call.args["self"].strides
+        return kernel if sorted(strides, reverse=True) == list(strides) else kernel._replace(fresh=None)
 
     return made
 

@@ -18,6 +18,7 @@ def undispatched(function: Callable[..., Any]) -> Callable[..., Any]:
 
 concatenate = undispatched(np.concatenate)
 copyto = undispatched(np.copyto)
+putmask = undispatched(np.putmask)
 where = undispatched(np.where)
 dot: Callable[..., Any] = np.ndarray.dot
 """`np.dot` of two arrays."""

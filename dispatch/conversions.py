@@ -11,7 +11,6 @@ from ..runtime.device import device as Device
 from ..runtime.grad_mode import is_grad_enabled
 from ..runtime.memory_format import memory_format as MemoryFormat
 from ..runtime.memory_format import preserve_format
-from ..runtime.scalar_type import ALL as ALL_DTYPES
 from ..runtime.tensor_impl import TensorImpl
 from .scalars import readable
 
@@ -21,10 +20,6 @@ if TYPE_CHECKING:
     _Base = TensorImpl
 else:
     _Base = object
-
-
-AS_NUMPY = frozenset(dtype for dtype in ALL_DTYPES if dtype.np.kind in "biufc")
-"""Dtypes whose elements NumPy turns into Python numbers itself."""
 
 
 class ConversionMethods(_Base):
@@ -79,14 +74,13 @@ class ConversionMethods(_Base):
     def item(self) -> Any:
         """The one element as a Python number. Raises RuntimeError for any other number of elements."""
         spec = self._spec
-        # Classes whose values are elsewhere, or must not be read, have a `host_array` of their own.
-        is_here = self.__class__.host_array is _host_array and spec.device is CPU
-        if is_here and spec.numel == 1 and spec.dtype in AS_NUMPY:
+        if spec.is_host_number:
             return self._data.item()
         if spec.numel != 1:
             raise RuntimeError(f"a Tensor with {spec.numel} elements cannot be converted to Scalar")
         if spec.is_meta:
             raise RuntimeError("Tensor.item() cannot be called on meta tensors")
+        # Classes whose values are elsewhere, or must not be read, have a `host_array` of their own.
         return number_of(self.host_array())
 
     def host_array(self) -> Any:
@@ -293,9 +287,6 @@ def _assign(part: Any, value: Any) -> None:
         part.fill_(value)
     else:
         part.copy_(value)
-
-
-_host_array = ConversionMethods.host_array
 
 
 def number_of(array: Any) -> Any:

@@ -6,13 +6,17 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..dispatch.core.tensor_function import overridable
+from ..dispatch.core.tensor_function import (
+    handle_tensor_function,
+    has_tensor_function,
+    overridable,
+    plain_classes,
+)
 from ..dispatch.generated import functions as _ops
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "rms_norm"]
 
 
-@overridable
 def layer_norm(
     input: Any,
     normalized_shape: Sequence[int],
@@ -33,6 +37,14 @@ def layer_norm(
         >>> tt.nn.functional.layer_norm(tt.tensor([1.0, 3.0]), [2], eps=0.0)
         tensor([-1.,  1.])
     """
+    if (
+        input.__class__ not in plain_classes
+        or weight.__class__ not in plain_classes
+        or bias.__class__ not in plain_classes
+    ) and has_tensor_function((input, weight, bias)):
+        return handle_tensor_function(
+            layer_norm, (input, weight, bias), input, normalized_shape, weight=weight, bias=bias, eps=eps
+        )
     return _ops.layer_norm(input, normalized_shape, weight, bias, eps, True)
 
 

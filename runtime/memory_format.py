@@ -35,11 +35,13 @@ def contiguous_strides(sizes: Sequence[int]) -> tuple[int, ...]:
     >>> contiguous_strides((2, 3, 4))
     (12, 4, 1)
     """
-    strides = [1] * len(sizes)
+    strides = []
     running = 1
-    for i in range(len(sizes) - 1, -1, -1):
-        strides[i] = running
-        running *= max(sizes[i], 1)
+    for size in reversed(sizes):
+        strides.append(running)
+        if size:
+            running *= size
+    strides.reverse()
     return tuple(strides)
 
 

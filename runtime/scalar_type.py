@@ -107,6 +107,9 @@ ALL: tuple[dtype, ...] = (
     uint32,
     uint64,
 )
+
+READ_BY_NUMPY = frozenset(each for each in ALL if each.np.kind in "biufc")
+"""Dtypes whose elements NumPy turns into Python numbers itself."""
 BY_NAME: dict[str, dtype] = {d.name: d for d in ALL} | {
     "half": float16,
     "float": float32,

@@ -10,11 +10,13 @@ from collections.abc import Callable
 from typing import Any
 
 from . import memory_format as mf
+from .device import CPU
 from .device import device as Device
 from .dispatch_key import ADINPLACE_BIT, AUTOGRAD_BITS, Functionality, functionality_bit
 from .errors import internal_assert
 from .layout import layout as Layout
 from .layout import strided
+from .scalar_type import READ_BY_NUMPY
 from .scalar_type import dtype as ScalarType
 from .size import Size
 
@@ -48,6 +50,7 @@ class TensorSpec:
         "device",
         "dtype",
         "is_contiguous",
+        "is_host_number",
         "is_inference",
         "is_meta",
         "itemsize",
@@ -84,6 +87,7 @@ class TensorSpec:
     nbytes: int
     np_dtype: Any
     is_contiguous: bool
+    is_host_number: bool
     is_inference: bool
     is_meta: bool
     overlaps: bool
@@ -271,7 +275,13 @@ def _has_internal_overlap(spec: TensorSpec) -> bool:
     return any(size > 1 and stride == 0 for size, stride in zip(spec.sizes, spec.strides, strict=True))
 
 
+def _is_host_number(spec: TensorSpec) -> bool:
+    """Whether this is a plain host tensor of one element, which NumPy turns into a Python number itself."""
+    return spec.device is CPU and spec.numel == 1 and not spec.keys and spec.dtype in READ_BY_NUMPY
+
+
 _DERIVED: dict[str, Callable[[TensorSpec], Any]] = {
+    "is_host_number": _is_host_number,
     "is_meta": lambda spec: spec.device.type == "meta",
     "key_set": _key_set,
     "overlaps": _has_internal_overlap,

@@ -254,7 +254,10 @@ def save_result(out: Any) -> Any:
     kept._data = out._data
     kept._spec = spec.twin if spec.requires_grad else spec
     kept._autograd = kept._view_base = None
-    kept._version_cell = None if spec.is_inference else out.version_cell()
+    cell = out._version_cell
+    if cell is None and not spec.is_inference:
+        cell = out._version_cell = [0]
+    kept._version_cell = cell
     return kept
 
 

@@ -198,7 +198,9 @@ def _plan_lines(
         if n == "self" and inplace:
             edges.append("inplace_edge(self_)")
         else:
-            edges.append(f"edge_of({local}) if needs_{local} else None")
+            # `edge_of` of what is no view and has its edge, spelt out.
+            known = f"({local}._autograd.edge if {local}._view_base is None else None)"
+            edges.append(f"({known} or edge_of({local})) if needs_{local} else None")
     if one_list:
         body.append(
             f"edges = tuple([edge_of(t) if requires_grad(t) else None for t in {local_name(inputs[0])}])"
@@ -277,10 +279,20 @@ def _plan_lines(
                 "meta.grad = None",
             ]
         else:
-            body += ["node.specs = (out._spec,)", "set_history(out, node)"]
+            body += [
+                "spec = out._spec",
+                "node.specs = (spec,)",
+                "out._spec = spec.twin",
+                "out._autograd = meta = AutogradMeta()",
+                "meta.edge = (node, 0)",
+                "meta.grad = None",
+                "if out._view_base is not None:",
+                "    meta.version = out._version_cell[0]",
+            ]
         if _all(d, "results"):
-            body.append(f"node.result = save_result({result})")
-            body.append("node.result_version = saved_version(node.result)")
+            body.append(f"node.result = kept = save_result({result})")
+            body.append("cell = kept._version_cell")
+            body.append("node.result_version = cell[0] if cell else saved_version(kept)")
     else:
         masked = any(a.name == "output_mask" for a in function.schema.arguments)
         spec_of_one = "spec_of(o)" if masked else "o._spec"

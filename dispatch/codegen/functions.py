@@ -324,9 +324,42 @@ def function_text(signature: PythonSignature, method: bool = False, takes_more: 
         made = _Body(signature, method, takes_more=takes_more)
         body = made.statements()
         definition = made.definition()
-    lines = [f"def {signature.name}({definition}) -> Any:", f'    """{_wrap(doc)}"""']
-    lines += [f"    {line}" for line in body]
-    return "\n".join(lines)
+    name = signature.name
+    documented = f'    """{_wrap(doc)}"""'
+    if not is_sized_factory(signature):
+        return "\n".join([f"def {name}({definition}) -> Any:", documented, *[f"    {line}" for line in body]])
+    # A dozen defaults take longer to fill in than the look-up takes, so that calls without options are looked up first.
+    return "\n".join(
+        [
+            f"def _{name}({definition}) -> Any:",
+            *[f"    {line}" for line in body],
+            "\n",
+            f"def {name}(*sizes: Any, **options: Any) -> Any:",
+            documented,
+            "    if not options and not modes:",
+            "        try:",
+            f"            plan = {name}_short.get(sizes)",
+            "        except TypeError:",
+            "            plan = None",
+            "        if plan is not None:",
+            "            return plan()",
+            f"    return _{name}(*sizes, **options)",
+            "\n",
+            f'_{name}.__qualname__ = _{name}.__name__ = "{name}"',
+            f"{name}.__wrapped__ = _{name}  # type: ignore[attr-defined]",
+        ]
+    )
+
+
+def is_sized_factory(signature: PythonSignature) -> bool:
+    """Whether sizes alone may be given, as ``empty(2, 3)``."""
+    rest = [p for p in signature.parameters if p.name != signature.variadic and p.role != "rare"]
+    return bool(
+        signature.is_factory
+        and not signature.general
+        and signature.variadic is not None
+        and all(p.role == "static" and p.default == "None" for p in rest)
+    )
 
 
 def _wrap(doc: str) -> str:
@@ -379,7 +412,10 @@ def functions_module(
         if signature.name in deprecated:
             body.append(f"{signature.name}_packet.deprecated = {deprecated[signature.name]!r}")
         is_method = any("method" in f.variants for f in signature.overloads)
-        if signature.general and (is_method or signature.is_factory):
+        if is_sized_factory(signature):
+            count = sum(p.role != "rare" for p in signature.parameters) - 1
+            body.append(f"{signature.name}_packet.unset = ({'None, ' * count})")
+        if is_sized_factory(signature) or (signature.general and (is_method or signature.is_factory)):
             body.append(f"{signature.name}_short = {signature.name}_packet.short")
         if not signature.general:
             body.append(f"{signature.name}_plans = {signature.name}_packet.plans")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from operator import methodcaller
 from typing import Any
 
 from ...runtime.device import CPU
@@ -15,7 +16,7 @@ from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
 from ..iterator.overlap import assert_no_internal_overlap, check_no_overlap, shares_memory
-from ..structured.allocation import allocator_of
+from ..structured.allocation import allocator_of, numpy_may_allocate
 from ..structured.native.dims import wrap_dim
 from ..structured.native.indexing import broadcast_sizes, can_cast
 from ..structured.part_plans import is_unseen
@@ -49,8 +50,21 @@ def _plan_stack(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     joined = TensorSpec.contiguous((*lifted[:d], lifted[d] * len(specs), *lifted[d + 1 :]), spec.dtype, CPU)
     extra = {"kept": tuple(range(len(specs))), "dim": d}
     call = StructuredCall("cat", {"tensors": (part,) * len(specs)}, ("tensors",), (joined,), None, CPU, extra)
-    join = find_kernel("cat_stub", "cpu", "cat")(call).into
+    kernel = find_kernel("cat_stub", "cpu", "cat")(call)
+    join, fresh = kernel.into, kernel.fresh
     allocate, whole, lifts = allocator_of(spec), joined.sizes, lifted != sizes
+    if fresh is not None and not lifts and numpy_may_allocate(spec):
+        # NumPy's own result, read with one dimension more.
+        unfolded = methodcaller("reshape", spec.sizes)
+
+        def planned_fresh(tensors: Sequence[Any]) -> Any:
+            out = Tensor()
+            out._data = unfolded(fresh([each._data for each in tensors]))
+            out._spec = spec
+            out._version_cell = out._autograd = out._view_base = None
+            return out
+
+        return planned_fresh
 
     def planned(tensors: Sequence[Any]) -> Any:
         out = Tensor()

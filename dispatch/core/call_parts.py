@@ -50,21 +50,20 @@ class WrappedNumber(TensorImpl):
         self.value = value
 
 
-_NUMBERS = (int, float, complex, bool)
+NUMBERS = (int, float, complex, bool)
 
 PLAIN = frozenset({int, bool, str, None.__class__, _NotGiven, scalar_type.dtype, device.device})
 """Classes of static arguments that bind the same way whatever the shapes of the tensors beside them."""
 
 overrides.plain_classes.update((int, bool, str, _NotGiven, scalar_type.dtype, device.device))
 
-_INT = frozenset({int})
 _LARGEST = 1 << 62
 
 
 def plain_number(value: Any) -> Any:
     """A NumPy scalar, or an instance of a subclass of a number, as the Python number that it stands for."""
     kind = value.__class__
-    if kind in _NUMBERS:
+    if kind in NUMBERS:
         return value
     if isinstance(value, np.number | np.bool_):
         return value.item()
@@ -85,9 +84,9 @@ def wrap_numbers(
     if where == "one" and not any(isinstance(a, TensorImpl) for a in (*args, *kwargs.values())):
         return args, kwargs
     first = args[:1] if where == "rest" else []
-    args = [*first, *(WrappedNumber(a) if isinstance(a, _NUMBERS) else a for a in args[len(first) :])]
+    args = [*first, *(WrappedNumber(a) if isinstance(a, NUMBERS) else a for a in args[len(first) :])]
     for name in ("other",) if where == "rest" else ("other", "input", "self"):
-        if isinstance(kwargs.get(name), _NUMBERS):
+        if isinstance(kwargs.get(name), NUMBERS):
             kwargs = {**kwargs, name: WrappedNumber(kwargs[name])}
     return args, kwargs
 
@@ -106,9 +105,10 @@ def holds_tensor(value: Any) -> bool:
 
 def all_ints(values: Sequence[Any]) -> bool:
     """Whether a static argument is a list of sizes or dimensions, of which others may stand in its place."""
-    if not values:
-        return True
-    return set(map(type, values)) == _INT and max(values) < _LARGEST and min(values) > -_LARGEST
+    for value in values:
+        if value.__class__ is not int or not -_LARGEST < value < _LARGEST:
+            return False
+    return True
 
 
 def is_hashable(value: Any) -> bool:

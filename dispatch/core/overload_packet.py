@@ -23,6 +23,7 @@ from ..schema import FunctionSchema, resolve
 from . import tensor_function as overrides
 from .call_parts import (
     NOT_GIVEN,
+    NUMBERS,
     PLAIN,
     Parameter,
     all_ints,
@@ -54,14 +55,15 @@ class _Binding(NamedTuple):
 
     `bound` has the static arguments; `fills` says which argument goes to which position, `picks` what the plan
     is called with (None: the runtime arguments as they come). `of_kind`, where the kernel gave one, makes the
-    plan from the call's key alone.
+    plan from the arguments as keys have them: `bound` with those of `parts` taken from the call's key.
     """
 
     entry: OperatorEntry
     bound: list[Any]
     fills: list[tuple[int, int]]
     picks: list[int] | None
-    of_kind: Callable[[Sequence[Any]], Plan | None] | None
+    of_kind: Callable[[list[Any]], Plan | None] | None
+    parts: list[tuple[int, int]]
 
 
 _lock = threading.Lock()
@@ -92,7 +94,8 @@ class OverloadPacket:
     `plans` maps the first argument's key part to a plan, or to a table by the other parts; `scaled` is the
     same for calls whose ``alpha``-like arguments are not at their defaults, `outs` for calls with ``out=``,
     `guarded` for calls under modes, keyed by the thread's key sets too. `short` has those of a general name's calls
-    that one argument decides: of a factory by a number, of a method by the tensor's spec and it. Methods have
+    that one argument decides: of a factory by a number, of a method by the tensor's spec and it; and those of a factory
+    by sizes whose other parameters are at `unset`. Methods have
     entries of their own where a call may be handled elsewhere, whose handler gets the public callable.
     """
 
@@ -113,6 +116,7 @@ class OverloadPacket:
         "plans",
         "scaled",
         "short",
+        "unset",
     )
 
     def __init__(
@@ -137,6 +141,7 @@ class OverloadPacket:
         self._below: dict[Any, Plan] = {}
         self._entries: dict[int, OperatorEntry] | None = None
         self.count = 0
+        self.unset: tuple[None, ...] | None = None
         self.deprecated: Sequence[tuple[str, Sequence[tuple[str, str | int]]]] = ()
 
     def clear(self) -> None:
@@ -250,6 +255,10 @@ class OverloadPacket:
                     plain = False
                     keep = keep and not holds_tensor(value) and is_hashable(value)
                 parts.append(value)
+            elif role == "tensor" and isinstance(value, TensorImpl):
+                spec = value._spec
+                parts.append(spec)
+                kind.append(spec.kind)
             elif role == "scale":
                 if scaled:
                     parts.append(None if value is default else cls)
@@ -276,15 +285,24 @@ class OverloadPacket:
             if self.count > MAX_PLANS:
                 self.clear()
             if nested:
-                table.setdefault(first, {})[rest] = plan
+                found = table.get(first)
+                if found is None:
+                    table[first] = {rest: plan}
+                else:
+                    found[rest] = plan
+                if rest == self.unset:
+                    self.short[first] = self.short[first,] = plan
             else:
                 table[first] = plan
 
     def _plan_alike(self, binding: _Binding, args: Sequence[Any], parts: Sequence[Any]) -> Plan:
         """The plan of a call of a known kind."""
-        entry, template, fills, picks, of_kind = binding
+        entry, template, fills, picks, of_kind, keyed = binding
         if of_kind is not None:
-            plan = of_kind(parts)
+            specs = template.copy()
+            for position, index in keyed:
+                specs[position] = parts[index]
+            plan = of_kind(specs)
             if plan is not None:
                 return plan
         bound = template.copy()
@@ -405,19 +423,26 @@ class OverloadPacket:
                 template[position] = None
                 fills.append((position, index))
         names = [a.name for a in entry.schema.arguments]
-        as_given = picks is None
         for index, (name, role, _, _) in enumerate(self.parameters):
             if role != "static":
                 continue
             name = "self" if name == "input" and "input" not in names else name
             value, position = args[index], names.index(name) if name in names else -1
-            as_given = as_given and position == index and value.__class__ is bound[position].__class__
             if value.__class__ is tuple or value.__class__ is list:
                 if position < 0 or bound[position] != tuple(value):
                     return None
                 fills.append((position, index))
-        of_kind = getattr(plan, "of_kind", None)
-        return _Binding(entry, template, fills, picks, of_kind if as_given else None)
+        keyed = [i for i, p in enumerate(self.parameters) if p.role not in ("scale", "rare")]
+        numbers = [args[i] for _, i in fills if not isinstance(args[i], (TensorImpl, tuple, list))]
+        # A composition may have given one of its parts' plans; values other than Python's numbers are more than a class.
+        maker, of_kind = getattr(plan, "of_kind", (None, None))
+        if (
+            maker is not entry
+            or picks is not None
+            or any(n is not None and n.__class__ not in NUMBERS for n in numbers)
+        ):
+            of_kind = None
+        return _Binding(entry, template, fills, picks, of_kind, [(p, keyed.index(i)) for p, i in fills])
 
     def _split(self, args: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
         """Values in the parameters' order as positional and keyword arguments, those not given left out."""

@@ -60,7 +60,11 @@ def plan_elu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         def record_scaled(self_: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
             if grad_disabled and not is_grad_enabled():
                 return inner(self_, alpha, scale, input_scale)
-            edges = (edge_of(self_) if needs_self_ else None,)
+            edges = (
+                ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+                if needs_self_
+                else None,
+            )
             out = inner(self_, alpha, scale, input_scale)
             node = EluBackward0()
             node.next_edges = edges
@@ -91,7 +95,11 @@ def plan_elu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = EluBackward0()
         node.next_edges = edges
@@ -202,7 +210,11 @@ def plan_hardtanh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         def record_scaled(self_: Any, min_val: Any, max_val: Any) -> Any:
             if grad_disabled and not is_grad_enabled():
                 return inner(self_, min_val, max_val)
-            edges = (edge_of(self_) if needs_self_ else None,)
+            edges = (
+                ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+                if needs_self_
+                else None,
+            )
             out = inner(self_, min_val, max_val)
             node = HardtanhBackward0()
             node.next_edges = edges
@@ -231,7 +243,11 @@ def plan_hardtanh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = HardtanhBackward0()
         node.next_edges = edges
@@ -333,7 +349,11 @@ def plan_hardswish(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = HardswishBackward0()
         node.next_edges = edges
@@ -404,7 +424,11 @@ def plan_hardsigmoid(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = HardsigmoidBackward0()
         node.next_edges = edges
@@ -477,7 +501,11 @@ def plan_hardshrink(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     def record(self_: Any, lambd: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, lambd)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, lambd)
         node = HardshrinkBackward0()
         node.next_edges = edges
@@ -526,7 +554,11 @@ def plan_softshrink(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     def record(self_: Any, lambd: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, lambd)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, lambd)
         node = SoftshrinkBackward0()
         node.next_edges = edges
@@ -573,7 +605,11 @@ def plan_mish(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = MishBackward0()
         node.next_edges = edges
@@ -644,7 +680,11 @@ def plan_log_sigmoid(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = LogSigmoidBackward0()
         node.next_edges = edges
@@ -692,7 +732,11 @@ def plan_threshold(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     def record(self_: Any, threshold: Any, value: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, threshold, value)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, threshold, value)
         node = ThresholdBackward0()
         node.next_edges = edges

@@ -134,10 +134,16 @@ def plan__scaled_dot_product_flash_attention_for_cpu(
         if grad_disabled and not is_grad_enabled():
             return inner(query, key, value, dropout_p, attn_mask, scale)
         edges = (
-            edge_of(query) if needs_query else None,
-            edge_of(key) if needs_key else None,
-            edge_of(value) if needs_value else None,
-            edge_of(attn_mask) if needs_attn_mask else None,
+            ((query._autograd.edge if query._view_base is None else None) or edge_of(query))
+            if needs_query
+            else None,
+            ((key._autograd.edge if key._view_base is None else None) or edge_of(key)) if needs_key else None,
+            ((value._autograd.edge if value._view_base is None else None) or edge_of(value))
+            if needs_value
+            else None,
+            ((attn_mask._autograd.edge if attn_mask._view_base is None else None) or edge_of(attn_mask))
+            if needs_attn_mask
+            else None,
         )
         out = inner(query, key, value, dropout_p, attn_mask, scale)
         node = ScaledDotProductFlashAttentionForCpuBackward0()
@@ -320,10 +326,16 @@ def plan__scaled_dot_product_efficient_attention(
         if grad_disabled and not is_grad_enabled():
             return inner(query, key, value, attn_bias, dropout_p, scale)
         edges = (
-            edge_of(query) if needs_query else None,
-            edge_of(key) if needs_key else None,
-            edge_of(value) if needs_value else None,
-            edge_of(attn_bias) if needs_attn_bias else None,
+            ((query._autograd.edge if query._view_base is None else None) or edge_of(query))
+            if needs_query
+            else None,
+            ((key._autograd.edge if key._view_base is None else None) or edge_of(key)) if needs_key else None,
+            ((value._autograd.edge if value._view_base is None else None) or edge_of(value))
+            if needs_value
+            else None,
+            ((attn_bias._autograd.edge if attn_bias._view_base is None else None) or edge_of(attn_bias))
+            if needs_attn_bias
+            else None,
         )
         out = inner(query, key, value, attn_bias, dropout_p, scale)
         node = ScaledDotProductEfficientAttentionBackward0()
@@ -487,11 +499,19 @@ def plan__scaled_dot_product_flash_attention_for_cpu_backward(
         if grad_disabled and not is_grad_enabled():
             return inner(grad_out, query, key, value, out, logsumexp, dropout_p, attn_mask, scale)
         edges = (
-            edge_of(grad_out) if needs_grad_out else None,
-            edge_of(query) if needs_query else None,
-            edge_of(key) if needs_key else None,
-            edge_of(value) if needs_value else None,
-            edge_of(attn_mask) if needs_attn_mask else None,
+            ((grad_out._autograd.edge if grad_out._view_base is None else None) or edge_of(grad_out))
+            if needs_grad_out
+            else None,
+            ((query._autograd.edge if query._view_base is None else None) or edge_of(query))
+            if needs_query
+            else None,
+            ((key._autograd.edge if key._view_base is None else None) or edge_of(key)) if needs_key else None,
+            ((value._autograd.edge if value._view_base is None else None) or edge_of(value))
+            if needs_value
+            else None,
+            ((attn_mask._autograd.edge if attn_mask._view_base is None else None) or edge_of(attn_mask))
+            if needs_attn_mask
+            else None,
         )
         out = inner(grad_out, query, key, value, out, logsumexp, dropout_p, attn_mask, scale)
         node = ScaledDotProductFlashAttentionForCpuBackwardBackward0()
@@ -678,11 +698,19 @@ def plan__scaled_dot_product_efficient_attention_backward(
                 scale,
             )
         edges = (
-            edge_of(grad_out_) if needs_grad_out_ else None,
-            edge_of(query) if needs_query else None,
-            edge_of(key) if needs_key else None,
-            edge_of(value) if needs_value else None,
-            edge_of(attn_bias) if needs_attn_bias else None,
+            ((grad_out_._autograd.edge if grad_out_._view_base is None else None) or edge_of(grad_out_))
+            if needs_grad_out_
+            else None,
+            ((query._autograd.edge if query._view_base is None else None) or edge_of(query))
+            if needs_query
+            else None,
+            ((key._autograd.edge if key._view_base is None else None) or edge_of(key)) if needs_key else None,
+            ((value._autograd.edge if value._view_base is None else None) or edge_of(value))
+            if needs_value
+            else None,
+            ((attn_bias._autograd.edge if attn_bias._view_base is None else None) or edge_of(attn_bias))
+            if needs_attn_bias
+            else None,
         )
         out = inner(
             grad_out_,

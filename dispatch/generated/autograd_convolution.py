@@ -107,9 +107,15 @@ def plan_convolution(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         if grad_disabled and not is_grad_enabled():
             return inner(input, weight, bias)
         edges = (
-            edge_of(input) if needs_input else None,
-            edge_of(weight) if needs_weight else None,
-            edge_of(bias) if needs_bias else None,
+            ((input._autograd.edge if input._view_base is None else None) or edge_of(input))
+            if needs_input
+            else None,
+            ((weight._autograd.edge if weight._view_base is None else None) or edge_of(weight))
+            if needs_weight
+            else None,
+            ((bias._autograd.edge if bias._view_base is None else None) or edge_of(bias))
+            if needs_bias
+            else None,
         )
         out = inner(input, weight, bias)
         node = ConvolutionBackward0()
@@ -221,8 +227,12 @@ def plan_convolution_backward_input(op: OperatorEntry, key_set: int, args: Seque
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, weight)
         edges = (
-            edge_of(grad_output) if needs_grad_output else None,
-            edge_of(weight) if needs_weight else None,
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+            ((weight._autograd.edge if weight._view_base is None else None) or edge_of(weight))
+            if needs_weight
+            else None,
         )
         out = inner(grad_output, weight)
         node = ConvolutionBackwardInputBackward0()
@@ -332,7 +342,14 @@ def plan_convolution_backward_weight(op: OperatorEntry, key_set: int, args: Sequ
     def record(grad_output: Any, input: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, input)
-        edges = (edge_of(grad_output) if needs_grad_output else None, edge_of(input) if needs_input else None)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+            ((input._autograd.edge if input._view_base is None else None) or edge_of(input))
+            if needs_input
+            else None,
+        )
         out = inner(grad_output, input)
         node = ConvolutionBackwardWeightBackward0()
         node.grad_output_spec = grad_output_spec

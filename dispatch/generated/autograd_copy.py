@@ -45,7 +45,10 @@ def plan_copy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, src)
         check_inplace(self_)
-        edges = (inplace_edge(self_), edge_of(src) if needs_src else None)
+        edges = (
+            inplace_edge(self_),
+            ((src._autograd.edge if src._view_base is None else None) or edge_of(src)) if needs_src else None,
+        )
         node = CopyBackward0()
         node.src_spec = src_spec
         inner(self_, src)
@@ -76,7 +79,11 @@ def plan_clone(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = CloneBackward0()
         node.next_edges = edges
@@ -113,7 +120,11 @@ def plan__to_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = ToCopyBackward0()
         node.self_spec = self_spec

@@ -100,7 +100,11 @@ def plan__ctc_loss(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     def record(log_probs: Any, targets: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(log_probs, targets)
-        edges = (edge_of(log_probs) if needs_log_probs else None,)
+        edges = (
+            ((log_probs._autograd.edge if log_probs._view_base is None else None) or edge_of(log_probs))
+            if needs_log_probs
+            else None,
+        )
         out = inner(log_probs, targets)
         node = CtcLossBackward0()
         node.next_edges = edges
@@ -213,7 +217,11 @@ def plan__ctc_loss_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
     def record(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(log_probs, targets, input_lengths, target_lengths)
-        edges = (edge_of(log_probs) if needs_log_probs else None,)
+        edges = (
+            ((log_probs._autograd.edge if log_probs._view_base is None else None) or edge_of(log_probs))
+            if needs_log_probs
+            else None,
+        )
         out = inner(log_probs, targets, input_lengths, target_lengths)
         node = CtcLossBackward1()
         node.next_edges = edges

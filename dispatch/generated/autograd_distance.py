@@ -74,7 +74,10 @@ def plan__cdist_forward(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
     def record(x1: Any, x2: Any, p: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(x1, x2, p)
-        edges = (edge_of(x1) if needs_x1 else None, edge_of(x2) if needs_x2 else None)
+        edges = (
+            ((x1._autograd.edge if x1._view_base is None else None) or edge_of(x1)) if needs_x1 else None,
+            ((x2._autograd.edge if x2._view_base is None else None) or edge_of(x2)) if needs_x2 else None,
+        )
         out = inner(x1, x2, p)
         node = CdistForwardBackward0()
         node.next_edges = edges
@@ -95,8 +98,9 @@ def plan__cdist_forward(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return saves_refused(
@@ -138,7 +142,11 @@ def plan__pdist_forward(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
     def record(self_: Any, p: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, p)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, p)
         node = PdistForwardBackward0()
         node.next_edges = edges
@@ -155,8 +163,9 @@ def plan__pdist_forward(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))

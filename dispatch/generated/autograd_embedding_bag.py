@@ -139,8 +139,15 @@ def plan__embedding_bag(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         if grad_disabled and not is_grad_enabled():
             return inner(weight, indices, offsets, per_sample_weights)
         edges = (
-            edge_of(weight) if needs_weight else None,
-            edge_of(per_sample_weights) if needs_per_sample_weights else None,
+            ((weight._autograd.edge if weight._view_base is None else None) or edge_of(weight))
+            if needs_weight
+            else None,
+            (
+                (per_sample_weights._autograd.edge if per_sample_weights._view_base is None else None)
+                or edge_of(per_sample_weights)
+            )
+            if needs_per_sample_weights
+            else None,
         )
         out = inner(weight, indices, offsets, per_sample_weights)
         node = EmbeddingBagBackward0()

@@ -63,7 +63,11 @@ def plan_fill_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     def record(self_: Any, value: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, value)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, value)
         node = FillBackward0()
         node.next_edges = edges
@@ -126,7 +130,14 @@ def plan_fill_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     def record(self_: Any, value: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, value)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(value) if needs_value else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((value._autograd.edge if value._view_base is None else None) or edge_of(value))
+            if needs_value
+            else None,
+        )
         out = inner(self_, value)
         node = FillBackward1()
         node.next_edges = edges
@@ -152,7 +163,12 @@ def plan_fill__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         if grad_disabled and not is_grad_enabled():
             return inner(self_, value)
         check_inplace(self_)
-        edges = (inplace_edge(self_), edge_of(value) if needs_value else None)
+        edges = (
+            inplace_edge(self_),
+            ((value._autograd.edge if value._view_base is None else None) or edge_of(value))
+            if needs_value
+            else None,
+        )
         node = FillBackward1()
         inner(self_, value)
         node.next_edges = edges

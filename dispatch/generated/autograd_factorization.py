@@ -75,7 +75,7 @@ def plan_linalg_lu_factor_ex(op: OperatorEntry, key_set: int, args: Sequence[Any
     def record(A: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(A)
-        edges = (edge_of(A) if needs_A else None,)
+        edges = (((A._autograd.edge if A._view_base is None else None) or edge_of(A)) if needs_A else None,)
         out = inner(A)
         node = LinalgLuFactorExBackward0()
         node.next_edges = edges
@@ -153,7 +153,10 @@ def plan_linalg_lu_solve(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
     def record(LU: Any, pivots: Any, B: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(LU, pivots, B)
-        edges = (edge_of(LU) if needs_LU else None, edge_of(B) if needs_B else None)
+        edges = (
+            ((LU._autograd.edge if LU._view_base is None else None) or edge_of(LU)) if needs_LU else None,
+            ((B._autograd.edge if B._view_base is None else None) or edge_of(B)) if needs_B else None,
+        )
         out = inner(LU, pivots, B)
         node = LinalgLuSolveBackward0()
         node.next_edges = edges
@@ -179,8 +182,9 @@ def plan_linalg_lu_solve(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return saves_refused(
@@ -220,7 +224,11 @@ def plan_linalg_cholesky_ex(op: OperatorEntry, key_set: int, args: Sequence[Any]
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = LinalgCholeskyExBackward0()
         node.next_edges = edges
@@ -296,7 +304,12 @@ def plan_linalg_solve_triangular(op: OperatorEntry, key_set: int, args: Sequence
     def record(self_: Any, B: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, B)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(B) if needs_B else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((B._autograd.edge if B._view_base is None else None) or edge_of(B)) if needs_B else None,
+        )
         out = inner(self_, B)
         node = LinalgSolveTriangularBackward0()
         node.next_edges = edges
@@ -319,8 +332,9 @@ def plan_linalg_solve_triangular(op: OperatorEntry, key_set: int, args: Sequence
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return saves_refused(
@@ -367,7 +381,12 @@ def plan_linalg_householder_product(op: OperatorEntry, key_set: int, args: Seque
     def record(input: Any, tau: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(input, tau)
-        edges = (edge_of(input) if needs_input else None, edge_of(tau) if needs_tau else None)
+        edges = (
+            ((input._autograd.edge if input._view_base is None else None) or edge_of(input))
+            if needs_input
+            else None,
+            ((tau._autograd.edge if tau._view_base is None else None) or edge_of(tau)) if needs_tau else None,
+        )
         out = inner(input, tau)
         node = LinalgHouseholderProductBackward0()
         node.next_edges = edges
@@ -458,9 +477,15 @@ def plan_ormqr(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, input2, input3)
         edges = (
-            edge_of(self_) if needs_self_ else None,
-            edge_of(input2) if needs_input2 else None,
-            edge_of(input3) if needs_input3 else None,
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((input2._autograd.edge if input2._view_base is None else None) or edge_of(input2))
+            if needs_input2
+            else None,
+            ((input3._autograd.edge if input3._view_base is None else None) or edge_of(input3))
+            if needs_input3
+            else None,
         )
         out = inner(self_, input2, input3)
         node = OrmqrBackward0()
@@ -529,7 +554,7 @@ def plan__linalg_eigh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     def record(A: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(A)
-        edges = (edge_of(A) if needs_A else None,)
+        edges = (((A._autograd.edge if A._view_base is None else None) or edge_of(A)) if needs_A else None,)
         out = inner(A)
         node = LinalgEighBackward0()
         node.next_edges = edges
@@ -586,7 +611,11 @@ def plan_linalg_eig(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = LinalgEigBackward0()
         node.next_edges = edges
@@ -644,7 +673,7 @@ def plan__linalg_svd(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     def record(A: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(A)
-        edges = (edge_of(A) if needs_A else None,)
+        edges = (((A._autograd.edge if A._view_base is None else None) or edge_of(A)) if needs_A else None,)
         out = inner(A)
         node = LinalgSvdBackward0()
         node.next_edges = edges
@@ -691,7 +720,7 @@ def plan_linalg_inv_ex(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     def record(A: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(A)
-        edges = (edge_of(A) if needs_A else None,)
+        edges = (((A._autograd.edge if A._view_base is None else None) or edge_of(A)) if needs_A else None,)
         out = inner(A)
         node = LinalgInvExBackward0()
         node.next_edges = edges
@@ -766,7 +795,10 @@ def plan__linalg_solve_ex(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
     def record(A: Any, B: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(A, B)
-        edges = (edge_of(A) if needs_A else None, edge_of(B) if needs_B else None)
+        edges = (
+            ((A._autograd.edge if A._view_base is None else None) or edge_of(A)) if needs_A else None,
+            ((B._autograd.edge if B._view_base is None else None) or edge_of(B)) if needs_B else None,
+        )
         out = inner(A, B)
         node = LinalgSolveExBackward0()
         node.next_edges = edges
@@ -830,7 +862,7 @@ def plan_linalg_qr(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     def record(A: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(A)
-        edges = (edge_of(A) if needs_A else None,)
+        edges = (((A._autograd.edge if A._view_base is None else None) or edge_of(A)) if needs_A else None,)
         out = inner(A)
         node = LinalgQrBackward0()
         node.next_edges = edges
@@ -888,7 +920,12 @@ def plan_linalg_lstsq(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     def record(self_: Any, b: Any, rcond: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, b, rcond)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(b) if needs_b else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((b._autograd.edge if b._view_base is None else None) or edge_of(b)) if needs_b else None,
+        )
         out = inner(self_, b, rcond)
         node = LinalgLstsqBackward0()
         node.next_edges = edges
@@ -960,7 +997,14 @@ def plan_cholesky_solve(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
     def record(self_: Any, input2: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, input2)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(input2) if needs_input2 else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((input2._autograd.edge if input2._view_base is None else None) or edge_of(input2))
+            if needs_input2
+            else None,
+        )
         out = inner(self_, input2)
         node = CholeskySolveBackward0()
         node.next_edges = edges
@@ -981,8 +1025,9 @@ def plan_cholesky_solve(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return saves_refused(
@@ -1025,7 +1070,11 @@ def plan_cholesky_inverse(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = CholeskyInverseBackward0()
         node.next_edges = edges
@@ -1042,8 +1091,9 @@ def plan_cholesky_inverse(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))

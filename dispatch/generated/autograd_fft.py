@@ -46,7 +46,11 @@ def plan__fft_r2c(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = FftR2cBackward0()
         node.self_spec = self_spec
@@ -91,7 +95,11 @@ def plan__fft_c2r(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = FftC2rBackward0()
         node.next_edges = edges
@@ -137,7 +145,11 @@ def plan__fft_c2c(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = FftC2cBackward0()
         node.next_edges = edges

@@ -65,7 +65,11 @@ def plan_fractional_max_pool2d(op: OperatorEntry, key_set: int, args: Sequence[A
     def record(self_: Any, random_samples: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, random_samples)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, random_samples)
         node = FractionalMaxPool2dBackward0()
         node.next_edges = edges
@@ -111,7 +115,11 @@ def plan_fractional_max_pool2d_backward(op: OperatorEntry, key_set: int, args: S
     def record(grad_output: Any, self_: Any, indices: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, self_, indices)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output, self_, indices)
         node = FractionalMaxPool2dBackwardBackward0()
         node.next_edges = edges
@@ -167,7 +175,11 @@ def plan_fractional_max_pool3d(op: OperatorEntry, key_set: int, args: Sequence[A
     def record(self_: Any, random_samples: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, random_samples)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, random_samples)
         node = FractionalMaxPool3dBackward0()
         node.next_edges = edges
@@ -213,7 +225,11 @@ def plan_fractional_max_pool3d_backward(op: OperatorEntry, key_set: int, args: S
     def record(grad_output: Any, self_: Any, indices: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, self_, indices)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output, self_, indices)
         node = FractionalMaxPool3dBackwardBackward0()
         node.next_edges = edges

@@ -55,7 +55,11 @@ def plan_view_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = ViewCopyBackward0()
         node.self_spec = self_spec
@@ -104,7 +108,11 @@ def plan__strided_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = StridedCopyBackward0()
         node.self_spec = self_spec
@@ -145,7 +153,11 @@ def plan_expand_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = ExpandCopyBackward0()
         node.self_spec = self_spec
@@ -184,7 +196,11 @@ def plan_permute_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = PermuteCopyBackward0()
         node.next_edges = edges
@@ -226,7 +242,11 @@ def plan_transpose_copy_int(op: OperatorEntry, key_set: int, args: Sequence[Any]
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = TransposeCopyBackward0()
         node.next_edges = edges
@@ -262,7 +282,11 @@ def plan_t_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = TCopyBackward0()
         node.next_edges = edges
@@ -305,7 +329,11 @@ def plan_select_copy_int(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = SelectCopyBackward0()
         node.self_spec = self_spec
@@ -357,7 +385,11 @@ def plan_slice_copy_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = SliceCopyBackward0()
         node.self_spec = self_spec
@@ -399,7 +431,11 @@ def plan_squeeze_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = SqueezeCopyBackward0()
         node.self_spec = self_spec
@@ -437,7 +473,11 @@ def plan_squeeze_copy_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = SqueezeCopyBackward1()
         node.self_spec = self_spec
@@ -475,7 +515,11 @@ def plan_squeeze_copy_dims(op: OperatorEntry, key_set: int, args: Sequence[Any])
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = SqueezeCopyBackward2()
         node.self_spec = self_spec
@@ -513,7 +557,11 @@ def plan_unsqueeze_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = UnsqueezeCopyBackward0()
         node.self_spec = self_spec
@@ -548,7 +596,11 @@ def plan_alias_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = AliasCopyBackward0()
         node.next_edges = edges
@@ -594,7 +646,11 @@ def plan_diagonal_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = DiagonalCopyBackward0()
         node.self_spec = self_spec
@@ -644,7 +700,11 @@ def plan_unfold_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = UnfoldCopyBackward0()
         node.self_spec = self_spec
@@ -682,7 +742,11 @@ def plan_view_as_real_copy(op: OperatorEntry, key_set: int, args: Sequence[Any])
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = ViewAsRealCopyBackward0()
         node.next_edges = edges
@@ -716,7 +780,11 @@ def plan_view_as_complex_copy(op: OperatorEntry, key_set: int, args: Sequence[An
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = ViewAsComplexCopyBackward0()
         node.next_edges = edges
@@ -769,7 +837,12 @@ def plan_select_scatter(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
     def record(self_: Any, src: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, src)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(src) if needs_src else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((src._autograd.edge if src._view_base is None else None) or edge_of(src)) if needs_src else None,
+        )
         out = inner(self_, src)
         node = SelectScatterBackward0()
         node.src_spec = src_spec
@@ -833,7 +906,12 @@ def plan_slice_scatter(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     def record(self_: Any, src: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, src)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(src) if needs_src else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((src._autograd.edge if src._view_base is None else None) or edge_of(src)) if needs_src else None,
+        )
         out = inner(self_, src)
         node = SliceScatterBackward0()
         node.src_spec = src_spec
@@ -895,7 +973,12 @@ def plan_diagonal_scatter(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
     def record(self_: Any, src: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, src)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(src) if needs_src else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((src._autograd.edge if src._view_base is None else None) or edge_of(src)) if needs_src else None,
+        )
         out = inner(self_, src)
         node = DiagonalScatterBackward0()
         node.src_spec = src_spec
@@ -964,7 +1047,12 @@ def plan__strided_scatter(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
     def record(self_: Any, src: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, src)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(src) if needs_src else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((src._autograd.edge if src._view_base is None else None) or edge_of(src)) if needs_src else None,
+        )
         out = inner(self_, src)
         node = StridedScatterBackward0()
         node.self_spec = self_spec
@@ -1014,7 +1102,12 @@ def plan_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any, src: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, src)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(src) if needs_src else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((src._autograd.edge if src._view_base is None else None) or edge_of(src)) if needs_src else None,
+        )
         out = inner(self_, src)
         node = CopyBackward1()
         node.src_spec = src_spec
@@ -1049,7 +1142,11 @@ def plan__restride(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = RestrideBackward0()
         node.next_edges = edges
@@ -1083,7 +1180,11 @@ def plan_lift_fresh_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = LiftFreshCopyBackward0()
         node.next_edges = edges
@@ -1117,7 +1218,11 @@ def plan_zero(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = ZeroBackward1()
         node.next_edges = edges
@@ -1151,7 +1256,11 @@ def plan_uniform(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any, from_: Any, to: Any, generator: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, from_, to, generator)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, from_, to, generator)
         node = UniformBackward1()
         node.next_edges = edges
@@ -1185,7 +1294,11 @@ def plan_normal_functional(op: OperatorEntry, key_set: int, args: Sequence[Any])
     def record(self_: Any, mean: Any, std: Any, generator: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, mean, std, generator)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, mean, std, generator)
         node = NormalFunctionalBackward0()
         node.next_edges = edges
@@ -1219,7 +1332,11 @@ def plan_log_normal(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     def record(self_: Any, mean: Any, std: Any, generator: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, mean, std, generator)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, mean, std, generator)
         node = LogNormalBackward1()
         node.next_edges = edges
@@ -1253,7 +1370,11 @@ def plan_cauchy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any, median: Any, sigma: Any, generator: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, median, sigma, generator)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, median, sigma, generator)
         node = CauchyBackward1()
         node.next_edges = edges
@@ -1287,7 +1408,11 @@ def plan_exponential(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     def record(self_: Any, lambd: Any, generator: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, lambd, generator)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, lambd, generator)
         node = ExponentialBackward1()
         node.next_edges = edges
@@ -1321,7 +1446,11 @@ def plan_geometric(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     def record(self_: Any, p: Any, generator: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, p, generator)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, p, generator)
         node = GeometricBackward1()
         node.next_edges = edges
@@ -1366,7 +1495,12 @@ def plan_bernoulli_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
     def record(self_: Any, p: Any, generator: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, p, generator)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(p) if needs_p else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((p._autograd.edge if p._view_base is None else None) or edge_of(p)) if needs_p else None,
+        )
         out = inner(self_, p, generator)
         node = BernoulliBackward4()
         node.p_spec = p_spec
@@ -1401,7 +1535,11 @@ def plan_bernoulli_float(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
     def record(self_: Any, p: Any, generator: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, p, generator)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, p, generator)
         node = BernoulliBackward5()
         node.next_edges = edges

@@ -74,7 +74,14 @@ def plan_grid_sampler_2d(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
     def record(input: Any, grid: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(input, grid)
-        edges = (edge_of(input) if needs_input else None, edge_of(grid) if needs_grid else None)
+        edges = (
+            ((input._autograd.edge if input._view_base is None else None) or edge_of(input))
+            if needs_input
+            else None,
+            ((grid._autograd.edge if grid._view_base is None else None) or edge_of(grid))
+            if needs_grid
+            else None,
+        )
         out = inner(input, grid)
         node = GridSampler2dBackward0()
         node.next_edges = edges
@@ -163,7 +170,14 @@ def plan_grid_sampler_3d(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
     def record(input: Any, grid: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(input, grid)
-        edges = (edge_of(input) if needs_input else None, edge_of(grid) if needs_grid else None)
+        edges = (
+            ((input._autograd.edge if input._view_base is None else None) or edge_of(input))
+            if needs_input
+            else None,
+            ((grid._autograd.edge if grid._view_base is None else None) or edge_of(grid))
+            if needs_grid
+            else None,
+        )
         out = inner(input, grid)
         node = GridSampler3dBackward0()
         node.next_edges = edges
@@ -260,9 +274,15 @@ def plan_grid_sampler_2d_backward(op: OperatorEntry, key_set: int, args: Sequenc
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, input, grid)
         edges = (
-            edge_of(grad_output) if needs_grad_output else None,
-            edge_of(input) if needs_input else None,
-            edge_of(grid) if needs_grid else None,
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+            ((input._autograd.edge if input._view_base is None else None) or edge_of(input))
+            if needs_input
+            else None,
+            ((grid._autograd.edge if grid._view_base is None else None) or edge_of(grid))
+            if needs_grid
+            else None,
         )
         out = inner(grad_output, input, grid)
         node = GridSampler2dBackwardBackward0()
@@ -364,9 +384,15 @@ def plan_grid_sampler_3d_backward(op: OperatorEntry, key_set: int, args: Sequenc
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, input, grid)
         edges = (
-            edge_of(grad_output) if needs_grad_output else None,
-            edge_of(input) if needs_input else None,
-            edge_of(grid) if needs_grid else None,
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+            ((input._autograd.edge if input._view_base is None else None) or edge_of(input))
+            if needs_input
+            else None,
+            ((grid._autograd.edge if grid._view_base is None else None) or edge_of(grid))
+            if needs_grid
+            else None,
         )
         out = inner(grad_output, input, grid)
         node = GridSampler3dBackwardBackward0()
@@ -429,7 +455,11 @@ def plan_affine_grid_generator(op: OperatorEntry, key_set: int, args: Sequence[A
     def record(theta: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(theta)
-        edges = (edge_of(theta) if needs_theta else None,)
+        edges = (
+            ((theta._autograd.edge if theta._view_base is None else None) or edge_of(theta))
+            if needs_theta
+            else None,
+        )
         out = inner(theta)
         node = AffineGridGeneratorBackward0()
         node.next_edges = edges

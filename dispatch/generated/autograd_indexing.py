@@ -112,7 +112,11 @@ def plan_index_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     def record(self_: Any, indices: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, indices)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, indices)
         node = IndexBackward0()
         node.self_spec = self_spec
@@ -168,7 +172,14 @@ def plan_index_put(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     def record(self_: Any, indices: Any, values: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, indices, values)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(values) if needs_values else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((values._autograd.edge if values._view_base is None else None) or edge_of(values))
+            if needs_values
+            else None,
+        )
         out = inner(self_, indices, values)
         node = IndexPutBackward0()
         node.next_edges = edges
@@ -198,7 +209,12 @@ def plan_index_put_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         if grad_disabled and not is_grad_enabled():
             return inner(self_, indices, values)
         check_inplace(self_)
-        edges = (inplace_edge(self_), edge_of(values) if needs_values else None)
+        edges = (
+            inplace_edge(self_),
+            ((values._autograd.edge if values._view_base is None else None) or edge_of(values))
+            if needs_values
+            else None,
+        )
         node = IndexPutBackward0()
         node.indices = list(indices)
         node.indices_version = [saved_version(t) for t in indices]
@@ -244,7 +260,11 @@ def plan_index_select(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     def record(self_: Any, index: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, index)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, index)
         node = IndexSelectBackward0()
         node.self_spec = self_spec
@@ -308,7 +328,14 @@ def plan_index_add(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         def record_scaled(self_: Any, index: Any, source: Any, alpha: Any) -> Any:
             if grad_disabled and not is_grad_enabled():
                 return inner(self_, index, source, alpha)
-            edges = (edge_of(self_) if needs_self_ else None, edge_of(source) if needs_source else None)
+            edges = (
+                ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+                if needs_self_
+                else None,
+                ((source._autograd.edge if source._view_base is None else None) or edge_of(source))
+                if needs_source
+                else None,
+            )
             out = inner(self_, index, source, alpha)
             node = IndexAddBackward0()
             node.source_spec = source_spec
@@ -335,7 +362,14 @@ def plan_index_add(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     def record(self_: Any, index: Any, source: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, index, source)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(source) if needs_source else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((source._autograd.edge if source._view_base is None else None) or edge_of(source))
+            if needs_source
+            else None,
+        )
         out = inner(self_, index, source)
         node = IndexAddBackward0()
         node.source_spec = source_spec
@@ -372,7 +406,12 @@ def plan_index_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
             if grad_disabled and not is_grad_enabled():
                 return inner(self_, index, source, alpha)
             check_inplace(self_)
-            edges = (inplace_edge(self_), edge_of(source) if needs_source else None)
+            edges = (
+                inplace_edge(self_),
+                ((source._autograd.edge if source._view_base is None else None) or edge_of(source))
+                if needs_source
+                else None,
+            )
             node = IndexAddBackward0()
             node.source_spec = source_spec
             if needs_source:
@@ -396,7 +435,12 @@ def plan_index_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         if grad_disabled and not is_grad_enabled():
             return inner(self_, index, source)
         check_inplace(self_)
-        edges = (inplace_edge(self_), edge_of(source) if needs_source else None)
+        edges = (
+            inplace_edge(self_),
+            ((source._autograd.edge if source._view_base is None else None) or edge_of(source))
+            if needs_source
+            else None,
+        )
         node = IndexAddBackward0()
         node.source_spec = source_spec
         if needs_source:
@@ -492,7 +536,14 @@ def plan_index_reduce(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     def record(self_: Any, index: Any, source: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, index, source)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(source) if needs_source else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((source._autograd.edge if source._view_base is None else None) or edge_of(source))
+            if needs_source
+            else None,
+        )
         out = inner(self_, index, source)
         node = IndexReduceBackward0()
         node.next_edges = edges
@@ -519,8 +570,9 @@ def plan_index_reduce(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return saves_refused(
@@ -547,7 +599,12 @@ def plan_index_reduce_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         if grad_disabled and not is_grad_enabled():
             return inner(self_, index, source)
         check_inplace(self_)
-        edges = (inplace_edge(self_), edge_of(source) if needs_source else None)
+        edges = (
+            inplace_edge(self_),
+            ((source._autograd.edge if source._view_base is None else None) or edge_of(source))
+            if needs_source
+            else None,
+        )
         original = clone_before_write(self_) if edges[0] is not None or needs_source else None
         node = IndexReduceBackward0()
         if edges[0] is not None or needs_source:
@@ -570,8 +627,9 @@ def plan_index_reduce_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         node.include_self = include_self
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
-        node.result = save_result(self_)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(self_)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return self_
 
     return saves_refused(
@@ -623,7 +681,14 @@ def plan_index_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     def record(self_: Any, index: Any, source: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, index, source)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(source) if needs_source else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((source._autograd.edge if source._view_base is None else None) or edge_of(source))
+            if needs_source
+            else None,
+        )
         out = inner(self_, index, source)
         node = IndexCopyBackward0()
         node.source_spec = source_spec
@@ -658,7 +723,12 @@ def plan_index_copy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         if grad_disabled and not is_grad_enabled():
             return inner(self_, index, source)
         check_inplace(self_)
-        edges = (inplace_edge(self_), edge_of(source) if needs_source else None)
+        edges = (
+            inplace_edge(self_),
+            ((source._autograd.edge if source._view_base is None else None) or edge_of(source))
+            if needs_source
+            else None,
+        )
         node = IndexCopyBackward0()
         node.source_spec = source_spec
         if edges[0] is not None or needs_source:
@@ -707,7 +777,11 @@ def plan_gather(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any, index: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, index)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, index)
         node = GatherBackward0()
         node.self_spec = self_spec
@@ -770,7 +844,12 @@ def plan_scatter_src(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     def record(self_: Any, index: Any, src: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, index, src)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(src) if needs_src else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((src._autograd.edge if src._view_base is None else None) or edge_of(src)) if needs_src else None,
+        )
         out = inner(self_, index, src)
         node = ScatterBackward0()
         node.src_spec = src_spec
@@ -805,7 +884,10 @@ def plan_scatter__src(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         if grad_disabled and not is_grad_enabled():
             return inner(self_, index, src)
         check_inplace(self_)
-        edges = (inplace_edge(self_), edge_of(src) if needs_src else None)
+        edges = (
+            inplace_edge(self_),
+            ((src._autograd.edge if src._view_base is None else None) or edge_of(src)) if needs_src else None,
+        )
         node = ScatterBackward0()
         node.src_spec = src_spec
         if edges[0] is not None or needs_src:
@@ -852,7 +934,11 @@ def plan_scatter_value(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     def record(self_: Any, index: Any, value: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, index, value)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, index, value)
         node = ScatterBackward1()
         node.next_edges = edges
@@ -940,7 +1026,12 @@ def plan_scatter_add(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     def record(self_: Any, index: Any, src: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, index, src)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(src) if needs_src else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((src._autograd.edge if src._view_base is None else None) or edge_of(src)) if needs_src else None,
+        )
         out = inner(self_, index, src)
         node = ScatterAddBackward0()
         node.src_spec = src_spec
@@ -975,7 +1066,10 @@ def plan_scatter_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         if grad_disabled and not is_grad_enabled():
             return inner(self_, index, src)
         check_inplace(self_)
-        edges = (inplace_edge(self_), edge_of(src) if needs_src else None)
+        edges = (
+            inplace_edge(self_),
+            ((src._autograd.edge if src._view_base is None else None) or edge_of(src)) if needs_src else None,
+        )
         node = ScatterAddBackward0()
         node.src_spec = src_spec
         if needs_src:
@@ -1068,7 +1162,12 @@ def plan_scatter_reduce_two(op: OperatorEntry, key_set: int, args: Sequence[Any]
     def record(self_: Any, index: Any, src: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, index, src)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(src) if needs_src else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((src._autograd.edge if src._view_base is None else None) or edge_of(src)) if needs_src else None,
+        )
         out = inner(self_, index, src)
         node = ScatterReduceBackward0()
         node.next_edges = edges
@@ -1095,8 +1194,9 @@ def plan_scatter_reduce_two(op: OperatorEntry, key_set: int, args: Sequence[Any]
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return saves_refused(
@@ -1123,7 +1223,10 @@ def plan_scatter_reduce__two(op: OperatorEntry, key_set: int, args: Sequence[Any
         if grad_disabled and not is_grad_enabled():
             return inner(self_, index, src)
         check_inplace(self_)
-        edges = (inplace_edge(self_), edge_of(src) if needs_src else None)
+        edges = (
+            inplace_edge(self_),
+            ((src._autograd.edge if src._view_base is None else None) or edge_of(src)) if needs_src else None,
+        )
         original = clone_before_write(self_) if edges[0] is not None or needs_src else None
         node = ScatterReduceBackward0()
         if edges[0] is not None or needs_src:
@@ -1146,8 +1249,9 @@ def plan_scatter_reduce__two(op: OperatorEntry, key_set: int, args: Sequence[Any
         node.include_self = include_self
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
-        node.result = save_result(self_)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(self_)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return self_
 
     return saves_refused(
@@ -1184,7 +1288,11 @@ def plan_masked_fill_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]
     def record(self_: Any, mask: Any, value: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, mask, value)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, mask, value)
         node = MaskedFillBackward0()
         node.next_edges = edges
@@ -1265,7 +1373,14 @@ def plan_masked_fill_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]
     def record(self_: Any, mask: Any, value: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, mask, value)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(value) if needs_value else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((value._autograd.edge if value._view_base is None else None) or edge_of(value))
+            if needs_value
+            else None,
+        )
         out = inner(self_, mask, value)
         node = MaskedFillBackward1()
         node.next_edges = edges
@@ -1296,7 +1411,12 @@ def plan_masked_fill__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any
         if grad_disabled and not is_grad_enabled():
             return inner(self_, mask, value)
         check_inplace(self_)
-        edges = (inplace_edge(self_), edge_of(value) if needs_value else None)
+        edges = (
+            inplace_edge(self_),
+            ((value._autograd.edge if value._view_base is None else None) or edge_of(value))
+            if needs_value
+            else None,
+        )
         node = MaskedFillBackward1()
         if edges[0] is not None or needs_value:
             node.mask = mask
@@ -1340,7 +1460,11 @@ def plan_take(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any, index: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, index)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, index)
         node = TakeBackward0()
         node.self_spec = self_spec
@@ -1399,7 +1523,11 @@ def plan_embedding(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     def record(weight: Any, indices: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(weight, indices)
-        edges = (edge_of(weight) if needs_weight else None,)
+        edges = (
+            ((weight._autograd.edge if weight._view_base is None else None) or edge_of(weight))
+            if needs_weight
+            else None,
+        )
         out = inner(weight, indices)
         node = EmbeddingBackward0()
         node.weight_spec = weight_spec
@@ -1451,7 +1579,11 @@ def plan_embedding_dense_backward(op: OperatorEntry, key_set: int, args: Sequenc
     def record(grad_output: Any, indices: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, indices)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output, indices)
         node = EmbeddingDenseBackwardBackward0()
         node.next_edges = edges
@@ -1494,7 +1626,11 @@ def plan_flip(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = FlipBackward0()
         node.next_edges = edges
@@ -1533,7 +1669,11 @@ def plan_tril(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = TrilBackward0()
         node.next_edges = edges
@@ -1595,7 +1735,11 @@ def plan_triu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = TriuBackward0()
         node.next_edges = edges

@@ -70,7 +70,14 @@ def plan_mm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any, mat2: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, mat2)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(mat2) if needs_mat2 else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((mat2._autograd.edge if mat2._view_base is None else None) or edge_of(mat2))
+            if needs_mat2
+            else None,
+        )
         out = inner(self_, mat2)
         node = MmBackward0()
         node.self_spec = self_spec
@@ -140,7 +147,14 @@ def plan_bmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any, mat2: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, mat2)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(mat2) if needs_mat2 else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((mat2._autograd.edge if mat2._view_base is None else None) or edge_of(mat2))
+            if needs_mat2
+            else None,
+        )
         out = inner(self_, mat2)
         node = BmmBackward0()
         node.next_edges = edges
@@ -208,7 +222,12 @@ def plan_mv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any, vec: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, vec)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(vec) if needs_vec else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((vec._autograd.edge if vec._view_base is None else None) or edge_of(vec)) if needs_vec else None,
+        )
         out = inner(self_, vec)
         node = MvBackward0()
         node.next_edges = edges
@@ -276,7 +295,14 @@ def plan_dot(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any, tensor: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, tensor)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(tensor) if needs_tensor else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((tensor._autograd.edge if tensor._view_base is None else None) or edge_of(tensor))
+            if needs_tensor
+            else None,
+        )
         out = inner(self_, tensor)
         node = DotBackward0()
         node.next_edges = edges
@@ -344,7 +370,14 @@ def plan_vdot(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         out = inner(self_, other)
         node = VdotBackward0()
         node.next_edges = edges
@@ -427,9 +460,15 @@ def plan_addmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             if grad_disabled and not is_grad_enabled():
                 return inner(self_, mat1, mat2, beta, alpha)
             edges = (
-                edge_of(self_) if needs_self_ else None,
-                edge_of(mat1) if needs_mat1 else None,
-                edge_of(mat2) if needs_mat2 else None,
+                ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+                if needs_self_
+                else None,
+                ((mat1._autograd.edge if mat1._view_base is None else None) or edge_of(mat1))
+                if needs_mat1
+                else None,
+                ((mat2._autograd.edge if mat2._view_base is None else None) or edge_of(mat2))
+                if needs_mat2
+                else None,
             )
             out = inner(self_, mat1, mat2, beta, alpha)
             node = AddmmBackward0()
@@ -472,9 +511,15 @@ def plan_addmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, mat1, mat2)
         edges = (
-            edge_of(self_) if needs_self_ else None,
-            edge_of(mat1) if needs_mat1 else None,
-            edge_of(mat2) if needs_mat2 else None,
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((mat1._autograd.edge if mat1._view_base is None else None) or edge_of(mat1))
+            if needs_mat1
+            else None,
+            ((mat2._autograd.edge if mat2._view_base is None else None) or edge_of(mat2))
+            if needs_mat2
+            else None,
         )
         out = inner(self_, mat1, mat2)
         node = AddmmBackward0()
@@ -527,8 +572,12 @@ def plan_addmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             check_inplace(self_)
             edges = (
                 inplace_edge(self_),
-                edge_of(mat1) if needs_mat1 else None,
-                edge_of(mat2) if needs_mat2 else None,
+                ((mat1._autograd.edge if mat1._view_base is None else None) or edge_of(mat1))
+                if needs_mat1
+                else None,
+                ((mat2._autograd.edge if mat2._view_base is None else None) or edge_of(mat2))
+                if needs_mat2
+                else None,
             )
             node = AddmmBackward0()
             node.mat1_spec = mat1_spec
@@ -569,8 +618,12 @@ def plan_addmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         check_inplace(self_)
         edges = (
             inplace_edge(self_),
-            edge_of(mat1) if needs_mat1 else None,
-            edge_of(mat2) if needs_mat2 else None,
+            ((mat1._autograd.edge if mat1._view_base is None else None) or edge_of(mat1))
+            if needs_mat1
+            else None,
+            ((mat2._autograd.edge if mat2._view_base is None else None) or edge_of(mat2))
+            if needs_mat2
+            else None,
         )
         node = AddmmBackward0()
         node.mat1_spec = mat1_spec
@@ -650,9 +703,15 @@ def plan_addmv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             if grad_disabled and not is_grad_enabled():
                 return inner(self_, mat, vec, beta, alpha)
             edges = (
-                edge_of(self_) if needs_self_ else None,
-                edge_of(mat) if needs_mat else None,
-                edge_of(vec) if needs_vec else None,
+                ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+                if needs_self_
+                else None,
+                ((mat._autograd.edge if mat._view_base is None else None) or edge_of(mat))
+                if needs_mat
+                else None,
+                ((vec._autograd.edge if vec._view_base is None else None) or edge_of(vec))
+                if needs_vec
+                else None,
             )
             out = inner(self_, mat, vec, beta, alpha)
             node = AddmvBackward0()
@@ -693,9 +752,11 @@ def plan_addmv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, mat, vec)
         edges = (
-            edge_of(self_) if needs_self_ else None,
-            edge_of(mat) if needs_mat else None,
-            edge_of(vec) if needs_vec else None,
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((mat._autograd.edge if mat._view_base is None else None) or edge_of(mat)) if needs_mat else None,
+            ((vec._autograd.edge if vec._view_base is None else None) or edge_of(vec)) if needs_vec else None,
         )
         out = inner(self_, mat, vec)
         node = AddmvBackward0()
@@ -744,8 +805,12 @@ def plan_addmv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             check_inplace(self_)
             edges = (
                 inplace_edge(self_),
-                edge_of(mat) if needs_mat else None,
-                edge_of(vec) if needs_vec else None,
+                ((mat._autograd.edge if mat._view_base is None else None) or edge_of(mat))
+                if needs_mat
+                else None,
+                ((vec._autograd.edge if vec._view_base is None else None) or edge_of(vec))
+                if needs_vec
+                else None,
             )
             node = AddmvBackward0()
             if needs_mat:
@@ -784,8 +849,8 @@ def plan_addmv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         check_inplace(self_)
         edges = (
             inplace_edge(self_),
-            edge_of(mat) if needs_mat else None,
-            edge_of(vec) if needs_vec else None,
+            ((mat._autograd.edge if mat._view_base is None else None) or edge_of(mat)) if needs_mat else None,
+            ((vec._autograd.edge if vec._view_base is None else None) or edge_of(vec)) if needs_vec else None,
         )
         node = AddmvBackward0()
         if needs_mat:
@@ -863,9 +928,15 @@ def plan_baddbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             if grad_disabled and not is_grad_enabled():
                 return inner(self_, batch1, batch2, beta, alpha)
             edges = (
-                edge_of(self_) if needs_self_ else None,
-                edge_of(batch1) if needs_batch1 else None,
-                edge_of(batch2) if needs_batch2 else None,
+                ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+                if needs_self_
+                else None,
+                ((batch1._autograd.edge if batch1._view_base is None else None) or edge_of(batch1))
+                if needs_batch1
+                else None,
+                ((batch2._autograd.edge if batch2._view_base is None else None) or edge_of(batch2))
+                if needs_batch2
+                else None,
             )
             out = inner(self_, batch1, batch2, beta, alpha)
             node = BaddbmmBackward0()
@@ -906,9 +977,15 @@ def plan_baddbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, batch1, batch2)
         edges = (
-            edge_of(self_) if needs_self_ else None,
-            edge_of(batch1) if needs_batch1 else None,
-            edge_of(batch2) if needs_batch2 else None,
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((batch1._autograd.edge if batch1._view_base is None else None) or edge_of(batch1))
+            if needs_batch1
+            else None,
+            ((batch2._autograd.edge if batch2._view_base is None else None) or edge_of(batch2))
+            if needs_batch2
+            else None,
         )
         out = inner(self_, batch1, batch2)
         node = BaddbmmBackward0()
@@ -957,8 +1034,12 @@ def plan_baddbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             check_inplace(self_)
             edges = (
                 inplace_edge(self_),
-                edge_of(batch1) if needs_batch1 else None,
-                edge_of(batch2) if needs_batch2 else None,
+                ((batch1._autograd.edge if batch1._view_base is None else None) or edge_of(batch1))
+                if needs_batch1
+                else None,
+                ((batch2._autograd.edge if batch2._view_base is None else None) or edge_of(batch2))
+                if needs_batch2
+                else None,
             )
             node = BaddbmmBackward0()
             if needs_batch1:
@@ -997,8 +1078,12 @@ def plan_baddbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         check_inplace(self_)
         edges = (
             inplace_edge(self_),
-            edge_of(batch1) if needs_batch1 else None,
-            edge_of(batch2) if needs_batch2 else None,
+            ((batch1._autograd.edge if batch1._view_base is None else None) or edge_of(batch1))
+            if needs_batch1
+            else None,
+            ((batch2._autograd.edge if batch2._view_base is None else None) or edge_of(batch2))
+            if needs_batch2
+            else None,
         )
         node = BaddbmmBackward0()
         if needs_batch1:
@@ -1078,9 +1163,15 @@ def plan_addbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             if grad_disabled and not is_grad_enabled():
                 return inner(self_, batch1, batch2, beta, alpha)
             edges = (
-                edge_of(self_) if needs_self_ else None,
-                edge_of(batch1) if needs_batch1 else None,
-                edge_of(batch2) if needs_batch2 else None,
+                ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+                if needs_self_
+                else None,
+                ((batch1._autograd.edge if batch1._view_base is None else None) or edge_of(batch1))
+                if needs_batch1
+                else None,
+                ((batch2._autograd.edge if batch2._view_base is None else None) or edge_of(batch2))
+                if needs_batch2
+                else None,
             )
             out = inner(self_, batch1, batch2, beta, alpha)
             node = AddbmmBackward0()
@@ -1122,9 +1213,15 @@ def plan_addbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, batch1, batch2)
         edges = (
-            edge_of(self_) if needs_self_ else None,
-            edge_of(batch1) if needs_batch1 else None,
-            edge_of(batch2) if needs_batch2 else None,
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((batch1._autograd.edge if batch1._view_base is None else None) or edge_of(batch1))
+            if needs_batch1
+            else None,
+            ((batch2._autograd.edge if batch2._view_base is None else None) or edge_of(batch2))
+            if needs_batch2
+            else None,
         )
         out = inner(self_, batch1, batch2)
         node = AddbmmBackward0()
@@ -1175,8 +1272,12 @@ def plan_addbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             check_inplace(self_)
             edges = (
                 inplace_edge(self_),
-                edge_of(batch1) if needs_batch1 else None,
-                edge_of(batch2) if needs_batch2 else None,
+                ((batch1._autograd.edge if batch1._view_base is None else None) or edge_of(batch1))
+                if needs_batch1
+                else None,
+                ((batch2._autograd.edge if batch2._view_base is None else None) or edge_of(batch2))
+                if needs_batch2
+                else None,
             )
             node = AddbmmBackward0()
             node.batch1_spec = batch1_spec
@@ -1216,8 +1317,12 @@ def plan_addbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         check_inplace(self_)
         edges = (
             inplace_edge(self_),
-            edge_of(batch1) if needs_batch1 else None,
-            edge_of(batch2) if needs_batch2 else None,
+            ((batch1._autograd.edge if batch1._view_base is None else None) or edge_of(batch1))
+            if needs_batch1
+            else None,
+            ((batch2._autograd.edge if batch2._view_base is None else None) or edge_of(batch2))
+            if needs_batch2
+            else None,
         )
         node = AddbmmBackward0()
         node.batch1_spec = batch1_spec

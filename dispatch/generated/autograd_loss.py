@@ -87,7 +87,11 @@ def plan_nll_loss_forward(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
     def record(self_: Any, target: Any, weight: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, target, weight)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, target, weight)
         node = NllLossForwardBackward0()
         node.next_edges = edges
@@ -168,7 +172,11 @@ def plan_nll_loss_backward(op: OperatorEntry, key_set: int, args: Sequence[Any])
     def record(grad_output: Any, self_: Any, target: Any, weight: Any, total_weight: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, self_, target, weight, total_weight)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output, self_, target, weight, total_weight)
         node = NllLossBackwardBackward0()
         node.self_spec = self_spec
@@ -255,7 +263,11 @@ def plan_nll_loss2d_forward(op: OperatorEntry, key_set: int, args: Sequence[Any]
     def record(self_: Any, target: Any, weight: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, target, weight)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, target, weight)
         node = NllLoss2dForwardBackward0()
         node.next_edges = edges
@@ -336,7 +348,11 @@ def plan_nll_loss2d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any
     def record(grad_output: Any, self_: Any, target: Any, weight: Any, total_weight: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, self_, target, weight, total_weight)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output, self_, target, weight, total_weight)
         node = NllLoss2dBackwardBackward0()
         node.self_spec = self_spec
@@ -413,7 +429,14 @@ def plan_mse_loss(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any, target: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, target)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(target) if needs_target else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((target._autograd.edge if target._view_base is None else None) or edge_of(target))
+            if needs_target
+            else None,
+        )
         out = inner(self_, target)
         node = MseLossBackward0()
         node.next_edges = edges
@@ -508,9 +531,15 @@ def plan_mse_loss_backward(op: OperatorEntry, key_set: int, args: Sequence[Any])
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, self_, target)
         edges = (
-            edge_of(grad_output) if needs_grad_output else None,
-            edge_of(self_) if needs_self_ else None,
-            edge_of(target) if needs_target else None,
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((target._autograd.edge if target._view_base is None else None) or edge_of(target))
+            if needs_target
+            else None,
         )
         out = inner(grad_output, self_, target)
         node = MseLossBackwardBackward0()

@@ -68,7 +68,7 @@ def plan__linalg_det(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     def record(A: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(A)
-        edges = (edge_of(A) if needs_A else None,)
+        edges = (((A._autograd.edge if A._view_base is None else None) or edge_of(A)) if needs_A else None,)
         out = inner(A)
         node = LinalgDetBackward0()
         node.next_edges = edges
@@ -125,7 +125,7 @@ def plan__linalg_slogdet(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
     def record(A: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(A)
-        edges = (edge_of(A) if needs_A else None,)
+        edges = (((A._autograd.edge if A._view_base is None else None) or edge_of(A)) if needs_A else None,)
         out = inner(A)
         node = LinalgSlogdetBackward0()
         node.next_edges = edges
@@ -177,7 +177,11 @@ def plan_linalg_pinv_atol_rtol_tensor(op: OperatorEntry, key_set: int, args: Seq
     def record(self_: Any, atol: Any, rtol: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, atol, rtol)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, atol, rtol)
         node = LinalgPinvBackward0()
         node.next_edges = edges
@@ -193,8 +197,9 @@ def plan_linalg_pinv_atol_rtol_tensor(op: OperatorEntry, key_set: int, args: Seq
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -225,7 +230,11 @@ def plan_linalg_matrix_exp(op: OperatorEntry, key_set: int, args: Sequence[Any])
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = LinalgMatrixExpBackward0()
         node.next_edges = edges

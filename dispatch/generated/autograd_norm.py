@@ -65,7 +65,11 @@ def plan_linalg_vector_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]
         def record_scaled(self_: Any, ord: Any) -> Any:
             if grad_disabled and not is_grad_enabled():
                 return inner(self_, ord)
-            edges = (edge_of(self_) if needs_self_ else None,)
+            edges = (
+                ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+                if needs_self_
+                else None,
+            )
             out = inner(self_, ord)
             node = LinalgVectorNormBackward0()
             node.next_edges = edges
@@ -84,8 +88,9 @@ def plan_linalg_vector_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]
             out._autograd = meta = AutogradMeta()
             meta.edge = (node, 0)
             meta.grad = None
-            node.result = save_result(out)
-            node.result_version = saved_version(node.result)
+            node.result = kept = save_result(out)
+            cell = kept._version_cell
+            node.result_version = cell[0] if cell else saved_version(kept)
             return out
 
         return saves_refused(record_scaled, (args[0] if requires_grad(args[0]) else None,))
@@ -94,7 +99,11 @@ def plan_linalg_vector_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = LinalgVectorNormBackward0()
         node.next_edges = edges
@@ -113,8 +122,9 @@ def plan_linalg_vector_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))

@@ -101,9 +101,15 @@ def plan_native_layer_norm(op: OperatorEntry, key_set: int, args: Sequence[Any])
         if grad_disabled and not is_grad_enabled():
             return inner(input, weight, bias, eps)
         edges = (
-            edge_of(input) if needs_input else None,
-            edge_of(weight) if needs_weight else None,
-            edge_of(bias) if needs_bias else None,
+            ((input._autograd.edge if input._view_base is None else None) or edge_of(input))
+            if needs_input
+            else None,
+            ((weight._autograd.edge if weight._view_base is None else None) or edge_of(weight))
+            if needs_weight
+            else None,
+            ((bias._autograd.edge if bias._view_base is None else None) or edge_of(bias))
+            if needs_bias
+            else None,
         )
         out = inner(input, weight, bias, eps)
         node = NativeLayerNormBackward0()
@@ -208,9 +214,15 @@ def plan_native_layer_norm_backward(op: OperatorEntry, key_set: int, args: Seque
         if grad_disabled and not is_grad_enabled():
             return inner(grad_out, input, mean, rstd, weight, bias)
         edges = (
-            edge_of(grad_out) if needs_grad_out else None,
-            edge_of(input) if needs_input else None,
-            edge_of(weight) if needs_weight else None,
+            ((grad_out._autograd.edge if grad_out._view_base is None else None) or edge_of(grad_out))
+            if needs_grad_out
+            else None,
+            ((input._autograd.edge if input._view_base is None else None) or edge_of(input))
+            if needs_input
+            else None,
+            ((weight._autograd.edge if weight._view_base is None else None) or edge_of(weight))
+            if needs_weight
+            else None,
         )
         out = inner(grad_out, input, mean, rstd, weight, bias)
         node = NativeLayerNormBackwardBackward0()
@@ -311,7 +323,14 @@ def plan__fused_rms_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
     def record(input: Any, weight: Any, eps: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(input, weight, eps)
-        edges = (edge_of(input) if needs_input else None, edge_of(weight) if needs_weight else None)
+        edges = (
+            ((input._autograd.edge if input._view_base is None else None) or edge_of(input))
+            if needs_input
+            else None,
+            ((weight._autograd.edge if weight._view_base is None else None) or edge_of(weight))
+            if needs_weight
+            else None,
+        )
         out = inner(input, weight, eps)
         node = FusedRmsNormBackward0()
         node.next_edges = edges
@@ -402,9 +421,15 @@ def plan__fused_rms_norm_backward(op: OperatorEntry, key_set: int, args: Sequenc
         if grad_disabled and not is_grad_enabled():
             return inner(grad_out, input, rstd, weight)
         edges = (
-            edge_of(grad_out) if needs_grad_out else None,
-            edge_of(input) if needs_input else None,
-            edge_of(weight) if needs_weight else None,
+            ((grad_out._autograd.edge if grad_out._view_base is None else None) or edge_of(grad_out))
+            if needs_grad_out
+            else None,
+            ((input._autograd.edge if input._view_base is None else None) or edge_of(input))
+            if needs_input
+            else None,
+            ((weight._autograd.edge if weight._view_base is None else None) or edge_of(weight))
+            if needs_weight
+            else None,
         )
         out = inner(grad_out, input, rstd, weight)
         node = FusedRmsNormBackwardBackward0()
@@ -518,9 +543,15 @@ def plan_native_group_norm(op: OperatorEntry, key_set: int, args: Sequence[Any])
         if grad_disabled and not is_grad_enabled():
             return inner(input, weight, bias, eps)
         edges = (
-            edge_of(input) if needs_input else None,
-            edge_of(weight) if needs_weight else None,
-            edge_of(bias) if needs_bias else None,
+            ((input._autograd.edge if input._view_base is None else None) or edge_of(input))
+            if needs_input
+            else None,
+            ((weight._autograd.edge if weight._view_base is None else None) or edge_of(weight))
+            if needs_weight
+            else None,
+            ((bias._autograd.edge if bias._view_base is None else None) or edge_of(bias))
+            if needs_bias
+            else None,
         )
         out = inner(input, weight, bias, eps)
         node = NativeGroupNormBackward0()
@@ -633,9 +664,15 @@ def plan_native_group_norm_backward(op: OperatorEntry, key_set: int, args: Seque
         if grad_disabled and not is_grad_enabled():
             return inner(grad_out, input, mean, rstd, weight)
         edges = (
-            edge_of(grad_out) if needs_grad_out else None,
-            edge_of(input) if needs_input else None,
-            edge_of(weight) if needs_weight else None,
+            ((grad_out._autograd.edge if grad_out._view_base is None else None) or edge_of(grad_out))
+            if needs_grad_out
+            else None,
+            ((input._autograd.edge if input._view_base is None else None) or edge_of(input))
+            if needs_input
+            else None,
+            ((weight._autograd.edge if weight._view_base is None else None) or edge_of(weight))
+            if needs_weight
+            else None,
         )
         out = inner(grad_out, input, mean, rstd, weight)
         node = NativeGroupNormBackwardBackward0()
@@ -772,9 +809,15 @@ def plan_native_batch_norm(op: OperatorEntry, key_set: int, args: Sequence[Any])
         if grad_disabled and not is_grad_enabled():
             return inner(input, weight, bias, running_mean, running_var, momentum, eps)
         edges = (
-            edge_of(input) if needs_input else None,
-            edge_of(weight) if needs_weight else None,
-            edge_of(bias) if needs_bias else None,
+            ((input._autograd.edge if input._view_base is None else None) or edge_of(input))
+            if needs_input
+            else None,
+            ((weight._autograd.edge if weight._view_base is None else None) or edge_of(weight))
+            if needs_weight
+            else None,
+            ((bias._autograd.edge if bias._view_base is None else None) or edge_of(bias))
+            if needs_bias
+            else None,
         )
         out = inner(input, weight, bias, running_mean, running_var, momentum, eps)
         node = NativeBatchNormBackward0()
@@ -904,9 +947,15 @@ def plan__native_batch_norm_legit(op: OperatorEntry, key_set: int, args: Sequenc
         if grad_disabled and not is_grad_enabled():
             return inner(input, weight, bias, running_mean, running_var, momentum, eps)
         edges = (
-            edge_of(input) if needs_input else None,
-            edge_of(weight) if needs_weight else None,
-            edge_of(bias) if needs_bias else None,
+            ((input._autograd.edge if input._view_base is None else None) or edge_of(input))
+            if needs_input
+            else None,
+            ((weight._autograd.edge if weight._view_base is None else None) or edge_of(weight))
+            if needs_weight
+            else None,
+            ((bias._autograd.edge if bias._view_base is None else None) or edge_of(bias))
+            if needs_bias
+            else None,
         )
         out = inner(input, weight, bias, running_mean, running_var, momentum, eps)
         node = NativeBatchNormLegitBackward0()
@@ -1013,9 +1062,15 @@ def plan__native_batch_norm_legit_no_stats(op: OperatorEntry, key_set: int, args
         if grad_disabled and not is_grad_enabled():
             return inner(input, weight, bias, momentum, eps)
         edges = (
-            edge_of(input) if needs_input else None,
-            edge_of(weight) if needs_weight else None,
-            edge_of(bias) if needs_bias else None,
+            ((input._autograd.edge if input._view_base is None else None) or edge_of(input))
+            if needs_input
+            else None,
+            ((weight._autograd.edge if weight._view_base is None else None) or edge_of(weight))
+            if needs_weight
+            else None,
+            ((bias._autograd.edge if bias._view_base is None else None) or edge_of(bias))
+            if needs_bias
+            else None,
         )
         out = inner(input, weight, bias, momentum, eps)
         node = NativeBatchNormLegitBackward1()
@@ -1112,9 +1167,15 @@ def plan__native_batch_norm_legit_no_training(op: OperatorEntry, key_set: int, a
         if grad_disabled and not is_grad_enabled():
             return inner(input, weight, bias, running_mean, running_var, momentum, eps)
         edges = (
-            edge_of(input) if needs_input else None,
-            edge_of(weight) if needs_weight else None,
-            edge_of(bias) if needs_bias else None,
+            ((input._autograd.edge if input._view_base is None else None) or edge_of(input))
+            if needs_input
+            else None,
+            ((weight._autograd.edge if weight._view_base is None else None) or edge_of(weight))
+            if needs_weight
+            else None,
+            ((bias._autograd.edge if bias._view_base is None else None) or edge_of(bias))
+            if needs_bias
+            else None,
         )
         out = inner(input, weight, bias, running_mean, running_var, momentum, eps)
         node = NativeBatchNormLegitNoTrainingBackward0()
@@ -1246,9 +1307,15 @@ def plan_native_batch_norm_backward(op: OperatorEntry, key_set: int, args: Seque
         if grad_disabled and not is_grad_enabled():
             return inner(grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, eps)
         edges = (
-            edge_of(grad_out) if needs_grad_out else None,
-            edge_of(input) if needs_input else None,
-            edge_of(weight) if needs_weight else None,
+            ((grad_out._autograd.edge if grad_out._view_base is None else None) or edge_of(grad_out))
+            if needs_grad_out
+            else None,
+            ((input._autograd.edge if input._view_base is None else None) or edge_of(input))
+            if needs_input
+            else None,
+            ((weight._autograd.edge if weight._view_base is None else None) or edge_of(weight))
+            if needs_weight
+            else None,
         )
         out = inner(grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, eps)
         node = NativeBatchNormBackwardBackward0()

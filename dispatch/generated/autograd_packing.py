@@ -54,7 +54,11 @@ def plan__pack_padded_sequence(op: OperatorEntry, key_set: int, args: Sequence[A
     def record(input: Any, lengths: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(input, lengths)
-        edges = (edge_of(input) if needs_input else None,)
+        edges = (
+            ((input._autograd.edge if input._view_base is None else None) or edge_of(input))
+            if needs_input
+            else None,
+        )
         out = inner(input, lengths)
         node = PackPaddedSequenceBackward0()
         node.input_spec = input_spec

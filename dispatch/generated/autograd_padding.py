@@ -54,7 +54,11 @@ def plan_constant_pad_nd(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
         def record_scaled(self_: Any, value: Any) -> Any:
             if grad_disabled and not is_grad_enabled():
                 return inner(self_, value)
-            edges = (edge_of(self_) if needs_self_ else None,)
+            edges = (
+                ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+                if needs_self_
+                else None,
+            )
             out = inner(self_, value)
             node = ConstantPadNdBackward0()
             node.next_edges = edges
@@ -74,7 +78,11 @@ def plan_constant_pad_nd(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = ConstantPadNdBackward0()
         node.next_edges = edges
@@ -120,7 +128,11 @@ def plan_reflection_pad1d(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = ReflectionPad1dBackward0()
         node.next_edges = edges
@@ -163,7 +175,11 @@ def plan_reflection_pad1d_backward(op: OperatorEntry, key_set: int, args: Sequen
     def record(grad_output: Any, self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, self_)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output, self_)
         node = ReflectionPad1dBackwardBackward0()
         node.next_edges = edges
@@ -209,7 +225,11 @@ def plan_reflection_pad2d(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = ReflectionPad2dBackward0()
         node.next_edges = edges
@@ -252,7 +272,11 @@ def plan_reflection_pad2d_backward(op: OperatorEntry, key_set: int, args: Sequen
     def record(grad_output: Any, self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, self_)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output, self_)
         node = ReflectionPad2dBackwardBackward0()
         node.next_edges = edges
@@ -298,7 +322,11 @@ def plan_reflection_pad3d(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = ReflectionPad3dBackward0()
         node.next_edges = edges
@@ -341,7 +369,11 @@ def plan_reflection_pad3d_backward(op: OperatorEntry, key_set: int, args: Sequen
     def record(grad_output: Any, self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, self_)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output, self_)
         node = ReflectionPad3dBackwardBackward0()
         node.next_edges = edges
@@ -387,7 +419,11 @@ def plan_replication_pad1d(op: OperatorEntry, key_set: int, args: Sequence[Any])
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = ReplicationPad1dBackward0()
         node.next_edges = edges
@@ -430,7 +466,11 @@ def plan_replication_pad1d_backward(op: OperatorEntry, key_set: int, args: Seque
     def record(grad_output: Any, self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, self_)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output, self_)
         node = ReplicationPad1dBackwardBackward0()
         node.next_edges = edges
@@ -476,7 +516,11 @@ def plan_replication_pad2d(op: OperatorEntry, key_set: int, args: Sequence[Any])
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = ReplicationPad2dBackward0()
         node.next_edges = edges
@@ -519,7 +563,11 @@ def plan_replication_pad2d_backward(op: OperatorEntry, key_set: int, args: Seque
     def record(grad_output: Any, self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, self_)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output, self_)
         node = ReplicationPad2dBackwardBackward0()
         node.next_edges = edges
@@ -565,7 +613,11 @@ def plan_replication_pad3d(op: OperatorEntry, key_set: int, args: Sequence[Any])
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = ReplicationPad3dBackward0()
         node.next_edges = edges
@@ -608,7 +660,11 @@ def plan_replication_pad3d_backward(op: OperatorEntry, key_set: int, args: Seque
     def record(grad_output: Any, self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, self_)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output, self_)
         node = ReplicationPad3dBackwardBackward0()
         node.next_edges = edges

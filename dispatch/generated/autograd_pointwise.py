@@ -102,7 +102,14 @@ def plan_add_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         def record_scaled(self_: Any, other: Any, alpha: Any) -> Any:
             if grad_disabled and not is_grad_enabled():
                 return inner(self_, other, alpha)
-            edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+            edges = (
+                ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+                if needs_self_
+                else None,
+                ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+                if needs_other
+                else None,
+            )
             out = inner(self_, other, alpha)
             node = AddBackward0()
             node.next_edges = edges
@@ -123,7 +130,14 @@ def plan_add_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         out = inner(self_, other)
         node = AddBackward0()
         node.next_edges = edges
@@ -151,7 +165,12 @@ def plan_add__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
             if grad_disabled and not is_grad_enabled():
                 return inner(self_, other, alpha)
             check_inplace(self_)
-            edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
+            edges = (
+                inplace_edge(self_),
+                ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+                if needs_other
+                else None,
+            )
             node = AddBackward0()
             inner(self_, other, alpha)
             node.next_edges = edges
@@ -169,7 +188,12 @@ def plan_add__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
         check_inplace(self_)
-        edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
+        edges = (
+            inplace_edge(self_),
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         node = AddBackward0()
         inner(self_, other)
         node.next_edges = edges
@@ -207,7 +231,11 @@ def plan_relu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = ReluBackward0()
         node.next_edges = edges
@@ -219,8 +247,9 @@ def plan_relu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return record
@@ -242,8 +271,9 @@ def plan_relu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
-        node.result = save_result(self_)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(self_)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return self_
 
     return record
@@ -456,7 +486,11 @@ def plan_threshold_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]
     def record(grad_output: Any, self_: Any, threshold: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, self_, threshold)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output, self_, threshold)
         node = ThresholdBackwardBackward0()
         node.next_edges = edges
@@ -507,7 +541,14 @@ def plan_sub_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         def record_scaled(self_: Any, other: Any, alpha: Any) -> Any:
             if grad_disabled and not is_grad_enabled():
                 return inner(self_, other, alpha)
-            edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+            edges = (
+                ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+                if needs_self_
+                else None,
+                ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+                if needs_other
+                else None,
+            )
             out = inner(self_, other, alpha)
             node = SubBackward0()
             node.next_edges = edges
@@ -528,7 +569,14 @@ def plan_sub_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         out = inner(self_, other)
         node = SubBackward0()
         node.next_edges = edges
@@ -556,7 +604,12 @@ def plan_sub__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
             if grad_disabled and not is_grad_enabled():
                 return inner(self_, other, alpha)
             check_inplace(self_)
-            edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
+            edges = (
+                inplace_edge(self_),
+                ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+                if needs_other
+                else None,
+            )
             node = SubBackward0()
             inner(self_, other, alpha)
             node.next_edges = edges
@@ -574,7 +627,12 @@ def plan_sub__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
         check_inplace(self_)
-        edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
+        edges = (
+            inplace_edge(self_),
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         node = SubBackward0()
         inner(self_, other)
         node.next_edges = edges
@@ -617,7 +675,14 @@ def plan_rsub_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         def record_scaled(self_: Any, other: Any, alpha: Any) -> Any:
             if grad_disabled and not is_grad_enabled():
                 return inner(self_, other, alpha)
-            edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+            edges = (
+                ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+                if needs_self_
+                else None,
+                ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+                if needs_other
+                else None,
+            )
             out = inner(self_, other, alpha)
             node = RsubBackward0()
             node.next_edges = edges
@@ -638,7 +703,14 @@ def plan_rsub_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         out = inner(self_, other)
         node = RsubBackward0()
         node.next_edges = edges
@@ -693,7 +765,14 @@ def plan_mul_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         out = inner(self_, other)
         node = MulBackward0()
         node.next_edges = edges
@@ -734,7 +813,12 @@ def plan_mul__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
         check_inplace(self_)
-        edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
+        edges = (
+            inplace_edge(self_),
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         original = clone_before_write(self_) if needs_other else None
         node = MulBackward0()
         if edges[0] is not None:
@@ -793,7 +877,14 @@ def plan_div_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         out = inner(self_, other)
         node = DivBackward0()
         node.next_edges = edges
@@ -834,7 +925,12 @@ def plan_div__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
         check_inplace(self_)
-        edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
+        edges = (
+            inplace_edge(self_),
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         original = clone_before_write(self_) if needs_other else None
         node = DivBackward0()
         if edges[0] is not None or needs_other:
@@ -897,7 +993,14 @@ def plan_div_Tensor_mode(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         out = inner(self_, other)
         node = DivBackward1()
         node.next_edges = edges
@@ -940,7 +1043,12 @@ def plan_div__Tensor_mode(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
         check_inplace(self_)
-        edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
+        edges = (
+            inplace_edge(self_),
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         original = clone_before_write(self_) if needs_other else None
         node = DivBackward1()
         if edges[0] is not None or needs_other:
@@ -999,7 +1107,14 @@ def plan_remainder_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         out = inner(self_, other)
         node = RemainderBackward0()
         node.next_edges = edges
@@ -1040,7 +1155,12 @@ def plan_remainder__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
         check_inplace(self_)
-        edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
+        edges = (
+            inplace_edge(self_),
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         original = clone_before_write(self_) if needs_other else None
         node = RemainderBackward0()
         if needs_other:
@@ -1098,7 +1218,14 @@ def plan_fmod_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         out = inner(self_, other)
         node = FmodBackward0()
         node.next_edges = edges
@@ -1139,7 +1266,12 @@ def plan_fmod__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
         check_inplace(self_)
-        edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
+        edges = (
+            inplace_edge(self_),
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         original = clone_before_write(self_) if needs_other else None
         node = FmodBackward0()
         if needs_other:
@@ -1187,7 +1319,11 @@ def plan_pow_Tensor_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any])
     def record(self_: Any, exponent: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, exponent)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, exponent)
         node = PowBackward0()
         node.next_edges = edges
@@ -1277,7 +1413,14 @@ def plan_pow_Tensor_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
     def record(self_: Any, exponent: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, exponent)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(exponent) if needs_exponent else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((exponent._autograd.edge if exponent._view_base is None else None) or edge_of(exponent))
+            if needs_exponent
+            else None,
+        )
         out = inner(self_, exponent)
         node = PowBackward1()
         node.next_edges = edges
@@ -1297,8 +1440,9 @@ def plan_pow_Tensor_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return saves_refused(
@@ -1320,7 +1464,12 @@ def plan_pow__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         if grad_disabled and not is_grad_enabled():
             return inner(self_, exponent)
         check_inplace(self_)
-        edges = (inplace_edge(self_), edge_of(exponent) if needs_exponent else None)
+        edges = (
+            inplace_edge(self_),
+            ((exponent._autograd.edge if exponent._view_base is None else None) or edge_of(exponent))
+            if needs_exponent
+            else None,
+        )
         original = clone_before_write(self_) if needs_exponent or edges[0] is not None else None
         node = PowBackward1()
         if edges[0] is not None or needs_exponent:
@@ -1336,8 +1485,9 @@ def plan_pow__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         node.hooks = None
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
-        node.result = save_result(self_)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(self_)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return self_
 
     return saves_refused(record, (args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,))
@@ -1373,7 +1523,11 @@ def plan_pow_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     def record(self_: Any, exponent: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, exponent)
-        edges = (edge_of(exponent) if needs_exponent else None,)
+        edges = (
+            ((exponent._autograd.edge if exponent._view_base is None else None) or edge_of(exponent))
+            if needs_exponent
+            else None,
+        )
         out = inner(self_, exponent)
         node = PowBackward2()
         node.next_edges = edges
@@ -1390,8 +1544,9 @@ def plan_pow_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return saves_refused(record, (args[1] if requires_grad(args[1]) else None,))
@@ -1436,7 +1591,14 @@ def plan_maximum(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         out = inner(self_, other)
         node = MaximumBackward0()
         node.next_edges = edges
@@ -1506,7 +1668,14 @@ def plan_minimum(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         out = inner(self_, other)
         node = MinimumBackward0()
         node.next_edges = edges
@@ -1576,7 +1745,14 @@ def plan_fmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         out = inner(self_, other)
         node = FmaxBackward0()
         node.next_edges = edges
@@ -1646,7 +1822,14 @@ def plan_fmin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         out = inner(self_, other)
         node = FminBackward0()
         node.next_edges = edges
@@ -1716,7 +1899,14 @@ def plan_atan2(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         out = inner(self_, other)
         node = Atan2Backward0()
         node.next_edges = edges
@@ -1757,7 +1947,12 @@ def plan_atan2_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
         check_inplace(self_)
-        edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
+        edges = (
+            inplace_edge(self_),
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         original = clone_before_write(self_) if needs_other or edges[0] is not None else None
         node = Atan2Backward0()
         if edges[0] is not None or needs_other:
@@ -1795,7 +1990,11 @@ def plan_neg(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = NegBackward0()
         node.next_edges = edges
@@ -1858,7 +2057,11 @@ def plan_abs(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = AbsBackward0()
         node.next_edges = edges
@@ -1921,7 +2124,11 @@ def plan_sign(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = SignBackward0()
         node.next_edges = edges
@@ -1976,7 +2183,11 @@ def plan_floor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = FloorBackward0()
         node.next_edges = edges
@@ -2031,7 +2242,11 @@ def plan_ceil(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = CeilBackward0()
         node.next_edges = edges
@@ -2086,7 +2301,11 @@ def plan_round(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = RoundBackward0()
         node.next_edges = edges
@@ -2141,7 +2360,11 @@ def plan_trunc(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = TruncBackward0()
         node.next_edges = edges
@@ -2196,7 +2419,11 @@ def plan_round_decimals(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = RoundBackward1()
         node.next_edges = edges
@@ -2258,7 +2485,11 @@ def plan_reciprocal(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = ReciprocalBackward0()
         node.next_edges = edges
@@ -2270,8 +2501,9 @@ def plan_reciprocal(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return record
@@ -2293,8 +2525,9 @@ def plan_reciprocal_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         node.hooks = None
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
-        node.result = save_result(self_)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(self_)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return self_
 
     return record
@@ -2324,7 +2557,11 @@ def plan_exp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = ExpBackward0()
         node.next_edges = edges
@@ -2336,8 +2573,9 @@ def plan_exp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return record
@@ -2359,8 +2597,9 @@ def plan_exp_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
-        node.result = save_result(self_)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(self_)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return self_
 
     return record
@@ -2390,7 +2629,11 @@ def plan_exp2(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = Exp2Backward0()
         node.next_edges = edges
@@ -2402,8 +2645,9 @@ def plan_exp2(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return record
@@ -2425,8 +2669,9 @@ def plan_exp2_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
-        node.result = save_result(self_)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(self_)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return self_
 
     return record
@@ -2456,7 +2701,11 @@ def plan_expm1(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = Expm1Backward0()
         node.next_edges = edges
@@ -2468,8 +2717,9 @@ def plan_expm1(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return record
@@ -2491,8 +2741,9 @@ def plan_expm1_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
-        node.result = save_result(self_)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(self_)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return self_
 
     return record
@@ -2523,7 +2774,11 @@ def plan_log(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = LogBackward0()
         node.next_edges = edges
@@ -2594,7 +2849,11 @@ def plan_log1p(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = Log1pBackward0()
         node.next_edges = edges
@@ -2665,7 +2924,11 @@ def plan_log2(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = Log2Backward0()
         node.next_edges = edges
@@ -2736,7 +2999,11 @@ def plan_log10(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = Log10Backward0()
         node.next_edges = edges
@@ -2806,7 +3073,11 @@ def plan_sqrt(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = SqrtBackward0()
         node.next_edges = edges
@@ -2818,8 +3089,9 @@ def plan_sqrt(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return record
@@ -2841,8 +3113,9 @@ def plan_sqrt_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
-        node.result = save_result(self_)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(self_)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return self_
 
     return record
@@ -2872,7 +3145,11 @@ def plan_rsqrt(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = RsqrtBackward0()
         node.next_edges = edges
@@ -2884,8 +3161,9 @@ def plan_rsqrt(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return record
@@ -2907,8 +3185,9 @@ def plan_rsqrt_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
-        node.result = save_result(self_)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(self_)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return self_
 
     return record
@@ -2939,7 +3218,11 @@ def plan_sin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = SinBackward0()
         node.next_edges = edges
@@ -3010,7 +3293,11 @@ def plan_cos(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = CosBackward0()
         node.next_edges = edges
@@ -3080,7 +3367,11 @@ def plan_tan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = TanBackward0()
         node.next_edges = edges
@@ -3092,8 +3383,9 @@ def plan_tan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return record
@@ -3115,8 +3407,9 @@ def plan_tan_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
-        node.result = save_result(self_)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(self_)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return self_
 
     return record
@@ -3147,7 +3440,11 @@ def plan_sinh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = SinhBackward0()
         node.next_edges = edges
@@ -3218,7 +3515,11 @@ def plan_cosh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = CoshBackward0()
         node.next_edges = edges
@@ -3288,7 +3589,11 @@ def plan_tanh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = TanhBackward0()
         node.next_edges = edges
@@ -3300,8 +3605,9 @@ def plan_tanh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return record
@@ -3323,8 +3629,9 @@ def plan_tanh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
-        node.result = save_result(self_)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(self_)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return self_
 
     return record
@@ -3355,7 +3662,11 @@ def plan_asin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = AsinBackward0()
         node.next_edges = edges
@@ -3426,7 +3737,11 @@ def plan_acos(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = AcosBackward0()
         node.next_edges = edges
@@ -3497,7 +3812,11 @@ def plan_atan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = AtanBackward0()
         node.next_edges = edges
@@ -3568,7 +3887,11 @@ def plan_asinh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = AsinhBackward0()
         node.next_edges = edges
@@ -3639,7 +3962,11 @@ def plan_acosh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = AcoshBackward0()
         node.next_edges = edges
@@ -3710,7 +4037,11 @@ def plan_atanh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = AtanhBackward0()
         node.next_edges = edges
@@ -3780,7 +4111,11 @@ def plan_sigmoid(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = SigmoidBackward0()
         node.next_edges = edges
@@ -3792,8 +4127,9 @@ def plan_sigmoid(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return record
@@ -3815,8 +4151,9 @@ def plan_sigmoid_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
-        node.result = save_result(self_)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(self_)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return self_
 
     return record
@@ -3847,7 +4184,11 @@ def plan_erf(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = ErfBackward0()
         node.next_edges = edges
@@ -3918,7 +4259,11 @@ def plan_erfc(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = ErfcBackward0()
         node.next_edges = edges
@@ -3981,7 +4326,11 @@ def plan_conj_physical(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = ConjPhysicalBackward0()
         node.next_edges = edges
@@ -4047,7 +4396,11 @@ def plan_gelu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = GeluBackward0()
         node.next_edges = edges
@@ -4121,7 +4474,11 @@ def plan_silu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = SiluBackward0()
         node.next_edges = edges
@@ -4197,7 +4554,11 @@ def plan_softplus(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         def record_scaled(self_: Any, beta: Any, threshold: Any) -> Any:
             if grad_disabled and not is_grad_enabled():
                 return inner(self_, beta, threshold)
-            edges = (edge_of(self_) if needs_self_ else None,)
+            edges = (
+                ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+                if needs_self_
+                else None,
+            )
             out = inner(self_, beta, threshold)
             node = SoftplusBackward0()
             node.next_edges = edges
@@ -4226,7 +4587,11 @@ def plan_softplus(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = SoftplusBackward0()
         node.next_edges = edges
@@ -4276,7 +4641,11 @@ def plan_leaky_relu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     def record(self_: Any, negative_slope: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, negative_slope)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, negative_slope)
         node = LeakyReluBackward0()
         node.next_edges = edges
@@ -4363,8 +4732,12 @@ def plan_sigmoid_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, output)
         edges = (
-            edge_of(grad_output) if needs_grad_output else None,
-            edge_of(output) if needs_output else None,
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+            ((output._autograd.edge if output._view_base is None else None) or edge_of(output))
+            if needs_output
+            else None,
         )
         out = inner(grad_output, output)
         node = SigmoidBackwardBackward0()
@@ -4435,8 +4808,12 @@ def plan_tanh_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, output)
         edges = (
-            edge_of(grad_output) if needs_grad_output else None,
-            edge_of(output) if needs_output else None,
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+            ((output._autograd.edge if output._view_base is None else None) or edge_of(output))
+            if needs_output
+            else None,
         )
         out = inner(grad_output, output)
         node = TanhBackwardBackward0()
@@ -4510,7 +4887,14 @@ def plan_gelu_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     def record(grad_output: Any, self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, self_)
-        edges = (edge_of(grad_output) if needs_grad_output else None, edge_of(self_) if needs_self_ else None)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(grad_output, self_)
         node = GeluBackwardBackward0()
         node.next_edges = edges
@@ -4580,7 +4964,14 @@ def plan_silu_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     def record(grad_output: Any, self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, self_)
-        edges = (edge_of(grad_output) if needs_grad_output else None, edge_of(self_) if needs_self_ else None)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(grad_output, self_)
         node = SiluBackwardBackward0()
         node.next_edges = edges
@@ -4655,7 +5046,14 @@ def plan_softplus_backward(op: OperatorEntry, key_set: int, args: Sequence[Any])
     def record(grad_output: Any, self_: Any, beta: Any, threshold: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, self_, beta, threshold)
-        edges = (edge_of(grad_output) if needs_grad_output else None, edge_of(self_) if needs_self_ else None)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(grad_output, self_, beta, threshold)
         node = SoftplusBackwardBackward0()
         node.next_edges = edges
@@ -4726,7 +5124,14 @@ def plan_leaky_relu_backward(op: OperatorEntry, key_set: int, args: Sequence[Any
     def record(grad_output: Any, self_: Any, negative_slope: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, self_, negative_slope)
-        edges = (edge_of(grad_output) if needs_grad_output else None, edge_of(self_) if needs_self_ else None)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(grad_output, self_, negative_slope)
         node = LeakyReluBackwardBackward0()
         node.next_edges = edges
@@ -4778,7 +5183,11 @@ def plan_clamp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any, min: Any, max: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, min, max)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, min, max)
         node = ClampBackward0()
         node.next_edges = edges
@@ -4880,9 +5289,11 @@ def plan_clamp_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         if grad_disabled and not is_grad_enabled():
             return inner(self_, min, max)
         edges = (
-            edge_of(self_) if needs_self_ else None,
-            edge_of(min) if needs_min else None,
-            edge_of(max) if needs_max else None,
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((min._autograd.edge if min._view_base is None else None) or edge_of(min)) if needs_min else None,
+            ((max._autograd.edge if max._view_base is None else None) or edge_of(max)) if needs_max else None,
         )
         out = inner(self_, min, max)
         node = ClampBackward1()
@@ -4933,8 +5344,8 @@ def plan_clamp__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         check_inplace(self_)
         edges = (
             inplace_edge(self_),
-            edge_of(min) if needs_min else None,
-            edge_of(max) if needs_max else None,
+            ((min._autograd.edge if min._view_base is None else None) or edge_of(min)) if needs_min else None,
+            ((max._autograd.edge if max._view_base is None else None) or edge_of(max)) if needs_max else None,
         )
         original = clone_before_write(self_) if needs_max or needs_min or edges[0] is not None else None
         node = ClampBackward1()
@@ -4993,7 +5404,11 @@ def plan_clamp_min(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     def record(self_: Any, min: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, min)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, min)
         node = ClampMinBackward0()
         node.next_edges = edges
@@ -5080,7 +5495,12 @@ def plan_clamp_min_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
     def record(self_: Any, min: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, min)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(min) if needs_min else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((min._autograd.edge if min._view_base is None else None) or edge_of(min)) if needs_min else None,
+        )
         out = inner(self_, min)
         node = ClampMinBackward1()
         node.next_edges = edges
@@ -5121,7 +5541,10 @@ def plan_clamp_min__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
         if grad_disabled and not is_grad_enabled():
             return inner(self_, min)
         check_inplace(self_)
-        edges = (inplace_edge(self_), edge_of(min) if needs_min else None)
+        edges = (
+            inplace_edge(self_),
+            ((min._autograd.edge if min._view_base is None else None) or edge_of(min)) if needs_min else None,
+        )
         original = clone_before_write(self_) if needs_min or edges[0] is not None else None
         node = ClampMinBackward1()
         if edges[0] is not None or needs_min:
@@ -5169,7 +5592,11 @@ def plan_clamp_max(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     def record(self_: Any, max: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, max)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, max)
         node = ClampMaxBackward0()
         node.next_edges = edges
@@ -5256,7 +5683,12 @@ def plan_clamp_max_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
     def record(self_: Any, max: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, max)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(max) if needs_max else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((max._autograd.edge if max._view_base is None else None) or edge_of(max)) if needs_max else None,
+        )
         out = inner(self_, max)
         node = ClampMaxBackward1()
         node.next_edges = edges
@@ -5297,7 +5729,10 @@ def plan_clamp_max__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
         if grad_disabled and not is_grad_enabled():
             return inner(self_, max)
         check_inplace(self_)
-        edges = (inplace_edge(self_), edge_of(max) if needs_max else None)
+        edges = (
+            inplace_edge(self_),
+            ((max._autograd.edge if max._view_base is None else None) or edge_of(max)) if needs_max else None,
+        )
         original = clone_before_write(self_) if needs_max or edges[0] is not None else None
         node = ClampMaxBackward1()
         if edges[0] is not None or needs_max:
@@ -5355,9 +5790,15 @@ def plan_where_self(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         if grad_disabled and not is_grad_enabled():
             return inner(condition, self_, other)
         edges = (
-            edge_of(condition) if needs_condition else None,
-            edge_of(self_) if needs_self_ else None,
-            edge_of(other) if needs_other else None,
+            ((condition._autograd.edge if condition._view_base is None else None) or edge_of(condition))
+            if needs_condition
+            else None,
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
         )
         out = inner(condition, self_, other)
         node = WhereBackward0()
@@ -5408,7 +5849,12 @@ def plan_lerp_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     def record(self_: Any, end: Any, weight: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, end, weight)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(end) if needs_end else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((end._autograd.edge if end._view_base is None else None) or edge_of(end)) if needs_end else None,
+        )
         out = inner(self_, end, weight)
         node = LerpBackward0()
         node.next_edges = edges
@@ -5435,7 +5881,10 @@ def plan_lerp__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         if grad_disabled and not is_grad_enabled():
             return inner(self_, end, weight)
         check_inplace(self_)
-        edges = (inplace_edge(self_), edge_of(end) if needs_end else None)
+        edges = (
+            inplace_edge(self_),
+            ((end._autograd.edge if end._view_base is None else None) or edge_of(end)) if needs_end else None,
+        )
         node = LerpBackward0()
         inner(self_, end, weight)
         node.next_edges = edges
@@ -5496,9 +5945,13 @@ def plan_lerp_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         if grad_disabled and not is_grad_enabled():
             return inner(self_, end, weight)
         edges = (
-            edge_of(self_) if needs_self_ else None,
-            edge_of(end) if needs_end else None,
-            edge_of(weight) if needs_weight else None,
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((end._autograd.edge if end._view_base is None else None) or edge_of(end)) if needs_end else None,
+            ((weight._autograd.edge if weight._view_base is None else None) or edge_of(weight))
+            if needs_weight
+            else None,
         )
         out = inner(self_, end, weight)
         node = LerpBackward1()
@@ -5549,8 +6002,10 @@ def plan_lerp__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         check_inplace(self_)
         edges = (
             inplace_edge(self_),
-            edge_of(end) if needs_end else None,
-            edge_of(weight) if needs_weight else None,
+            ((end._autograd.edge if end._view_base is None else None) or edge_of(end)) if needs_end else None,
+            ((weight._autograd.edge if weight._view_base is None else None) or edge_of(weight))
+            if needs_weight
+            else None,
         )
         original = clone_before_write(self_) if needs_weight else None
         node = LerpBackward1()
@@ -5628,9 +6083,15 @@ def plan_addcmul(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             if grad_disabled and not is_grad_enabled():
                 return inner(self_, tensor1, tensor2, value)
             edges = (
-                edge_of(self_) if needs_self_ else None,
-                edge_of(tensor1) if needs_tensor1 else None,
-                edge_of(tensor2) if needs_tensor2 else None,
+                ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+                if needs_self_
+                else None,
+                ((tensor1._autograd.edge if tensor1._view_base is None else None) or edge_of(tensor1))
+                if needs_tensor1
+                else None,
+                ((tensor2._autograd.edge if tensor2._view_base is None else None) or edge_of(tensor2))
+                if needs_tensor2
+                else None,
             )
             out = inner(self_, tensor1, tensor2, value)
             node = AddcmulBackward0()
@@ -5667,9 +6128,15 @@ def plan_addcmul(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, tensor1, tensor2)
         edges = (
-            edge_of(self_) if needs_self_ else None,
-            edge_of(tensor1) if needs_tensor1 else None,
-            edge_of(tensor2) if needs_tensor2 else None,
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((tensor1._autograd.edge if tensor1._view_base is None else None) or edge_of(tensor1))
+            if needs_tensor1
+            else None,
+            ((tensor2._autograd.edge if tensor2._view_base is None else None) or edge_of(tensor2))
+            if needs_tensor2
+            else None,
         )
         out = inner(self_, tensor1, tensor2)
         node = AddcmulBackward0()
@@ -5717,8 +6184,12 @@ def plan_addcmul_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             check_inplace(self_)
             edges = (
                 inplace_edge(self_),
-                edge_of(tensor1) if needs_tensor1 else None,
-                edge_of(tensor2) if needs_tensor2 else None,
+                ((tensor1._autograd.edge if tensor1._view_base is None else None) or edge_of(tensor1))
+                if needs_tensor1
+                else None,
+                ((tensor2._autograd.edge if tensor2._view_base is None else None) or edge_of(tensor2))
+                if needs_tensor2
+                else None,
             )
             node = AddcmulBackward0()
             if needs_tensor1:
@@ -5753,8 +6224,12 @@ def plan_addcmul_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         check_inplace(self_)
         edges = (
             inplace_edge(self_),
-            edge_of(tensor1) if needs_tensor1 else None,
-            edge_of(tensor2) if needs_tensor2 else None,
+            ((tensor1._autograd.edge if tensor1._view_base is None else None) or edge_of(tensor1))
+            if needs_tensor1
+            else None,
+            ((tensor2._autograd.edge if tensor2._view_base is None else None) or edge_of(tensor2))
+            if needs_tensor2
+            else None,
         )
         node = AddcmulBackward0()
         if needs_tensor1:
@@ -5830,9 +6305,15 @@ def plan_addcdiv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             if grad_disabled and not is_grad_enabled():
                 return inner(self_, tensor1, tensor2, value)
             edges = (
-                edge_of(self_) if needs_self_ else None,
-                edge_of(tensor1) if needs_tensor1 else None,
-                edge_of(tensor2) if needs_tensor2 else None,
+                ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+                if needs_self_
+                else None,
+                ((tensor1._autograd.edge if tensor1._view_base is None else None) or edge_of(tensor1))
+                if needs_tensor1
+                else None,
+                ((tensor2._autograd.edge if tensor2._view_base is None else None) or edge_of(tensor2))
+                if needs_tensor2
+                else None,
             )
             out = inner(self_, tensor1, tensor2, value)
             node = AddcdivBackward0()
@@ -5869,9 +6350,15 @@ def plan_addcdiv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, tensor1, tensor2)
         edges = (
-            edge_of(self_) if needs_self_ else None,
-            edge_of(tensor1) if needs_tensor1 else None,
-            edge_of(tensor2) if needs_tensor2 else None,
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((tensor1._autograd.edge if tensor1._view_base is None else None) or edge_of(tensor1))
+            if needs_tensor1
+            else None,
+            ((tensor2._autograd.edge if tensor2._view_base is None else None) or edge_of(tensor2))
+            if needs_tensor2
+            else None,
         )
         out = inner(self_, tensor1, tensor2)
         node = AddcdivBackward0()
@@ -5919,8 +6406,12 @@ def plan_addcdiv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             check_inplace(self_)
             edges = (
                 inplace_edge(self_),
-                edge_of(tensor1) if needs_tensor1 else None,
-                edge_of(tensor2) if needs_tensor2 else None,
+                ((tensor1._autograd.edge if tensor1._view_base is None else None) or edge_of(tensor1))
+                if needs_tensor1
+                else None,
+                ((tensor2._autograd.edge if tensor2._view_base is None else None) or edge_of(tensor2))
+                if needs_tensor2
+                else None,
             )
             node = AddcdivBackward0()
             if needs_tensor1 or needs_tensor2:
@@ -5955,8 +6446,12 @@ def plan_addcdiv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         check_inplace(self_)
         edges = (
             inplace_edge(self_),
-            edge_of(tensor1) if needs_tensor1 else None,
-            edge_of(tensor2) if needs_tensor2 else None,
+            ((tensor1._autograd.edge if tensor1._view_base is None else None) or edge_of(tensor1))
+            if needs_tensor1
+            else None,
+            ((tensor2._autograd.edge if tensor2._view_base is None else None) or edge_of(tensor2))
+            if needs_tensor2
+            else None,
         )
         node = AddcdivBackward0()
         if needs_tensor1 or needs_tensor2:
@@ -6013,7 +6508,11 @@ def plan_sgn(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = SgnBackward0()
         node.next_edges = edges
@@ -6029,8 +6528,9 @@ def plan_sgn(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -6056,8 +6556,9 @@ def plan_sgn_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
-        node.result = save_result(self_)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(self_)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return self_
 
     return record
@@ -6080,7 +6581,11 @@ def plan_frac(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = FracBackward0()
         node.next_edges = edges
@@ -6154,7 +6659,14 @@ def plan_copysign_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         out = inner(self_, other)
         node = CopysignBackward0()
         node.next_edges = edges
@@ -6170,8 +6682,9 @@ def plan_copysign_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -6186,7 +6699,12 @@ def plan_copysign__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
         check_inplace(self_)
-        edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
+        edges = (
+            inplace_edge(self_),
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         original = clone_before_write(self_) if edges[0] is not None else None
         node = CopysignBackward0()
         if edges[0] is not None:
@@ -6198,8 +6716,9 @@ def plan_copysign__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         node.hooks = None
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
-        node.result = save_result(self_)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(self_)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return self_
 
     return record
@@ -6246,7 +6765,14 @@ def plan_hypot(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         out = inner(self_, other)
         node = HypotBackward0()
         node.next_edges = edges
@@ -6266,8 +6792,9 @@ def plan_hypot(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return saves_refused(
@@ -6289,7 +6816,12 @@ def plan_hypot_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
         check_inplace(self_)
-        edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
+        edges = (
+            inplace_edge(self_),
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         original = clone_before_write(self_) if edges[0] is not None else None
         node = HypotBackward0()
         if edges[0] is not None:
@@ -6305,8 +6837,9 @@ def plan_hypot_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
-        node.result = save_result(self_)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(self_)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return self_
 
     return saves_refused(record, (args[1] if requires_grad(args[1]) else None,))
@@ -6349,7 +6882,14 @@ def plan_nextafter(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         out = inner(self_, other)
         node = NextafterBackward0()
         node.next_edges = edges
@@ -6390,7 +6930,12 @@ def plan_nextafter_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
         check_inplace(self_)
-        edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
+        edges = (
+            inplace_edge(self_),
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         original = clone_before_write(self_) if edges[0] is not None else None
         node = NextafterBackward0()
         if edges[0] is not None:
@@ -6436,7 +6981,11 @@ def plan_nan_to_num(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     def record(self_: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, nan, posinf, neginf)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, nan, posinf, neginf)
         node = NanToNumBackward0()
         node.next_edges = edges
@@ -6507,7 +7056,11 @@ def plan__frexp_mantissa(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = FrexpMantissaBackward0()
         node.next_edges = edges
@@ -6567,7 +7120,14 @@ def plan_logaddexp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         out = inner(self_, other)
         node = LogaddexpBackward0()
         node.next_edges = edges
@@ -6637,7 +7197,14 @@ def plan_logaddexp2(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         out = inner(self_, other)
         node = Logaddexp2Backward0()
         node.next_edges = edges
@@ -6707,7 +7274,14 @@ def plan_xlogy_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         out = inner(self_, other)
         node = XlogyBackward0()
         node.next_edges = edges
@@ -6748,7 +7322,12 @@ def plan_xlogy__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
         check_inplace(self_)
-        edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
+        edges = (
+            inplace_edge(self_),
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         original = clone_before_write(self_) if needs_other or edges[0] is not None else None
         node = XlogyBackward0()
         if edges[0] is not None or needs_other:
@@ -6796,7 +7375,11 @@ def plan_logit(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any, eps: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, eps)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, eps)
         node = LogitBackward0()
         node.next_edges = edges
@@ -6885,7 +7468,14 @@ def plan_logit_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
     def record(grad_output: Any, self_: Any, eps: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, self_, eps)
-        edges = (edge_of(grad_output) if needs_grad_output else None, edge_of(self_) if needs_self_ else None)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(grad_output, self_, eps)
         node = LogitBackwardBackward0()
         node.next_edges = edges
@@ -6942,7 +7532,11 @@ def plan_sinc(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = SincBackward0()
         node.next_edges = edges

@@ -101,7 +101,11 @@ def plan_max_pool2d_with_indices(op: OperatorEntry, key_set: int, args: Sequence
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = MaxPool2dWithIndicesBackward0()
         node.next_edges = edges
@@ -150,7 +154,11 @@ def plan_max_pool2d_with_indices_backward(op: OperatorEntry, key_set: int, args:
     def record(grad_output: Any, self_: Any, indices: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, self_, indices)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output, self_, indices)
         node = MaxPool2dWithIndicesBackwardBackward0()
         node.next_edges = edges
@@ -227,7 +235,11 @@ def plan_avg_pool2d(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = AvgPool2dBackward0()
         node.next_edges = edges
@@ -292,7 +304,11 @@ def plan_avg_pool2d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any
     def record(grad_output: Any, self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, self_)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output, self_)
         node = AvgPool2dBackwardBackward0()
         node.next_edges = edges
@@ -373,7 +389,11 @@ def plan_max_pool3d_with_indices(op: OperatorEntry, key_set: int, args: Sequence
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = MaxPool3dWithIndicesBackward0()
         node.next_edges = edges
@@ -422,7 +442,11 @@ def plan_max_pool3d_with_indices_backward(op: OperatorEntry, key_set: int, args:
     def record(grad_output: Any, self_: Any, indices: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, self_, indices)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output, self_, indices)
         node = MaxPool3dWithIndicesBackwardBackward0()
         node.next_edges = edges
@@ -499,7 +523,11 @@ def plan_avg_pool3d(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = AvgPool3dBackward0()
         node.next_edges = edges
@@ -564,7 +592,11 @@ def plan_avg_pool3d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any
     def record(grad_output: Any, self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, self_)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output, self_)
         node = AvgPool3dBackwardBackward0()
         node.next_edges = edges
@@ -612,7 +644,11 @@ def plan__adaptive_avg_pool2d(op: OperatorEntry, key_set: int, args: Sequence[An
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = AdaptiveAvgPool2dBackward0()
         node.next_edges = edges
@@ -653,7 +689,11 @@ def plan__adaptive_avg_pool2d_backward(op: OperatorEntry, key_set: int, args: Se
     def record(grad_output: Any, self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, self_)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output, self_)
         node = AdaptiveAvgPool2dBackwardBackward0()
         node.grad_output_spec = grad_output_spec
@@ -696,7 +736,11 @@ def plan_max_unpool2d(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     def record(self_: Any, indices: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, indices)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, indices)
         node = MaxUnpool2dBackward0()
         node.next_edges = edges
@@ -742,7 +786,11 @@ def plan_max_unpool3d(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     def record(self_: Any, indices: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, indices)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, indices)
         node = MaxUnpool3dBackward0()
         node.next_edges = edges
@@ -792,7 +840,11 @@ def plan_adaptive_max_pool2d(op: OperatorEntry, key_set: int, args: Sequence[Any
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = AdaptiveMaxPool2dBackward0()
         node.next_edges = edges
@@ -836,7 +888,11 @@ def plan_adaptive_max_pool2d_backward(op: OperatorEntry, key_set: int, args: Seq
     def record(grad_output: Any, self_: Any, indices: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, self_, indices)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output, self_, indices)
         node = AdaptiveMaxPool2dBackwardBackward0()
         node.next_edges = edges
@@ -882,7 +938,11 @@ def plan__adaptive_avg_pool3d(op: OperatorEntry, key_set: int, args: Sequence[An
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = AdaptiveAvgPool3dBackward0()
         node.next_edges = edges
@@ -923,7 +983,11 @@ def plan__adaptive_avg_pool3d_backward(op: OperatorEntry, key_set: int, args: Se
     def record(grad_output: Any, self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, self_)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output, self_)
         node = AdaptiveAvgPool3dBackwardBackward0()
         node.grad_output_spec = grad_output_spec
@@ -970,7 +1034,11 @@ def plan_adaptive_max_pool3d(op: OperatorEntry, key_set: int, args: Sequence[Any
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = AdaptiveMaxPool3dBackward0()
         node.next_edges = edges
@@ -1014,7 +1082,11 @@ def plan_adaptive_max_pool3d_backward(op: OperatorEntry, key_set: int, args: Seq
     def record(grad_output: Any, self_: Any, indices: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, self_, indices)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output, self_, indices)
         node = AdaptiveMaxPool3dBackwardBackward0()
         node.next_edges = edges

@@ -329,7 +329,10 @@ def plan_bernoulli__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
         if grad_disabled and not is_grad_enabled():
             return inner(self_, p, generator)
         check_inplace(self_)
-        edges = (inplace_edge(self_), edge_of(p) if needs_p else None)
+        edges = (
+            inplace_edge(self_),
+            ((p._autograd.edge if p._view_base is None else None) or edge_of(p)) if needs_p else None,
+        )
         node = BernoulliBackward0()
         node.p_spec = p_spec
         inner(self_, p, generator)
@@ -390,7 +393,11 @@ def plan_bernoulli(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     def record(self_: Any, generator: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, generator)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, generator)
         node = BernoulliBackward2()
         node.next_edges = edges
@@ -424,7 +431,11 @@ def plan_bernoulli_p(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     def record(self_: Any, p: Any, generator: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, p, generator)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, p, generator)
         node = BernoulliBackward3()
         node.next_edges = edges
@@ -461,7 +472,11 @@ def plan_normal_Tensor_float(op: OperatorEntry, key_set: int, args: Sequence[Any
     def record(mean: Any, std: Any, generator: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(mean, std, generator)
-        edges = (edge_of(mean) if needs_mean else None,)
+        edges = (
+            ((mean._autograd.edge if mean._view_base is None else None) or edge_of(mean))
+            if needs_mean
+            else None,
+        )
         out = inner(mean, std, generator)
         node = NormalBackward1()
         node.mean_spec = mean_spec
@@ -499,7 +514,9 @@ def plan_normal_float_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any
     def record(mean: Any, std: Any, generator: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(mean, std, generator)
-        edges = (edge_of(std) if needs_std else None,)
+        edges = (
+            ((std._autograd.edge if std._view_base is None else None) or edge_of(std)) if needs_std else None,
+        )
         out = inner(mean, std, generator)
         node = NormalBackward2()
         node.std_spec = std_spec
@@ -547,7 +564,12 @@ def plan_normal_Tensor_Tensor(op: OperatorEntry, key_set: int, args: Sequence[An
     def record(mean: Any, std: Any, generator: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(mean, std, generator)
-        edges = (edge_of(mean) if needs_mean else None, edge_of(std) if needs_std else None)
+        edges = (
+            ((mean._autograd.edge if mean._view_base is None else None) or edge_of(mean))
+            if needs_mean
+            else None,
+            ((std._autograd.edge if std._view_base is None else None) or edge_of(std)) if needs_std else None,
+        )
         out = inner(mean, std, generator)
         node = NormalBackward3()
         node.mean_spec = mean_spec
@@ -595,7 +617,11 @@ def plan_native_dropout(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
     def record(input: Any, p: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(input, p)
-        edges = (edge_of(input) if needs_input else None,)
+        edges = (
+            ((input._autograd.edge if input._view_base is None else None) or edge_of(input))
+            if needs_input
+            else None,
+        )
         out = inner(input, p)
         node = NativeDropoutBackward0()
         node.next_edges = edges
@@ -639,7 +665,11 @@ def plan_native_dropout_backward(op: OperatorEntry, key_set: int, args: Sequence
     def record(grad_output: Any, mask: Any, scale: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, mask, scale)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output, mask, scale)
         node = NativeDropoutBackwardBackward0()
         node.next_edges = edges

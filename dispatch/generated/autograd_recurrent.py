@@ -115,11 +115,22 @@ def plan__thnn_fused_lstm_cell(op: OperatorEntry, key_set: int, args: Sequence[A
         if grad_disabled and not is_grad_enabled():
             return inner(input_gates, hidden_gates, cx, input_bias, hidden_bias)
         edges = (
-            edge_of(input_gates) if needs_input_gates else None,
-            edge_of(hidden_gates) if needs_hidden_gates else None,
-            edge_of(cx) if needs_cx else None,
-            edge_of(input_bias) if needs_input_bias else None,
-            edge_of(hidden_bias) if needs_hidden_bias else None,
+            ((input_gates._autograd.edge if input_gates._view_base is None else None) or edge_of(input_gates))
+            if needs_input_gates
+            else None,
+            (
+                (hidden_gates._autograd.edge if hidden_gates._view_base is None else None)
+                or edge_of(hidden_gates)
+            )
+            if needs_hidden_gates
+            else None,
+            ((cx._autograd.edge if cx._view_base is None else None) or edge_of(cx)) if needs_cx else None,
+            ((input_bias._autograd.edge if input_bias._view_base is None else None) or edge_of(input_bias))
+            if needs_input_bias
+            else None,
+            ((hidden_bias._autograd.edge if hidden_bias._view_base is None else None) or edge_of(hidden_bias))
+            if needs_hidden_bias
+            else None,
         )
         out = inner(input_gates, hidden_gates, cx, input_bias, hidden_bias)
         node = ThnnFusedLstmCellBackward0()
@@ -277,11 +288,22 @@ def plan__thnn_fused_gru_cell(op: OperatorEntry, key_set: int, args: Sequence[An
         if grad_disabled and not is_grad_enabled():
             return inner(input_gates, hidden_gates, hx, input_bias, hidden_bias)
         edges = (
-            edge_of(input_gates) if needs_input_gates else None,
-            edge_of(hidden_gates) if needs_hidden_gates else None,
-            edge_of(hx) if needs_hx else None,
-            edge_of(input_bias) if needs_input_bias else None,
-            edge_of(hidden_bias) if needs_hidden_bias else None,
+            ((input_gates._autograd.edge if input_gates._view_base is None else None) or edge_of(input_gates))
+            if needs_input_gates
+            else None,
+            (
+                (hidden_gates._autograd.edge if hidden_gates._view_base is None else None)
+                or edge_of(hidden_gates)
+            )
+            if needs_hidden_gates
+            else None,
+            ((hx._autograd.edge if hx._view_base is None else None) or edge_of(hx)) if needs_hx else None,
+            ((input_bias._autograd.edge if input_bias._view_base is None else None) or edge_of(input_bias))
+            if needs_input_bias
+            else None,
+            ((hidden_bias._autograd.edge if hidden_bias._view_base is None else None) or edge_of(hidden_bias))
+            if needs_hidden_bias
+            else None,
         )
         out = inner(input_gates, hidden_gates, hx, input_bias, hidden_bias)
         node = ThnnFusedGruCellBackward0()

@@ -64,7 +64,11 @@ def plan_sum(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = SumBackward0()
         node.self_spec = self_spec
@@ -108,7 +112,11 @@ def plan_sum_dim_IntList(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = SumBackward1()
         node.self_spec = self_spec
@@ -148,7 +156,11 @@ def plan_mean(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = MeanBackward0()
         node.self_spec = self_spec
@@ -192,7 +204,11 @@ def plan_mean_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = MeanBackward1()
         node.self_spec = self_spec
@@ -237,7 +253,11 @@ def plan_prod(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = ProdBackward0()
         node.next_edges = edges
@@ -289,7 +309,11 @@ def plan_prod_dim_int(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = ProdBackward1()
         node.next_edges = edges
@@ -346,7 +370,11 @@ def plan_amax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = AmaxBackward0()
         node.next_edges = edges
@@ -364,8 +392,9 @@ def plan_amax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -405,7 +434,11 @@ def plan_amin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = AminBackward0()
         node.next_edges = edges
@@ -423,8 +456,9 @@ def plan_amin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -467,7 +501,11 @@ def plan_aminmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = AminmaxBackward0()
         node.next_edges = edges
@@ -519,7 +557,11 @@ def plan_max(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = MaxBackward0()
         node.next_edges = edges
@@ -535,8 +577,9 @@ def plan_max(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -570,7 +613,11 @@ def plan_min(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = MinBackward0()
         node.next_edges = edges
@@ -586,8 +633,9 @@ def plan_min(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -625,7 +673,11 @@ def plan_max_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = MaxBackward1()
         node.self_spec = self_spec
@@ -675,7 +727,11 @@ def plan_min_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = MinBackward1()
         node.self_spec = self_spec
@@ -721,7 +777,11 @@ def plan_var(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = VarBackward0()
         node.next_edges = edges
@@ -777,7 +837,11 @@ def plan_var_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = VarBackward1()
         node.next_edges = edges
@@ -834,7 +898,11 @@ def plan_var_correction(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
     def record(self_: Any, correction: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, correction)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, correction)
         node = VarBackward2()
         node.next_edges = edges
@@ -889,7 +957,11 @@ def plan_std(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = StdBackward0()
         node.next_edges = edges
@@ -906,8 +978,9 @@ def plan_std(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -950,7 +1023,11 @@ def plan_std_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = StdBackward1()
         node.next_edges = edges
@@ -969,8 +1046,9 @@ def plan_std_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -1012,7 +1090,11 @@ def plan_std_correction(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
     def record(self_: Any, correction: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, correction)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, correction)
         node = StdBackward2()
         node.next_edges = edges
@@ -1031,8 +1113,9 @@ def plan_std_correction(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -1071,7 +1154,11 @@ def plan_var_mean_correction(op: OperatorEntry, key_set: int, args: Sequence[Any
     def record(self_: Any, correction: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, correction)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, correction)
         node = VarMeanBackward0()
         node.next_edges = edges
@@ -1128,7 +1215,11 @@ def plan_std_mean_correction(op: OperatorEntry, key_set: int, args: Sequence[Any
     def record(self_: Any, correction: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, correction)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, correction)
         node = StdMeanBackward0()
         node.next_edges = edges
@@ -1185,7 +1276,11 @@ def plan_logsumexp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = LogsumexpBackward0()
         node.next_edges = edges
@@ -1203,8 +1298,9 @@ def plan_logsumexp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -1231,7 +1327,11 @@ def plan_cumsum(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = CumsumBackward0()
         node.next_edges = edges
@@ -1303,7 +1403,11 @@ def plan_cumprod(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = CumprodBackward0()
         node.next_edges = edges
@@ -1320,8 +1424,9 @@ def plan_cumprod(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -1349,8 +1454,9 @@ def plan_cumprod_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.dim = dim
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
-        node.result = save_result(self_)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(self_)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return self_
 
     return record
@@ -1387,7 +1493,11 @@ def plan_logcumsumexp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = LogcumsumexpBackward0()
         node.next_edges = edges
@@ -1404,8 +1514,9 @@ def plan_logcumsumexp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -1443,7 +1554,11 @@ def plan_cummax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = CummaxBackward0()
         node.next_edges = edges
@@ -1495,7 +1610,11 @@ def plan_cummin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = CumminBackward0()
         node.next_edges = edges

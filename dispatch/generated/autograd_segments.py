@@ -88,7 +88,11 @@ def plan_segment_reduce(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
     def record(data: Any, lengths: Any, indices: Any, offsets: Any, initial: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(data, lengths, indices, offsets, initial)
-        edges = (edge_of(data) if needs_data else None,)
+        edges = (
+            ((data._autograd.edge if data._view_base is None else None) or edge_of(data))
+            if needs_data
+            else None,
+        )
         out = inner(data, lengths, indices, offsets, initial)
         node = SegmentReduceBackward0()
         node.next_edges = edges
@@ -115,8 +119,9 @@ def plan_segment_reduce(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return saves_refused(

@@ -62,7 +62,11 @@ def plan__softmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = SoftmaxBackward0()
         node.self_spec = self_spec
@@ -76,8 +80,9 @@ def plan__softmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return record
@@ -129,8 +134,12 @@ def plan__softmax_backward_data(op: OperatorEntry, key_set: int, args: Sequence[
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, output)
         edges = (
-            edge_of(grad_output) if needs_grad_output else None,
-            edge_of(output) if needs_output else None,
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+            ((output._autograd.edge if output._view_base is None else None) or edge_of(output))
+            if needs_output
+            else None,
         )
         out = inner(grad_output, output)
         node = SoftmaxBackwardDataBackward0()
@@ -193,7 +202,11 @@ def plan__log_softmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = LogSoftmaxBackward0()
         node.self_spec = self_spec
@@ -207,8 +220,9 @@ def plan__log_softmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return record
@@ -257,8 +271,12 @@ def plan__log_softmax_backward_data(op: OperatorEntry, key_set: int, args: Seque
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, output)
         edges = (
-            edge_of(grad_output) if needs_grad_output else None,
-            edge_of(output) if needs_output else None,
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+            ((output._autograd.edge if output._view_base is None else None) or edge_of(output))
+            if needs_output
+            else None,
         )
         out = inner(grad_output, output)
         node = LogSoftmaxBackwardDataBackward0()

@@ -61,7 +61,11 @@ def plan_lgamma(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = LgammaBackward0()
         node.next_edges = edges
@@ -132,7 +136,11 @@ def plan_digamma(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = DigammaBackward0()
         node.next_edges = edges
@@ -206,7 +214,11 @@ def plan_polygamma(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = PolygammaBackward0()
         node.next_edges = edges
@@ -265,7 +277,14 @@ def plan_igamma(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         out = inner(self_, other)
         node = IgammaBackward0()
         node.next_edges = edges
@@ -306,7 +325,12 @@ def plan_igamma_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
         check_inplace(self_)
-        edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
+        edges = (
+            inplace_edge(self_),
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         original = clone_before_write(self_) if needs_other else None
         node = IgammaBackward0()
         if needs_other:
@@ -364,7 +388,14 @@ def plan_igammac(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         out = inner(self_, other)
         node = IgammacBackward0()
         node.next_edges = edges
@@ -405,7 +436,12 @@ def plan_igammac_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
         check_inplace(self_)
-        edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
+        edges = (
+            inplace_edge(self_),
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         original = clone_before_write(self_) if needs_other else None
         node = IgammacBackward0()
         if needs_other:
@@ -463,7 +499,14 @@ def plan_special_zeta(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         out = inner(self_, other)
         node = SpecialZetaBackward0()
         node.next_edges = edges
@@ -518,7 +561,11 @@ def plan_erfinv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = ErfinvBackward0()
         node.next_edges = edges
@@ -530,8 +577,9 @@ def plan_erfinv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return record
@@ -553,8 +601,9 @@ def plan_erfinv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
-        node.result = save_result(self_)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(self_)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return self_
 
     return record
@@ -588,7 +637,11 @@ def plan_special_erfcx(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = SpecialErfcxBackward0()
         node.next_edges = edges
@@ -604,8 +657,9 @@ def plan_special_erfcx(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -635,7 +689,11 @@ def plan_special_ndtri(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = SpecialNdtriBackward0()
         node.next_edges = edges
@@ -647,8 +705,9 @@ def plan_special_ndtri(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return record
@@ -682,7 +741,11 @@ def plan_special_log_ndtr(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = SpecialLogNdtrBackward0()
         node.next_edges = edges
@@ -698,8 +761,9 @@ def plan_special_log_ndtr(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -730,7 +794,11 @@ def plan_special_entr(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = SpecialEntrBackward0()
         node.next_edges = edges
@@ -790,7 +858,14 @@ def plan_special_xlog1py(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         out = inner(self_, other)
         node = SpecialXlog1pyBackward0()
         node.next_edges = edges
@@ -846,7 +921,11 @@ def plan_i0(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = I0Backward0()
         node.next_edges = edges
@@ -920,7 +999,11 @@ def plan_special_i0e(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = SpecialI0eBackward0()
         node.next_edges = edges
@@ -936,8 +1019,9 @@ def plan_special_i0e(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -971,7 +1055,11 @@ def plan_special_i1(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = SpecialI1Backward0()
         node.next_edges = edges
@@ -987,8 +1075,9 @@ def plan_special_i1(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -1022,7 +1111,11 @@ def plan_special_i1e(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = SpecialI1eBackward0()
         node.next_edges = edges
@@ -1038,8 +1131,9 @@ def plan_special_i1e(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = save_result(out)
-        node.result_version = saved_version(node.result)
+        node.result = kept = save_result(out)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))

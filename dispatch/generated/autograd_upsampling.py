@@ -66,7 +66,11 @@ def plan_upsample_nearest1d(op: OperatorEntry, key_set: int, args: Sequence[Any]
     def record(self_: Any, scales: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, scales)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, scales)
         node = UpsampleNearest1dBackward0()
         node.self_spec = self_spec
@@ -109,7 +113,11 @@ def plan_upsample_nearest1d_backward(op: OperatorEntry, key_set: int, args: Sequ
     def record(grad_output: Any, scales: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, scales)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output, scales)
         node = UpsampleNearest1dBackwardBackward0()
         node.next_edges = edges
@@ -155,7 +163,11 @@ def plan_upsample_nearest2d(op: OperatorEntry, key_set: int, args: Sequence[Any]
     def record(self_: Any, scales_h: Any, scales_w: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, scales_h, scales_w)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, scales_h, scales_w)
         node = UpsampleNearest2dBackward0()
         node.self_spec = self_spec
@@ -201,7 +213,11 @@ def plan_upsample_nearest2d_backward(op: OperatorEntry, key_set: int, args: Sequ
     def record(grad_output: Any, scales_h: Any, scales_w: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, scales_h, scales_w)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output, scales_h, scales_w)
         node = UpsampleNearest2dBackwardBackward0()
         node.next_edges = edges
@@ -254,7 +270,11 @@ def plan_upsample_nearest3d(op: OperatorEntry, key_set: int, args: Sequence[Any]
     def record(self_: Any, scales_d: Any, scales_h: Any, scales_w: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, scales_d, scales_h, scales_w)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, scales_d, scales_h, scales_w)
         node = UpsampleNearest3dBackward0()
         node.self_spec = self_spec
@@ -303,7 +323,11 @@ def plan_upsample_nearest3d_backward(op: OperatorEntry, key_set: int, args: Sequ
     def record(grad_output: Any, scales_d: Any, scales_h: Any, scales_w: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, scales_d, scales_h, scales_w)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output, scales_d, scales_h, scales_w)
         node = UpsampleNearest3dBackwardBackward0()
         node.next_edges = edges
@@ -349,7 +373,11 @@ def plan__upsample_nearest_exact1d(op: OperatorEntry, key_set: int, args: Sequen
     def record(self_: Any, scales: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, scales)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, scales)
         node = UpsampleNearestExact1dBackward0()
         node.self_spec = self_spec
@@ -392,7 +420,11 @@ def plan__upsample_nearest_exact1d_backward(op: OperatorEntry, key_set: int, arg
     def record(grad_output: Any, scales: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, scales)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output, scales)
         node = UpsampleNearestExact1dBackwardBackward0()
         node.next_edges = edges
@@ -440,7 +472,11 @@ def plan__upsample_nearest_exact2d(op: OperatorEntry, key_set: int, args: Sequen
     def record(self_: Any, scales_h: Any, scales_w: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, scales_h, scales_w)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, scales_h, scales_w)
         node = UpsampleNearestExact2dBackward0()
         node.self_spec = self_spec
@@ -486,7 +522,11 @@ def plan__upsample_nearest_exact2d_backward(op: OperatorEntry, key_set: int, arg
     def record(grad_output: Any, scales_h: Any, scales_w: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, scales_h, scales_w)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output, scales_h, scales_w)
         node = UpsampleNearestExact2dBackwardBackward0()
         node.next_edges = edges
@@ -539,7 +579,11 @@ def plan__upsample_nearest_exact3d(op: OperatorEntry, key_set: int, args: Sequen
     def record(self_: Any, scales_d: Any, scales_h: Any, scales_w: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, scales_d, scales_h, scales_w)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, scales_d, scales_h, scales_w)
         node = UpsampleNearestExact3dBackward0()
         node.self_spec = self_spec
@@ -588,7 +632,11 @@ def plan__upsample_nearest_exact3d_backward(op: OperatorEntry, key_set: int, arg
     def record(grad_output: Any, scales_d: Any, scales_h: Any, scales_w: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, scales_d, scales_h, scales_w)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output, scales_d, scales_h, scales_w)
         node = UpsampleNearestExact3dBackwardBackward0()
         node.next_edges = edges
@@ -637,7 +685,11 @@ def plan_upsample_linear1d(op: OperatorEntry, key_set: int, args: Sequence[Any])
     def record(self_: Any, scales: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, scales)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, scales)
         node = UpsampleLinear1dBackward0()
         node.self_spec = self_spec
@@ -684,7 +736,11 @@ def plan_upsample_linear1d_backward(op: OperatorEntry, key_set: int, args: Seque
     def record(grad_output: Any, scales: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, scales)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output, scales)
         node = UpsampleLinear1dBackwardBackward0()
         node.next_edges = edges
@@ -738,7 +794,11 @@ def plan_upsample_bilinear2d(op: OperatorEntry, key_set: int, args: Sequence[Any
     def record(self_: Any, scales_h: Any, scales_w: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, scales_h, scales_w)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, scales_h, scales_w)
         node = UpsampleBilinear2dBackward0()
         node.self_spec = self_spec
@@ -788,7 +848,11 @@ def plan_upsample_bilinear2d_backward(op: OperatorEntry, key_set: int, args: Seq
     def record(grad_output: Any, scales_h: Any, scales_w: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, scales_h, scales_w)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output, scales_h, scales_w)
         node = UpsampleBilinear2dBackwardBackward0()
         node.next_edges = edges
@@ -843,7 +907,11 @@ def plan_upsample_bicubic2d(op: OperatorEntry, key_set: int, args: Sequence[Any]
     def record(self_: Any, scales_h: Any, scales_w: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, scales_h, scales_w)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, scales_h, scales_w)
         node = UpsampleBicubic2dBackward0()
         node.self_spec = self_spec
@@ -893,7 +961,11 @@ def plan_upsample_bicubic2d_backward(op: OperatorEntry, key_set: int, args: Sequ
     def record(grad_output: Any, scales_h: Any, scales_w: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, scales_h, scales_w)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output, scales_h, scales_w)
         node = UpsampleBicubic2dBackwardBackward0()
         node.next_edges = edges
@@ -950,7 +1022,11 @@ def plan_upsample_trilinear3d(op: OperatorEntry, key_set: int, args: Sequence[An
     def record(self_: Any, scales_d: Any, scales_h: Any, scales_w: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, scales_d, scales_h, scales_w)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, scales_d, scales_h, scales_w)
         node = UpsampleTrilinear3dBackward0()
         node.self_spec = self_spec
@@ -1003,7 +1079,11 @@ def plan_upsample_trilinear3d_backward(op: OperatorEntry, key_set: int, args: Se
     def record(grad_output: Any, scales_d: Any, scales_h: Any, scales_w: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, scales_d, scales_h, scales_w)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output, scales_d, scales_h, scales_w)
         node = UpsampleTrilinear3dBackwardBackward0()
         node.next_edges = edges
@@ -1059,7 +1139,11 @@ def plan__upsample_bilinear2d_aa(op: OperatorEntry, key_set: int, args: Sequence
     def record(self_: Any, scales_h: Any, scales_w: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, scales_h, scales_w)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, scales_h, scales_w)
         node = UpsampleBilinear2dAaBackward0()
         node.self_spec = self_spec
@@ -1109,7 +1193,11 @@ def plan__upsample_bilinear2d_aa_backward(op: OperatorEntry, key_set: int, args:
     def record(grad_output: Any, scales_h: Any, scales_w: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, scales_h, scales_w)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output, scales_h, scales_w)
         node = UpsampleBilinear2dAaBackwardBackward0()
         node.next_edges = edges
@@ -1164,7 +1252,11 @@ def plan__upsample_bicubic2d_aa(op: OperatorEntry, key_set: int, args: Sequence[
     def record(self_: Any, scales_h: Any, scales_w: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, scales_h, scales_w)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, scales_h, scales_w)
         node = UpsampleBicubic2dAaBackward0()
         node.self_spec = self_spec
@@ -1214,7 +1306,11 @@ def plan__upsample_bicubic2d_aa_backward(op: OperatorEntry, key_set: int, args: 
     def record(grad_output: Any, scales_h: Any, scales_w: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output, scales_h, scales_w)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output, scales_h, scales_w)
         node = UpsampleBicubic2dAaBackwardBackward0()
         node.next_edges = edges

@@ -16,10 +16,11 @@ from ..autograd.formulas.views import (
     select_backward,
     slice_backward,
     sum_to,
+    turned,
     unfold_backward,
 )
 from ..autograd.inplace import check_inplace, inplace_edge, rebase_history
-from ..autograd.node import AutogradMeta, Node, edge_of, next_sequence, set_history
+from ..autograd.node import AutogradMeta, Node, edge_of, next_sequence
 from ..autograd.recording import requires_grad, spec_of
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
@@ -46,15 +47,25 @@ def plan_view(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = ViewBackward0()
         node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out._view_base is not None:
+            meta.version = out._version_cell[0]
         return out
 
     return record
@@ -80,7 +91,11 @@ def plan__unsafe_view(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = UnsafeViewBackward0()
         node.self_spec = self_spec
@@ -129,7 +144,11 @@ def plan__strided_from(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = StridedFromBackward0()
         node.self_spec = self_spec
@@ -139,8 +158,14 @@ def plan__strided_from(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         node.size = size
         node.stride = stride
         node.offset = offset
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out._view_base is not None:
+            meta.version = out._version_cell[0]
         return out
 
     return record
@@ -166,15 +191,25 @@ def plan_expand(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = ExpandBackward0()
         node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out._view_base is not None:
+            meta.version = out._version_cell[0]
         return out
 
     return record
@@ -201,15 +236,25 @@ def plan_permute(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = PermuteBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         node.dims = dims
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out._view_base is not None:
+            meta.version = out._version_cell[0]
         return out
 
     return record
@@ -239,7 +284,11 @@ def plan_transpose_int(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = TransposeBackward0()
         node.next_edges = edges
@@ -247,8 +296,14 @@ def plan_transpose_int(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         node.hooks = None
         node.dim0 = dim0
         node.dim1 = dim1
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out._view_base is not None:
+            meta.version = out._version_cell[0]
         return out
 
     return record
@@ -260,7 +315,7 @@ class TBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        return (grad.t(),)
+        return (turned(grad),)
 
 
 def plan_t(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -271,14 +326,24 @@ def plan_t(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = TBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out._view_base is not None:
+            meta.version = out._version_cell[0]
         return out
 
     return record
@@ -331,7 +396,11 @@ def plan_select_int(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = SelectBackward0()
         node.self_spec = self_spec
@@ -340,8 +409,14 @@ def plan_select_int(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         node.hooks = None
         node.dim = dim
         node.index = index
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out._view_base is not None:
+            meta.version = out._version_cell[0]
         return out
 
     return record
@@ -379,7 +454,11 @@ def plan_slice_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = SliceBackward0()
         node.self_spec = self_spec
@@ -390,8 +469,14 @@ def plan_slice_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         node.start = start
         node.end = end
         node.step = step
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out._view_base is not None:
+            meta.version = out._version_cell[0]
         return out
 
     return record
@@ -429,7 +514,11 @@ def plan__slice_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = SliceFirstBackward0()
         node.self_spec = self_spec
@@ -439,8 +528,14 @@ def plan__slice_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         node.start = start
         node.end = end
         node.step = step
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out._view_base is not None:
+            meta.version = out._version_cell[0]
         return out
 
     return record
@@ -466,15 +561,25 @@ def plan_squeeze(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = SqueezeBackward0()
         node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out._view_base is not None:
+            meta.version = out._version_cell[0]
         return out
 
     return record
@@ -523,15 +628,25 @@ def plan_squeeze_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = SqueezeBackward1()
         node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out._view_base is not None:
+            meta.version = out._version_cell[0]
         return out
 
     return record
@@ -580,15 +695,25 @@ def plan_squeeze_dims(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = SqueezeBackward2()
         node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out._view_base is not None:
+            meta.version = out._version_cell[0]
         return out
 
     return record
@@ -637,15 +762,25 @@ def plan_unsqueeze(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = UnsqueezeBackward0()
         node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out._view_base is not None:
+            meta.version = out._version_cell[0]
         return out
 
     return record
@@ -691,14 +826,24 @@ def plan_alias(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = AliasBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out._view_base is not None:
+            meta.version = out._version_cell[0]
         return out
 
     return record
@@ -728,7 +873,11 @@ def plan_select_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
     def record(grad_output: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output)
         node = SelectBackwardBackward0()
         node.next_edges = edges
@@ -777,7 +926,11 @@ def plan_slice_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
     def record(grad_output: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output)
         node = SliceBackwardBackward0()
         node.next_edges = edges
@@ -831,7 +984,11 @@ def plan__as_strided_backward(op: OperatorEntry, key_set: int, args: Sequence[An
     def record(grad_output: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output)
         node = AsStridedBackwardBackward0()
         node.next_edges = edges
@@ -878,7 +1035,11 @@ def plan__select_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     def record(self_: Any, index: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, index)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_, index)
         node = SelectFirstBackward0()
         node.self_spec = self_spec
@@ -886,8 +1047,14 @@ def plan__select_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         node.sequence = next_sequence()
         node.hooks = None
         node.index = index
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out._view_base is not None:
+            meta.version = out._version_cell[0]
         return out
 
     return record
@@ -916,7 +1083,11 @@ def plan__basic_index(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = BasicIndexBackward0()
         node.self_spec = self_spec
@@ -924,8 +1095,14 @@ def plan__basic_index(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         node.sequence = next_sequence()
         node.hooks = None
         node.index = index
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out._view_base is not None:
+            meta.version = out._version_cell[0]
         return out
 
     return record
@@ -952,7 +1129,11 @@ def plan__basic_index_backward(op: OperatorEntry, key_set: int, args: Sequence[A
     def record(grad_output: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output)
         node = BasicIndexBackwardBackward0()
         node.next_edges = edges
@@ -999,7 +1180,11 @@ def plan_diagonal(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = DiagonalBackward0()
         node.self_spec = self_spec
@@ -1009,8 +1194,14 @@ def plan_diagonal(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.offset = offset
         node.dim1 = dim1
         node.dim2 = dim2
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out._view_base is not None:
+            meta.version = out._version_cell[0]
         return out
 
     return record
@@ -1043,7 +1234,11 @@ def plan_diagonal_backward(op: OperatorEntry, key_set: int, args: Sequence[Any])
     def record(grad_output: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(grad_output)
-        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+        )
         out = inner(grad_output)
         node = DiagonalBackwardBackward0()
         node.next_edges = edges
@@ -1092,7 +1287,11 @@ def plan_unfold(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = UnfoldBackward0()
         node.self_spec = self_spec
@@ -1102,8 +1301,14 @@ def plan_unfold(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.dimension = dimension
         node.size = size
         node.step = step
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out._view_base is not None:
+            meta.version = out._version_cell[0]
         return out
 
     return record
@@ -1126,14 +1331,24 @@ def plan_view_as_real(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = ViewAsRealBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out._view_base is not None:
+            meta.version = out._version_cell[0]
         return out
 
     return record
@@ -1156,14 +1371,24 @@ def plan_view_as_complex(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
-        edges = (edge_of(self_) if needs_self_ else None,)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
         out = inner(self_)
         node = ViewAsComplexBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out._view_base is not None:
+            meta.version = out._version_cell[0]
         return out
 
     return record

@@ -53,6 +53,14 @@ empty_packet = packet(
     ),
     False,
 )
+empty_packet.unset = (
+    None,
+    None,
+    None,
+    None,
+    None,
+)
+empty_short = empty_packet.short
 empty_plans = empty_packet.plans
 empty_strided_packet = packet(
     "empty_strided",
@@ -119,6 +127,13 @@ zeros_packet = packet(
     ),
     False,
 )
+zeros_packet.unset = (
+    None,
+    None,
+    None,
+    None,
+)
+zeros_short = zeros_packet.short
 zeros_plans = zeros_packet.plans
 ones_packet = packet(
     "ones",
@@ -137,6 +152,13 @@ ones_packet = packet(
     ),
     False,
 )
+ones_packet.unset = (
+    None,
+    None,
+    None,
+    None,
+)
+ones_short = ones_packet.short
 ones_plans = ones_packet.plans
 empty_like_packet = packet(
     "empty_like",
@@ -437,7 +459,7 @@ empty_permuted_packet = packet(
 empty_permuted_plans = empty_permuted_packet.plans
 
 
-def empty(
+def _empty(
     *sizes: Any,
     size: Any = None,
     dtype: Any = None,
@@ -449,9 +471,6 @@ def empty(
     out: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
-
-    empty.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
     if size is None:
         size = sizes
         if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
@@ -468,6 +487,24 @@ def empty(
     if requires_grad:
         return plan().requires_grad_()
     return plan()
+
+
+def empty(*sizes: Any, **options: Any) -> Any:
+    """empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
+
+    empty.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
+    if not options and not modes:
+        try:
+            plan = empty_short.get(sizes)
+        except TypeError:
+            plan = None
+        if plan is not None:
+            return plan()
+    return _empty(*sizes, **options)
+
+
+_empty.__qualname__ = _empty.__name__ = "empty"
+empty.__wrapped__ = _empty  # type: ignore[attr-defined]
 
 
 def empty_strided(
@@ -522,7 +559,7 @@ def full(
     return plan(fill_value)
 
 
-def zeros(
+def _zeros(
     *sizes: Any,
     size: Any = None,
     dtype: Any = None,
@@ -533,9 +570,6 @@ def zeros(
     out: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-
-    zeros.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     if size is None:
         size = sizes
         if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
@@ -552,7 +586,25 @@ def zeros(
     return plan()
 
 
-def ones(
+def zeros(*sizes: Any, **options: Any) -> Any:
+    """zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+
+    zeros.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    if not options and not modes:
+        try:
+            plan = zeros_short.get(sizes)
+        except TypeError:
+            plan = None
+        if plan is not None:
+            return plan()
+    return _zeros(*sizes, **options)
+
+
+_zeros.__qualname__ = _zeros.__name__ = "zeros"
+zeros.__wrapped__ = _zeros  # type: ignore[attr-defined]
+
+
+def _ones(
     *sizes: Any,
     size: Any = None,
     dtype: Any = None,
@@ -563,9 +615,6 @@ def ones(
     out: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-
-    ones.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     if size is None:
         size = sizes
         if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
@@ -580,6 +629,24 @@ def ones(
     if requires_grad:
         return plan().requires_grad_()
     return plan()
+
+
+def ones(*sizes: Any, **options: Any) -> Any:
+    """ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+
+    ones.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    if not options and not modes:
+        try:
+            plan = ones_short.get(sizes)
+        except TypeError:
+            plan = None
+        if plan is not None:
+            return plan()
+    return _ones(*sizes, **options)
+
+
+_ones.__qualname__ = _ones.__name__ = "ones"
+ones.__wrapped__ = _ones  # type: ignore[attr-defined]
 
 
 def empty_like(

@@ -297,7 +297,10 @@ def _first_output(compute: Callable[..., Any], spec: TensorSpec) -> Plan:
 
     def first(*values: Any) -> Any:
         out = Tensor()
-        inputs = [data_of(v) for v in values]
+        inputs = [
+            v._data if v.__class__ is Tensor else v if v is None or v.__class__ is float else data_of(v)
+            for v in values
+        ]
         try:
             out._data = run_quiet(compute, *inputs)
         except RuntimeError:
@@ -425,9 +428,9 @@ def _ufunc_writing(ufunc: np.ufunc, count: int, inplace: bool) -> Plan:
         def unary_(self: Any) -> Any:
             data = self._data
             try:
-                run_quiet(ufunc, data, out=data)
+                run_quiet(ufunc, data, data)
             except RuntimeError:
-                run_quiet_copy(ufunc, data, out=data)
+                run_quiet_copy(ufunc, data, data)
             cell = self._version_cell
             if cell is None:
                 self.bump_version()
@@ -444,9 +447,9 @@ def _ufunc_writing(ufunc: np.ufunc, count: int, inplace: bool) -> Plan:
             if cell is not None and other._version_cell is cell and other is not self:
                 check_write_overlap(self, other)
             try:
-                run_quiet(ufunc, data, other._data, out=data)
+                run_quiet(ufunc, data, other._data, data)
             except RuntimeError:
-                run_quiet_copy(ufunc, data, other._data, out=data)
+                run_quiet_copy(ufunc, data, other._data, data)
             if cell is None:
                 self.bump_version()
             else:
@@ -461,9 +464,9 @@ def _ufunc_writing(ufunc: np.ufunc, count: int, inplace: bool) -> Plan:
             if cell is not None and self._version_cell is cell and self is not out:
                 check_write_overlap(out, self)
             try:
-                run_quiet(ufunc, self._data, out=out._data)
+                run_quiet(ufunc, self._data, out._data)
             except RuntimeError:
-                run_quiet_copy(ufunc, self._data, out=out._data)
+                run_quiet_copy(ufunc, self._data, out._data)
             if cell is None:
                 out.bump_version()
             else:
@@ -479,9 +482,9 @@ def _ufunc_writing(ufunc: np.ufunc, count: int, inplace: bool) -> Plan:
                 if value._version_cell is cell and value is not out:
                     check_write_overlap(out, value)
         try:
-            run_quiet(ufunc, self._data, other._data, out=out._data)
+            run_quiet(ufunc, self._data, other._data, out._data)
         except RuntimeError:
-            run_quiet_copy(ufunc, self._data, other._data, out=out._data)
+            run_quiet_copy(ufunc, self._data, other._data, out._data)
         if cell is None:
             out.bump_version()
         else:

@@ -6,7 +6,8 @@ methods for each output; an iterator operator builds a `TensorIterator`, which d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ...runtime.device import device as Device
 from ...runtime.errors import internal_assert
@@ -40,6 +41,7 @@ class MetaBase:
         "outputs",
         "proxy",
         "resized",
+        "rule",
     )
 
     def __init__(self, name: str, form: str, given: Sequence[TensorSpec], device: Device) -> None:
@@ -57,6 +59,9 @@ class MetaBase:
         self.may_overlap = False
         """Whether elements of an output may share memory, as where every one gets the same value."""
         self.extra: dict[str, object] = {}
+        self.rule: Callable[[Sequence[Any]], TensorSpec | None] | None = None
+        """What tells the one output of other calls of this one's kind, on other shapes; None from it for those that the
+        meta function is to look at."""
 
     def maybe_get_output(self, index: int = 0) -> TensorSpec | None:
         """The tensor that an in-place or ``out=`` call was given; None for a functional call."""
@@ -107,8 +112,7 @@ class MetaBase:
             dtype = given.dtype if given is not None else self._missing_dtype(index)
         wanted = TensorSpec.of(sizes, strides, dtype, device)
         if given is None:
-            others = {spec.device for spec in self.outputs.values()}
-            if others and device not in others:
+            if self.outputs and device not in {spec.device for spec in self.outputs.values()}:
                 raise RuntimeError(f"{self.name}: structured kernels don't support multi-device outputs")
             self.outputs[index] = wanted
             return

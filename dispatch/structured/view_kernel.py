@@ -54,21 +54,19 @@ class ViewKernel:
 
     def __call__(self, op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         """The plan for bound arguments."""
-        plan = self.plan_for(args[0]._spec, args[1:])
-        plan.of_kind = lambda parts: self.plan_for(parts[0], parts[1:])  # type: ignore[attr-defined]
+        plan = self.plan_for([args[0]._spec, *args[1:]])
+        plan.of_kind = (op, self.plan_for)  # type: ignore[attr-defined]
         return plan
 
-    def plan_for(self, spec: TensorSpec, rest: Sequence[Any]) -> Plan:
+    def plan_for(self, specs: Sequence[Any]) -> Plan:
         """The plan for a tensor of this spec and static arguments."""
-        geometry = self.geometry(spec, *rest)
+        spec = specs[0]
+        geometry = self.geometry(*specs)
+        sizes, strides, _, _, dtype, _ = geometry
         if spec.is_inference or spec.read_only or spec.layout is not strided:
-            result = spec.replace(
-                sizes=geometry.sizes, strides=geometry.strides, dtype=geometry.dtype, requires_grad=False
-            )
+            result = spec.replace(sizes=sizes, strides=strides, dtype=dtype, requires_grad=False)
         else:
-            result = TensorSpec.of(
-                geometry.sizes, geometry.strides, geometry.dtype or spec.dtype, spec.device
-            )
+            result = TensorSpec.of(sizes, strides, dtype or spec.dtype, spec.device)
         take = taker(spec, result, geometry)
         if spec.is_inference:
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .pointwise import conjugated
+from .views import turned
 
 
 def times(grad: Any, scale: Any) -> Any:
@@ -29,7 +30,7 @@ def mm_mat1_backward(
 ) -> Any:
     """grad @ mat2^H, in the layout of mat1: a transposed weight then has a gradient laid out as the weight is."""
     if _is_column_major(sizes, strides):
-        return times(conjugated(mat2).mm(grad.t()).t(), alpha)
+        return times(turned(conjugated(mat2).mm(grad.t())), alpha)
     return times(grad.mm(conjugated(mat2).t()), alpha)
 
 
@@ -38,7 +39,7 @@ def mm_mat2_backward(
 ) -> Any:
     """mat1^H @ grad, in the layout of mat2."""
     if _is_column_major(sizes, strides):
-        return times(grad.t().mm(conjugated(mat1)).t(), alpha)
+        return times(turned(grad.t().mm(conjugated(mat1))), alpha)
     return times(conjugated(mat1).t().mm(grad), alpha)
 
 

@@ -8,15 +8,30 @@ from typing import Any
 import numpy as np
 
 from ....runtime.allocator import storage_size
+from ....runtime.grad_mode import is_grad_enabled
 from ....runtime.tensor_spec import TensorSpec
 from ...composite.tensor_data import from_numpy
 from ...generated import functions as ops
+from ...tensor import Tensor
 from ..reduce_to_spec import sum_to_size
 
 
 def sum_to(grad: Any, shape: Sequence[int]) -> Any:
     """The sum over dimensions that were expanded."""
     return sum_to_size(grad, tuple(shape))
+
+
+def turned(grad: Any) -> Any:
+    """The transpose of a matrix of gradients.
+
+    Where nobody else has the gradient, it is no view of it but what takes its place, so that a leaf may keep it as it
+    is. Who holds on to a gradient has marked it (`engine.mark_shared`).
+    """
+    is_alone = grad._version_cell is None and grad._view_base is None and grad.__class__ is Tensor
+    made = grad.t()
+    if is_alone and made.__class__ is Tensor and not made._spec.requires_grad and not is_grad_enabled():
+        made._version_cell = made._view_base = grad._version_cell = None
+    return made
 
 
 def permute_backward(grad: Any, dims: Sequence[int]) -> Any:

@@ -7,7 +7,7 @@ the result's shape depends on values (`nonzero`, masks), a planner looks at the 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ....runtime.memory_format import contiguous_strides, dense_strides_like, preserve_format, strides_for
@@ -103,6 +103,29 @@ def cat(meta: MetaBase, tensors: Sequence[TensorSpec], dim: int) -> None:
     meta.extra["dim"] = d
     meta.extra["apart_from"] = ("tensors",)
     meta.set_output_raw_strided(0, sizes, strides, dtype=common, device=first.device)
+    if len(kept) == len(tensors) and all(s.is_contiguous and s.dtype is common for s in tensors):
+        meta.rule = _joined(first.ndim, d, common, first.device)
+
+
+def _joined(rank: int, d: int, dtype: Any, device: Any) -> Callable[[Sequence[Any]], TensorSpec | None]:
+    """The result of joining contiguous tensors of one dtype and rank along a dimension, from the call's arguments."""
+
+    def rule(args: Sequence[Any]) -> TensorSpec | None:
+        tensors = args[0]
+        sizes = tensors[0].sizes
+        if len(sizes) != rank:
+            return None
+        total, head, tail = 0, sizes[:d], sizes[d + 1 :]
+        for spec in tensors:
+            each = spec.sizes
+            if len(each) != rank or each[:d] != head or each[d + 1 :] != tail:
+                return None
+            total += each[d]
+        if rank == 1 and 0 in [spec.numel for spec in tensors]:
+            return None
+        return TensorSpec.contiguous((*head, total, *tail), dtype, device)
+
+    return rule
 
 
 def is_mask(spec: TensorSpec | None) -> bool:

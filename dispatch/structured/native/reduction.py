@@ -6,7 +6,7 @@ in ``extra["correction"]`` where it is known when planning.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ....runtime.scalar_type import bool_, get_default_dtype, int64, uint8, uint64
@@ -38,9 +38,31 @@ def _accumulated_dtype(meta: MetaBase, self: TensorSpec, dtype: ScalarType | Non
     return sum_dtype(self, dtype if dtype is not None or given is None else given.dtype)
 
 
+def _reducing_alike(
+    self: TensorSpec, dim: Dims, dims: tuple[int, ...], keepdim: bool, dtype: ScalarType
+) -> Callable[[Sequence[Any]], TensorSpec | None]:
+    """The result of reducing tensors of this one's rank over the same dimensions, from the call's arguments."""
+    rank, device = self.ndim, self.device
+
+    def rule(args: Sequence[Any]) -> TensorSpec | None:
+        spec = args[0]
+        if spec.ndim != rank or (dim.__class__ is tuple and args[1] != dim):
+            return None
+        sizes = spec.sizes
+        if keepdim:
+            kept = [1 if i in dims else n for i, n in enumerate(sizes)]
+        else:
+            kept = [n for i, n in enumerate(sizes) if i not in dims]
+        return TensorSpec.contiguous(tuple(kept), dtype, device)
+
+    return rule
+
+
 def sum_dim(meta: MetaBase, self: TensorSpec, dim: Dims, keepdim: bool, dtype: ScalarType | None) -> None:
     """Sum over `dim`, over all dimensions if it is None or empty."""
-    _set_reduced(meta, self, reduced_dims(dim, self.ndim), keepdim, _accumulated_dtype(meta, self, dtype))
+    dims, out = reduced_dims(dim, self.ndim), _accumulated_dtype(meta, self, dtype)
+    _set_reduced(meta, self, dims, keepdim, out)
+    meta.rule = _reducing_alike(self, dim, dims, keepdim, out)
 
 
 def sum_all(meta: MetaBase, self: TensorSpec, dtype: ScalarType | None) -> None:
@@ -73,7 +95,9 @@ def mean_dim(meta: MetaBase, self: TensorSpec, dim: Dims, keepdim: bool, dtype: 
         raise RuntimeError(
             f"result type {asked.scalar_name} can't be cast to the desired output type {out.scalar_name}"
         )
-    _set_reduced(meta, self, reduced_dims(dim, self.ndim), keepdim, out)
+    dims = reduced_dims(dim, self.ndim)
+    _set_reduced(meta, self, dims, keepdim, out)
+    meta.rule = _reducing_alike(self, dim, dims, keepdim, out)
 
 
 def mean_all(meta: MetaBase, self: TensorSpec, dtype: ScalarType | None) -> None:

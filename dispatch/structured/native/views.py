@@ -25,6 +25,8 @@ from .dims import wrap_dim
 
 def infer_size(sizes: Sequence[int], numel: int) -> tuple[int, ...]:
     """The sizes with a -1 filled in. Raises RuntimeError where they do not hold `numel` elements."""
+    if len(sizes) == 1 and sizes[0] == -1:
+        return (numel,)
     product, unknown_count = math.prod(sizes), sizes.count(-1)
     if unknown_count < 2 and sizes and min(sizes) >= -unknown_count:
         if not unknown_count:
