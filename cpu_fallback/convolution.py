@@ -1,28 +1,39 @@
-"""Convolution as im2col and one matrix product for each group, a few images at a time."""
+"""Convolution as im2col and one matrix product for each group, a few images at a time, on several threads.
+
+What is taken at a time depends on shapes alone, so that results do not depend on the number of threads.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.native.convolution import for_each_dimension
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ..runtime.blas_threads import alone
 from ..runtime.memory_format import contiguous_strides, is_channels_last
 from ..runtime.tensor_spec import TensorSpec
 from .error_state import quiet
 from .integer_matmul import integer_matmul
 from .widen import compute_np
-from .windows import Padding, Window
+from .windows import MAX_WASTE, Padding, Window
+from .workspace import borrow, give_back
 
-COLUMN_BYTES = 1 << 20
+COLUMN_BYTES = 1 << 19
 """Columns that are made at a time: they stay in the second-level cache until the product has read them."""
 LEAST_POSITIONS = 512
 """Positions of a product, where there are so many: with fewer it is bound by reading the weight."""
-LEAST_PRODUCTS = 1 << 23
-"""Multiplications of a product, where its columns stay below `MOST_BYTES`: BLAS has its threads wait for each other."""
+LEAST_PRODUCTS = 1 << 22
+"""Multiplications of a product, where its columns stay below `MOST_BYTES`: some 80 us, in which nobody needs the GIL."""
 MOST_BYTES = 4 << 20
+TOTALS, TOTAL_BYTES = 8, 24 << 20
+"""How many sums of the weight's gradient are made side by side, and the memory that these may take."""
+MORE_POSITIONS = 1.25
+"""How many more positions than a run's are multiplied for the sake of columns that are one run for all images."""
 FEW_POSITIONS = 1 << 10
 """Up to so many the gradient of the input is added tap by tap, which takes fewer calls."""
 
@@ -47,12 +58,29 @@ class Part(NamedTuple):
     shape: tuple[int, ...]
     """The positions of an image."""
     view: tuple[int, ...]
-    """Windows as a view over the padded images: (channels, *kernel, images, *shape), from the element `start`."""
+    """Windows as a view over the padded images: (channels, *kernel, images, *shape), from the byte `start`."""
     start: int
+    strides: tuple[int, ...]
     columns: tuple[int, ...]
     """(groups, depth, images * positions)."""
     made: tuple[int, ...]
     """(outputs, images, rows, ...), the positions that mean something."""
+
+
+def _even(n: int, most: int) -> int:
+    """Images of a block, at most `most`: so many blocks are a power of two, which threads share evenly."""
+    count = 1 << (-(-n // most) - 1).bit_length()
+    return -(-n // count)
+
+
+def _shares_border(window: Window) -> bool:
+    """Whether no window with strides of 1 meets more than one border's elements beyond a row, and there is a border."""
+    return any(window.padding) and all(
+        p <= (k - 1) * d and padded == n + 2 * p
+        for n, k, p, d, padded in zip(
+            window.spatial, window.kernel, window.padding, window.dilation, window.padded, strict=True
+        )
+    )
 
 
 def at(array: Array, index: Any) -> Array:
@@ -67,6 +95,9 @@ class Convolution:
     positions of an image are a run of its padded plane, with elements between the rows of windows that mean
     nothing: `positions` and `spread` are the way between it and (images, outputs, *out). They are made for a few
     images, or for a block of one image at a time.
+
+    Where it can be, the border is `shared`: what ends one row begins the next, and what ends one image begins the next
+    of its channel. Then a tap meets all images of a channel in one run.
     """
 
     def __init__(
@@ -90,17 +121,26 @@ class Convolution:
         taps = math.prod(self.window.kernel)
         self.depth = self.channels // self.groups * taps
         self.is_empty = 0 in (self.n, self.outputs, self.depth, *self.window.out)
-        run = None if self.is_empty else self.window.run
-        self.has_runs = run is not None
-        self.run = math.prod(self.window.out) if run is None else run
+        self.has_runs = not self.is_empty and all(s == 1 for s in stride)
+        self.is_shared = self.has_runs and _shares_border(self.window)
+        self.box = self.window.padded
+        if self.is_shared:
+            self.box = tuple(n + p for n, p in zip(input[2:], padding, strict=True))
+        self.pitch = contiguous_strides(self.box)
+        self.plane = math.prod(self.box)
+        self.run = math.prod(self.window.out)
+        if self.has_runs:
+            run = 1 + sum((o - 1) * p for o, p in zip(self.window.out, self.pitch, strict=True))
+            self.has_runs = run <= MAX_WASTE * self.run
+            if not self.has_runs and self.is_shared:
+                self.is_shared, self.box = False, self.window.padded
+                self.pitch, self.plane = contiguous_strides(self.box), math.prod(self.box)
+            elif self.has_runs:
+                self.run = self.plane if self.is_shared and self.plane <= MORE_POSITIONS * run else run
         self.is_dense = self.run == math.prod(self.window.out)
-        self.pad = Padding(self.window, self.dtype)
-        self.pitch = contiguous_strides(self.window.padded)
-        size = self.dtype.itemsize
-        plane = math.prod(self.window.padded) * size
-        down = [p * d * size for p, d in zip(self.pitch, dilation, strict=True)]
-        along = [size] if self.has_runs else [p * s * size for p, s in zip(self.pitch, stride, strict=True)]
-        self.strides = (plane, *down, self.channels * plane, *along)
+        self.down = [p * d for p, d in zip(self.pitch, dilation, strict=True)]
+        self.tail = sum((k - 1) * d for k, d in zip(self.window.kernel, self.down, strict=True))
+        self.pad = self._pad_shared if self.is_shared else Padding(self.window, self.dtype)
         self.batches = [] if self.is_empty else self._batches()
         parts = [part for batch in self.batches for part in batch]
         self.room = 0 if len(parts) < 2 else max(math.prod(part.view) for part in parts)
@@ -113,7 +153,7 @@ class Convolution:
         if self.run <= most:
             groups = min(self.groups, most // self.run)
             if groups == self.groups:
-                step = max(1, min(self.n, most // (self.run * groups)))
+                step = _even(self.n, max(1, most // (self.run * groups)))
         else:
             rows = max(1, most // (self.run // out[0]))
         return [
@@ -136,8 +176,10 @@ class Convolution:
         shape = (self.run - (out[0] - r) * self.pitch[0],) if self.has_runs else (r, *out[1:])
         outputs = slice(groups.start * of_group, groups.stop * of_group)
         channels = slice(groups.start * each, groups.stop * each)
-        plane, size = math.prod(window.padded), self.dtype.itemsize
-        start = groups.start * each * plane + rows.start * self.pitch[0] * window.stride[0]
+        size = self.dtype.itemsize
+        of_image, of_channel = (self.plane, self.line(m)) if self.is_shared else (self.channels * self.plane, self.plane)
+        along = [1] if self.has_runs else [p * s for p, s in zip(self.pitch, window.stride, strict=True)]
+        start = groups.start * each * of_channel + rows.start * self.pitch[0] * window.stride[0]
 
         def unless_all(part: slice, whole: int) -> slice | None:
             return None if part.stop - part.start == whole else part
@@ -155,9 +197,28 @@ class Convolution:
             shape,
             (g * each, *window.kernel, m, *shape),
             start * size,
+            tuple(size * n for n in (of_channel, *self.down, of_image, *along)),
             (g, self.depth, m * math.prod(shape)),
             (g * of_group, m, r, *out[1:]),
         )
+
+    def line(self, images: int) -> int:
+        """Elements of a channel of so many images, where they share their border, and of what the last taps meet."""
+        return images * self.plane + self.tail
+
+    def inside(self, planes: Array, images: int) -> Array:
+        """The images (images, channels, *spatial) in an array (channels, line) with a shared border, a view."""
+        line, size = self.line(images), self.dtype.itemsize
+        first = sum(p * n for p, n in zip(self.window.padding, self.pitch, strict=True))
+        strides = tuple(size * n for n in (self.plane, line, *self.pitch))
+        return np.ndarray(
+            (images, len(planes), *self.window.spatial), self.dtype, planes, first * size, strides
+        )
+
+    def _pad_shared(self, array: Array) -> Array:
+        made = np.zeros((self.channels, self.line(len(array))), self.dtype)
+        np.copyto(self.inside(made, len(array)), array, casting="unsafe")
+        return made
 
     def most_positions(self) -> int:
         """How many positions a block has."""
@@ -165,17 +226,37 @@ class Convolution:
         many = LEAST_PRODUCTS // (self.depth * self.outputs) if self.groups == 1 else 0
         return max(LEAST_POSITIONS, COLUMN_BYTES // each, min(many, MOST_BYTES // each))
 
-    def buffer(self) -> Array | None:
-        """Room for the columns of any part; None where one part is all there is."""
-        return np.empty(self.room, self.dtype) if self.room else None
+    def over(self, batches: int, some: Callable[[int, int, Array | None], None]) -> None:
+        """``some(first, last, room)`` over batches on several threads, each with room for the columns of any part.
 
-    def columns(self, padded: Array, part: Part, buffer: Array | None) -> Array:
+        The room is None where one part is all there is.
+        """
+
+        def with_room(first: int, last: int) -> None:
+            room = borrow(self.room * self.dtype.itemsize) if self.room else None
+            try:
+                some(first, last, room)
+            finally:
+                if room is not None:
+                    give_back(room)
+
+        if batches == 1:
+            with_room(0, 1)
+        else:
+            parallel_for(0, batches, 1, with_room)
+
+    def alone(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A kernel's function: without floating-point errors, and with one thread of BLAS."""
+        largest = max((math.prod(part.columns[1:]) for batch in self.batches for part in batch), default=0)
+        return quiet(alone(function, largest * (self.outputs // self.groups)))
+
+    def columns(self, padded: Array, part: Part, room: Array | None) -> Array:
         """The windows of a part, whose images' padded planes are given."""
-        view: Array = np.ndarray(part.view, self.dtype, padded, part.start, self.strides)
-        if buffer is None:
+        view: Array = np.ndarray(part.view, self.dtype, padded, part.start, part.strides)
+        if room is None:
             return np.ascontiguousarray(view).reshape(part.columns)
-        made = buffer[: view.size]
-        np.copyto(made.reshape(part.view), view)
+        made: Array = np.ndarray(part.view, self.dtype, room)
+        np.copyto(made, view)
         return made.reshape(part.columns)
 
     def positions(self, made: Array, part: Part) -> Array:
@@ -221,26 +302,40 @@ def convolution(call: StructuredCall) -> PlannedKernel:
     def into(out: Any, input: Any, weight: Any, bias: Any) -> None:
         matrix = conv.matrix(weight)
         addend = None if bias is None else bias.astype(conv.dtype, copy=False).reshape(conv.groups, -1, 1)
-        buffer = conv.buffer()
-        for batch in conv.batches:
-            images = batch[0].images
-            padded = conv.pad(at(input, images))
-            for part in batch:
-                columns = conv.columns(padded, part, buffer)
-                if direct:
-                    made = at(at(out, images).reshape(conv.groups, -1, conv.run), part.groups)
-                    if part.rows is not None:
-                        first = part.first_row * (conv.run // conv.window.out[0])
-                        made = made[:, :, first : first + part.columns[2]]
-                    np.matmul(at(matrix, part.groups), columns, out=made)
-                else:
-                    made = conv.multiply(at(matrix, part.groups), columns)
-                if addend is not None:
-                    made += at(addend, part.groups)
-                if not direct:
-                    np.copyto(at(out, part.target), conv.positions(made, part), casting="unsafe")
 
-    return PlannedKernel(quiet(into))
+        def one(padded: Array, part: Part, room: Array | None) -> None:
+            columns = conv.columns(padded, part, room)
+            if direct:
+                made = at(at(out, part.images).reshape(conv.groups, -1, conv.run), part.groups)
+                if part.rows is not None:
+                    first = part.first_row * (conv.run // conv.window.out[0])
+                    made = made[:, :, first : first + part.columns[2]]
+                np.matmul(at(matrix, part.groups), columns, out=made)
+            else:
+                made = conv.multiply(at(matrix, part.groups), columns)
+            if addend is not None:
+                made += at(addend, part.groups)
+            if not direct:
+                np.copyto(at(out, part.target), conv.positions(made, part), casting="unsafe")
+
+        def some(first: int, last: int, room: Array | None) -> None:
+            for batch in conv.batches[first:last]:
+                padded = conv.pad(at(input, batch[0].images))
+                for part in batch:
+                    one(padded, part, room)
+
+        if len(conv.batches) > 1 or len(conv.batches[0]) == 1:
+            conv.over(len(conv.batches), some)
+            return
+        parts, padded = conv.batches[0], conv.pad(input)
+
+        def some_parts(first: int, last: int, room: Array | None) -> None:
+            for part in parts[first:last]:
+                one(padded, part, room)
+
+        conv.over(len(parts), some_parts)
+
+    return PlannedKernel(conv.alone(into))
 
 
 def _is_rows(spec: TensorSpec) -> bool:
@@ -266,8 +361,9 @@ def _forward_channels_last(conv: Convolution, spec: TensorSpec) -> Any:
     pad = Padding(window, conv.dtype, last=True)
     size = conv.dtype.itemsize * c
     plane = math.prod(window.padded) * size
-    down = [p * d * size for p, d in zip(conv.pitch, window.dilation, strict=True)]
-    along = [p * s * size for p, s in zip(conv.pitch, window.stride, strict=True)]
+    pitch = contiguous_strides(window.padded)
+    down = [p * d * size for p, d in zip(pitch, window.dilation, strict=True)]
+    along = [p * s * size for p, s in zip(pitch, window.stride, strict=True)]
     strides = (plane, *along, *down, conv.dtype.itemsize)
     weight_order = (*range(2, rank + 2), 1, 0)
     same = spec.np_dtype == conv.dtype
@@ -333,15 +429,18 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
     if conv.n * conv.run > FEW_POSITIONS and not window.is_pointwise and _gathers(window):
         return PlannedKernel(_backward_by_gathering(call, conv))
     inside = (slice(None), slice(None), *window.inside)
-    offsets = [p * d for p, d in zip(conv.pitch, window.dilation, strict=True)]
-    starts = [(tap, sum(t * o for t, o in zip(tap, offsets, strict=True))) for tap in window.taps]
+    size = conv.dtype.itemsize
+    starts = [(tap, sum(t * o for t, o in zip(tap, conv.down, strict=True))) for tap in window.taps]
 
     def places(part: Part) -> list[tuple[Any, Any]]:
         """Each tap among the columns of a part, and the elements that it meets."""
         first = part.first_row
         if conv.has_runs:
-            run, at_row = part.shape[0], first * conv.pitch[0]
-            return [(tap, (slice(at_row + s, at_row + s + run),)) for tap, s in starts]
+            line = conv.line(part.count) if conv.is_shared else part.count * conv.plane
+            begin = (part.channels.start if part.channels else 0) * line + first * conv.pitch[0]
+            shape = (part.view[0], part.count, part.shape[0])
+            strides = tuple(size * n for n in (line, conv.plane, 1))
+            return [(tap, (shape, (begin + s) * size, strides)) for tap, s in starts]
         step, rows = window.stride[0], part.made[2]
         made = []
         for tap in window.taps:
@@ -357,34 +456,50 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
         addend = (
             None if bias is None else bias.astype(conv.dtype, copy=False).reshape(-1, *(1,) * (1 + conv.rank))
         )
-        for batch in batches:
-            target = at(out, batch[0][0].images).swapaxes(0, 1)
-            m = target.shape[1]
-            full = np.zeros((conv.channels, m, *window.padded), conv.dtype)
-            flat = full.reshape(conv.channels, m, -1) if conv.has_runs else full
-            for part, taps in batch:
-                made = conv.multiply(at(matrix, part.groups), conv.spread(grad, part))
-                made = made.reshape(part.view)
-                some = at(flat, part.channels)
-                for tap, where in taps:
-                    some[:, :, *where] += made[:, *tap]
-            full = full[inside]
-            np.copyto(target, full if addend is None else np.add(full, addend, out=full), casting="unsafe")
+
+        def some(first: int, last: int) -> None:
+            for batch in batches[first:last]:
+                target = at(out, batch[0][0].images).swapaxes(0, 1)
+                m = target.shape[1]
+                line = (conv.line(m),) if conv.is_shared else (m, *window.padded)
+                full = np.zeros((conv.channels, *line), conv.dtype)
+                for part, taps in batch:
+                    made = conv.multiply(at(matrix, part.groups), conv.spread(grad, part))
+                    made = made.reshape(part.view)
+                    for tap, where in taps:
+                        if conv.has_runs:
+                            shape, start, strides = where
+                            met: Array = np.ndarray(shape, conv.dtype, full, start, strides)
+                        else:
+                            met = at(full, part.channels)[:, :, *where]
+                        met += made[:, *tap]
+                full = conv.inside(full, m).swapaxes(0, 1) if conv.is_shared else full[inside]
+                if addend is None:
+                    np.copyto(target, full, casting="unsafe")
+                else:
+                    np.copyto(target, full + addend, casting="unsafe")
+
+        parallel_for(0, len(batches), 1, some)
 
     def into_pointwise(out: Any, grad: Any, weight: Any, bias: Any = None) -> None:
         matrix = conv.matrix(weight).swapaxes(1, 2)
-        for part in (part for batch in conv.batches for part in batch):
-            target = at(out, part.images).swapaxes(0, 1)
-            made = conv.multiply(at(matrix, part.groups), conv.spread(grad, part))
-            there = at(target, part.channels)
-            there = there if part.rows is None else there[:, :, part.rows]
-            made = made.reshape(there.shape)
-            if bias is not None:
-                addend = at(bias, part.channels).astype(conv.dtype, copy=False)
-                made += addend.reshape(-1, *(1,) * (1 + conv.rank))
-            np.copyto(there, made, casting="unsafe")
 
-    return PlannedKernel(quiet(into_pointwise if window.is_pointwise else into))
+        def some(first: int, last: int) -> None:
+            for part in parts[first:last]:
+                target = at(out, part.images).swapaxes(0, 1)
+                made = conv.multiply(at(matrix, part.groups), conv.spread(grad, part))
+                there = at(target, part.channels)
+                there = there if part.rows is None else there[:, :, part.rows]
+                made = made.reshape(there.shape)
+                if bias is not None:
+                    addend = at(bias, part.channels).astype(conv.dtype, copy=False)
+                    made += addend.reshape(-1, *(1,) * (1 + conv.rank))
+                np.copyto(there, made, casting="unsafe")
+
+        parallel_for(0, len(parts), 1, some)
+
+    parts = [part for batch in conv.batches for part in batch]
+    return PlannedKernel(conv.alone(into_pointwise if window.is_pointwise else into))
 
 
 def _gathers(window: Window) -> bool:
@@ -434,17 +549,28 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
             )
             np.copyto(out, made.reshape(out.shape), casting="unsafe")
             return
-        total = np.zeros((conv.groups, conv.outputs // conv.groups, conv.depth), wide)
-        buffer = conv.buffer()
-        for batch in conv.batches:
-            padded = conv.pad(at(input, batch[0].images))
-            for part in batch:
-                rows = conv.spread(grad, part)
-                some = at(total, part.groups)
-                some += conv.multiply(rows, conv.columns(padded, part, buffer).swapaxes(1, 2))
+        totals = np.zeros((len(shares), conv.groups, conv.outputs // conv.groups, conv.depth), wide)
+
+        def some(first: int, last: int, room: Array | None) -> None:
+            for share in range(first, last):
+                for batch in shares[share]:
+                    padded = conv.pad(at(input, batch[0].images))
+                    for part in batch:
+                        rows = conv.spread(grad, part)
+                        some = at(totals[share], part.groups)
+                        some += conv.multiply(rows, conv.columns(padded, part, room).swapaxes(1, 2))
+
+        conv.over(len(shares), some)
+        total = totals[0]
+        for more in totals[1:]:
+            total += more
         np.copyto(out, total.reshape(out.shape), casting="unsafe")
 
-    return PlannedKernel(quiet(into))
+    count = len(conv.batches)
+    most = max(1, min(TOTALS, TOTAL_BYTES // (conv.depth * conv.outputs * wide.itemsize)))
+    step = -(-count // most)
+    shares = [conv.batches[i : i + step] for i in range(0, count, step)]
+    return PlannedKernel(conv.alone(into))
 
 
 register_stub("convolution_stub", "cpu", convolution)

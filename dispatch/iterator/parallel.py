@@ -15,6 +15,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from ...runtime import blas_threads
+
 if TYPE_CHECKING:
     from queue import SimpleQueue
 
@@ -132,7 +134,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def set_num_threads(num_threads: int) -> None:
-    """Set how many threads host kernels use (`torch.set_num_threads`); 1 means no pool.
+    """Set how many threads host kernels use (`torch.set_num_threads`), NumPy's and SciPy's OpenBLAS among them.
+
+    1 means no pool. Products of matrices are split over the pool too; what BLAS does with threads of its own is
+    LAPACK, and a program's own calls of NumPy.
 
     Raises RuntimeError unless it is a positive integer.
     """
@@ -141,6 +146,7 @@ def set_num_threads(num_threads: int) -> None:
     if num_threads < 1:
         raise RuntimeError("set_num_threads expects a positive integer")
     _pool.resize(num_threads)
+    blas_threads.set_blas_threads(num_threads)
 
 
 def get_num_threads() -> int:
@@ -174,7 +180,7 @@ def parallel_for(begin: int, end: int, grain_size: int, fn: Callable[[int, int],
     """Call ``fn(chunk_begin, chunk_end)`` over chunks of a range, on several threads if there are several chunks.
 
     The calling thread takes chunks too, the first one first; a range has up to `CHUNKS_OF_THREAD` for each thread.
-    Chunks run in copies of the caller's context (`contextvars`).
+    Chunks run in copies of the caller's context (`contextvars`), and meanwhile NumPy's BLAS has one thread for each.
     The first chunk's exception, in the order of the range, is raised after all chunks ended.
 
     Example:
@@ -193,10 +199,14 @@ def parallel_for(begin: int, end: int, grain_size: int, fn: Callable[[int, int],
         return
     job = _Job(fn, chunk_ranges(begin, end, grain_size, CHUNKS_OF_THREAD * threads))
     jobs = _pool.get()
-    for _ in range(min(threads, len(job.chunks)) - 1):
-        jobs.put((contextvars.copy_context(), job))
-    job.work(0)
-    job.finished.acquire()
+    of_blas = blas_threads.hold()
+    try:
+        for _ in range(min(threads, len(job.chunks)) - 1):
+            jobs.put((contextvars.copy_context(), job))
+        job.work(0)
+        job.finished.acquire()
+    finally:
+        blas_threads.restore(of_blas)
     job.fn = None  # a thread that wakes late must not keep the arrays in it alive
     for i in sorted(job.errors):
         raise job.errors[i]

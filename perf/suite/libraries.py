@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from ...runtime.blas_threads import set_blas_threads
 from ..refusal import RefusalError
 from ..result_file import source_version
-from .blas import set_blas_threads
 from .results import OURS
 from .workload import Array, Operand
 

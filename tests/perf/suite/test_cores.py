@@ -14,13 +14,14 @@ import pytest
 
 import triten as tt
 from triten.perf import __main__ as command
-from triten.perf.suite import blas, cores
+from triten.perf.suite import cores
 from triten.perf.suite.cores import Cores, available_cores, settle
 from triten.perf.suite.display import format_head
 from triten.perf.suite.libraries import Library
 from triten.perf.suite.measurement import Effort, Measurement
 from triten.perf.suite.results import OURS, Result, read_results
 from triten.perf.suite.workload import Workload
+from triten.runtime import blas_threads as blas
 
 CALLER = 7
 pinning = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system pins no threads")
@@ -302,19 +303,13 @@ def test_a_run_pins_says_so_and_frees(
 def test_numpys_blas_is_held_to_the_number_of_threads(freed: None) -> None:
     if not blas.set_blas_threads(1):
         pytest.skip("NumPy's BLAS is not OpenBLAS")
-    asked: list[int] = []
-    for path in blas._loaded():
-        library = blas.ctypes.CDLL(path)
-        for name in (name.replace("set", "get") for name in blas.SYMBOLS):
-            if hasattr(library, name):
-                asked.append(getattr(library, name)())
-                break
+    asked = [calls.get() for path in blas.loaded() if (calls := blas._calls(path)) is not None]
     assert asked and set(asked) == {1}
     a = np.ones((64, 64))
     assert np.array_equal(a @ a, np.full((64, 64), 64.0))
 
 
 def test_a_blas_without_the_call_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blas, "_loaded", list)
+    monkeypatch.setattr(blas, "loaded", list)
     assert Library(OURS, "cpu").set_threads(tt.get_num_threads()) is False
     assert Library("numpy", "cpu").set_threads(1) is False

@@ -1,0 +1,145 @@
+"""How many threads the BLAS of NumPy and of SciPy uses, which neither has a call for.
+
+OpenBLAS has threads of its own, which wait for their next product by spinning for some 25 ms: on the cores that our
+pool (dispatch/iterator/parallel.py), or another library, needs. A product of matrices that takes 80 us by two of them
+takes 20 by one, and whatever comes after it finds a core less. So our kernels call it `alone`, and split what is large
+over our pool, into parts by shape: then a result does not depend on the number of threads either. NumPy's own calls,
+a user's, keep the threads that they have; `set_num_threads` sets those too, as PyTorch's rules its BLAS.
+
+Nothing is looked for before the first product that is large enough for threads. Where NumPy has another BLAS,
+nothing is done.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+MAPS = Path("/proc/self/maps")
+PREFIXES, SUFFIXES = ("scipy_openblas_", "openblas_"), ("64_", "")
+"""As OpenBLAS itself has its calls, and as the builds in NumPy's and SciPy's wheels rename them."""
+MATRIX_WORK = 1 << 18
+"""Multiplications up to which OpenBLAS 0.3 has one thread multiply matrices whatever it is told (its own threshold)."""
+VECTOR_WORK = 9216
+"""The same for a matrix and a vector (2304 * GEMM_MULTITHREAD_THRESHOLD), and below that of two vectors."""
+
+
+class OpenBlas(NamedTuple):
+    """The two calls of one library. They are as good as atomic: the GIL is held meanwhile."""
+
+    get: Callable[[], int]
+    set: Callable[[int], None]
+
+
+_told: int | None = None
+_numpys: OpenBlas | None = None
+_is_found = False
+
+
+def set_blas_threads(threads: int) -> bool:
+    """Have every OpenBLAS of this process, SciPy's when it comes too, use a number of threads; False if there is none.
+
+    Example:
+        >>> from triten.runtime.blas_threads import set_blas_threads
+        >>> set_blas_threads(1) in (True, False)
+        True
+    """
+    global _told
+    _told = threads
+    return follow()
+
+
+def follow() -> bool:
+    """Tell the libraries that were loaded since what `set_blas_threads` was told, if it was."""
+    found = [calls for path in loaded() if (calls := _calls(path)) is not None]
+    if _told is not None:
+        for calls in found:
+            calls.set(_told)
+    return bool(found)
+
+
+def alone(function: Callable[..., Any], work: int, most: int = MATRIX_WORK) -> Callable[..., Any]:
+    """`function`, during whose calls NumPy's BLAS has one thread; itself where it has no more for such `work` anyway.
+
+    Args:
+        function: calls BLAS through NumPy.
+        work: multiplications of its largest product.
+        most: `MATRIX_WORK`, or `VECTOR_WORK` for products with vectors.
+
+    Example:
+        >>> from triten.runtime.blas_threads import alone
+        >>> import numpy as np
+        >>> alone(np.dot, 16 * 16 * 16) is np.dot
+        True
+    """
+    if work <= most:
+        return function
+
+    def called(*args: Any) -> Any:
+        threads = hold()
+        try:
+            return function(*args)
+        finally:
+            restore(threads)
+
+    return called
+
+
+def hold() -> int:
+    """Give NumPy's BLAS one thread; returns what `restore` is to be called with.
+
+    Whoever finds it with several restores them, so that of holds that overlap in several threads none is the last one.
+    """
+    calls = _numpys if _is_found else _find()
+    if calls is None or (threads := calls.get()) == 1:
+        return 1
+    calls.set(1)
+    return threads
+
+
+def restore(threads: int) -> None:
+    """Give NumPy's BLAS the threads back that it had before `hold`."""
+    if threads != 1 and _numpys is not None:
+        _numpys.set(threads)
+
+
+def _find() -> OpenBlas | None:
+    """The BLAS that NumPy calls: of several that are loaded the one among NumPy's own files."""
+    global _numpys, _is_found
+    folder = Path(np.__file__).parent
+    own = (str(folder), str(folder.with_name("numpy.libs")))
+    paths = loaded()
+    mine = [path for path in paths if path.startswith(own)] or paths
+    _numpys = next((calls for path in mine if (calls := _calls(path)) is not None), None)
+    _is_found = True
+    return _numpys
+
+
+def loaded() -> list[str]:
+    """The files of the OpenBLAS libraries in this process."""
+    if MAPS.exists():
+        fields = (line.split(maxsplit=5) for line in MAPS.read_text().splitlines() if "openblas" in line.lower())
+        paths = {parts[5] for parts in fields if len(parts) == 6}
+        return sorted(path for path in paths if "openblas" in Path(path).name.lower())
+    package = Path(np.__file__).parent
+    folders = (package.with_name("numpy.libs"), package / ".dylibs")
+    return sorted(str(path) for folder in folders for path in folder.glob("*openblas*"))
+
+
+@functools.cache
+def _calls(path: str) -> OpenBlas | None:
+    library = ctypes.PyDLL(path)
+    for prefix in PREFIXES:
+        for suffix in SUFFIXES:
+            names = [f"{prefix}{verb}_num_threads{suffix}" for verb in ("get", "set")]
+            if all(hasattr(library, name) for name in names):
+                get, set_threads = (getattr(library, name) for name in names)
+                get.argtypes, get.restype = [], ctypes.c_int
+                set_threads.argtypes, set_threads.restype = [ctypes.c_int], None
+                return OpenBlas(get, set_threads)
+    return None
