@@ -10,8 +10,8 @@ from typing import Any
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub, with_defaults
 from ...dispatch.structured.supported_dtypes import ROUNDING_NUMBERS
 from ...runtime.cuda.lazy_triton import tl
+from ...runtime.scalar_type import bool_, finfo
 from ...runtime.scalar_type import dtype as ScalarType
-from ...runtime.scalar_type import finfo
 from ...runtime.tensor_spec import TensorSpec
 from ..conversion import compute_type, triton_type
 from . import complex_functions
@@ -255,6 +255,12 @@ def rounding(function: Any) -> Callable[[StructuredCall], PlannedKernel]:
 def clamp(call: StructuredCall) -> PlannedKernel:
     """Both bounds, or the one that there is."""
     low, high = call.args.get("min") is not None, call.args.get("max") is not None
+    by_tensors = isinstance(call.args.get("min", call.args.get("max")), TensorSpec)
+    if call.dtype is bool_ and ((low and high) or not by_tensors):
+        kernel = "clamp" if low and high else f"clamp_{'min' if low else 'max'}"
+        raise NotImplementedError(
+            f"\"{kernel if by_tensors else kernel + '_scalar'}_cuda\" not implemented for 'Bool'"
+        )
     if low and high:
         return computed(call, f.clamp)
     given = tuple(name for name in call.runtime if call.args[name] is not None)
