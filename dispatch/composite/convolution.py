@@ -57,7 +57,8 @@ def _of_numbers(
     made = convolution(channels, products, offsets, *window)
     n, columns, *space = made._spec.sizes
     parts = made.reshape((n, columns // 2, 2, *space)).movedim(2, -1)
-    return view_as_complex(parts.contiguous())
+    # A copy in any case: what is contiguous may have odd strides along dimensions of size 1.
+    return view_as_complex(parts.clone(memory_format=contiguous_format))
 
 
 def _planner(rank: int) -> Planner:

@@ -283,7 +283,8 @@ def _check_bounds(name: str, start: Any, end: Any) -> None:
 
 
 def _number(bound: Any) -> Any:
-    return bound.item() if isinstance(bound, TensorImpl) else bound
+    is_tensor: bool = isinstance(bound, TensorImpl)
+    return bound.item() if is_tensor else bound
 
 
 def linspace(

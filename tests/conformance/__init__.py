@@ -8,6 +8,9 @@ command ends with exit status 2. What lives here:
 * `conversion`: a sample's arguments as ours, with their strides, offsets and shared memory;
 * `outcome`: what a call gave or raised, and where two outcomes differ;
 * `nearness`, `ties`: differences that are none: of rounding, where ours is as near, and among equal values;
-* `modes`: a module for each way of asking (values, refusals, out=, in-place, layouts, strides, derivatives);
+* `rounding`: how far each is from the float64 result where they differ; `rounding.txt` is what it printed;
+* `speed`: how fast each operator is beside PyTorch's;
+* `modes`: a module for each way of asking (values, refusals, dtypes, out=, in-place, layouts, strides,
+  derivatives);
 * `known_differences.txt`: what differs on purpose, each with its reason.
 """

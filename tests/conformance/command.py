@@ -25,7 +25,7 @@ MODES = (
     "forward_ad",
     "gradgrad",
 )
-SPEED = "speed"
+SPEED, ROUNDING = "speed", "rounding"
 DERIVATIVES = {"gradient", "forward_ad", "gradgrad"}
 
 
@@ -39,6 +39,10 @@ def main(arguments: list[str] | None = None) -> int:
         from .speed.survey import survey
 
         return survey(options)
+    if ROUNDING in options.mode:
+        from .rounding import rounding
+
+        return rounding(options)
     tallies = list(run(options))
     if options.json:
         with open(options.json, "w") as file:
@@ -127,8 +131,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "mode",
         nargs="*",
-        choices=[*MODES, SPEED, []],
-        help=f"of {', '.join(MODES)}, all by default; or {SPEED}: how fast, beside PyTorch",
+        choices=[*MODES, SPEED, ROUNDING, []],
+        help=f"of {', '.join(MODES)}, all by default; or {SPEED}: how fast, beside PyTorch; "
+        f"or {ROUNDING}: how far from float64, beside PyTorch",
     )
     parser.add_argument("--ops", default="", metavar="REGEX", help="operators whose names it finds")
     parser.add_argument("--dtype", default="", help="float32 by default, float64 for derivatives")

@@ -100,3 +100,39 @@ def test_indices_are_free_among_equal_values_alone():
     ):
         ours = (tt.tensor([1.0, 2.0, 2.0]), tt.tensor(order))
         assert differ_in_ties_alone(sort, [x], named, theirs, ours) is expected, order
+
+
+def test_speeds_are_summed_up_by_their_geometric_mean_and_the_slow_ones_listed():
+    pytest.importorskip("torch")
+    from triten.tests.conformance.speed.survey import Row, summary
+
+    rows = [Row("add", "small", "2x2", 2e-6, 1e-6), Row("mul", "small", "2x2", 8e-6, 1e-6)]
+    lines = summary(rows).splitlines()
+    assert lines[0].startswith("speed small: 4.000 times PyTorch's time (geometric mean of 2 operators")
+    assert lines[1:] == ["    8.0 small mul(2x2): 8.0 us, PyTorch 1.0 us"]
+
+
+def test_large_operands_grow_from_the_samples():
+    torch = pytest.importorskip("torch")
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    from triten.tests.conformance.speed.operands import large, small
+
+    operator = next(operator for operator in op_db if operator.name == "atan2")
+    first = next(iter(small(operator)))
+    grown = list(next(large(operator)))
+    assert first.positional[0].numel() < grown[0].positional[0].numel() < grown[-1].positional[0].numel()
+    assert grown[-1].positional[0].numel() > 1 << 19
+    for operands in grown:
+        torch.broadcast_tensors(*[operands.positional[0], *operands.positional[1:]])
+        low, high = first.positional[0].min(), first.positional[0].max()
+        assert ((operands.positional[0] >= low) & (operands.positional[0] <= high)).all()
+
+
+@pytest.mark.parametrize("text", ["0/3", "4/3"])
+def test_a_part_that_is_none_is_refused(text, capsys):
+    from triten.tests.conformance.command import _parser
+
+    with pytest.raises(SystemExit):
+        _parser().parse_args(["speed", "--part", text])
+    assert "I/N with I from 1 to N expected" in capsys.readouterr().err

@@ -103,6 +103,22 @@ def test_other_refusals(call, error, text):
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_bools_are_not_clamped_nor_integers_sampled(device):
+    x = ones("bool", device, (3,))
+    for bounds, name in (
+        ((False, True), "clamp_scalar"),
+        ((x, x), "clamp"),
+        ((False, None), "clamp_min_scalar"),
+        ((None, True), "clamp_max_scalar"),
+    ):
+        with pytest.raises(NotImplementedError, match=f"\"{name}_{device}\" not implemented for 'Bool'"):
+            tt.clamp(x, *bounds)
+    image, grid = ones("int64", device, (1, 1, 3, 3)), ones("int64", device, (1, 2, 2, 2))
+    with pytest.raises(NotImplementedError, match="not implemented for 'Long'"):
+        F.grid_sample(image, grid, align_corners=False)
+
+
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", (tt.float16, tt.bfloat16))
 def test_comparisons_and_remainders_see_numbers_rounded(dtype, device):
     x = tt.tensor([0.1, 0.2], device=device).to(dtype)

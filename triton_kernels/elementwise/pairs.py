@@ -498,6 +498,7 @@ declare(
             "cosh",
             "exp",
             "expm1",
+            "logaddexp",
             "pow",
             "shifted_exp",
             "sigmoid",

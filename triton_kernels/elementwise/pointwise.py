@@ -259,6 +259,12 @@ def rounding(function: Any) -> Callable[[StructuredCall], PlannedKernel]:
 def clamp(call: StructuredCall) -> PlannedKernel:
     """Both bounds, or the one that there is."""
     low, high = call.args.get("min") is not None, call.args.get("max") is not None
+    by_tensors = isinstance(call.args.get("min", call.args.get("max")), TensorSpec)
+    if call.dtype is bool_ and ((low and high) or not by_tensors):
+        kernel = "clamp" if low and high else f"clamp_{'min' if low else 'max'}"
+        raise NotImplementedError(
+            f"\"{kernel if by_tensors else kernel + '_scalar'}_cuda\" not implemented for 'Bool'"
+        )
     if low and high:
         return computed(call, f.clamp)
     given = tuple(name for name in call.runtime if call.args[name] is not None)

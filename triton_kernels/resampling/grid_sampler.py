@@ -37,8 +37,8 @@ def launching(
     image: dict[str, int],
 ) -> Any:
     """``run(*addresses)`` in the kernel's order; `image` has sizes and strides of what is sampled."""
-    for spec in pointers.values():
-        if not spec.dtype.is_floating_point and spec.dtype.name != "int64":
+    for spec in (grid, *pointers.values()):
+        if not spec.dtype.is_floating_point and (spec is grid or spec.dtype.name != "int64"):
             raise NotImplementedError(f"\"grid_sampler\" not implemented for '{spec.dtype.scalar_name}'")
     check_dtypes(call, list(pointers.values()))
     rank = grid.sizes[-1]

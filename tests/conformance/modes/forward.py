@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
-from ..conversion import copied
+from ..conversion import OutsideError, copied
 from ..nearness import as_near, widened
 from ..operators import functional, values_are_free
 from ..outcome import ValueDifference, compare_outcomes, outcome
 from ..ties import differ_in_ties_alone
-from .mode import Check, Mode, Settings, arguments, ours_of, samples_of
+from .mode import Check, Mode, Settings, arguments, on_meta, ours_of, samples_of
 
 
 def cases(operator: OpInfo, settings: Settings) -> Iterator[tuple[str, Check]]:
@@ -36,6 +36,10 @@ def check(operator: OpInfo, ours: Any, settings: Settings, sample: SampleInput) 
     """Both make the call over arguments of their own."""
     positional, named = arguments(sample)
     mine, mine_named = ours_of(operator, settings.conversion(), positional, named)
+    if settings.meta:
+        given_meta = on_meta(copied(positional)), on_meta(copied(named))
+        if outcome(lambda: operator.op(*given_meta[0], **given_meta[1])).raised is not None:
+            raise OutsideError("PyTorch's own Meta refuses it")
     positional, named = copied((positional, named))
     theirs = outcome(lambda: operator.op(*positional, **named))
     given = outcome(lambda: ours(*mine, **mine_named))
