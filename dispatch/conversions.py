@@ -13,6 +13,7 @@ from ..runtime.memory_format import memory_format as MemoryFormat
 from ..runtime.memory_format import preserve_format
 from ..runtime.scalar_type import ALL as ALL_DTYPES
 from ..runtime.tensor_impl import TensorImpl
+from .pickling import copied, reduced
 from .scalars import readable
 
 if TYPE_CHECKING:
@@ -171,13 +172,9 @@ class ConversionMethods(_Base):
         return object.__format__(self, spec)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        from .pickling import copied
-
         return copied(self, memo)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        from .pickling import reduced
-
         return reduced(self)
 
     @property
