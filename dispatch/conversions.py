@@ -12,6 +12,7 @@ from ..runtime.grad_mode import is_grad_enabled
 from ..runtime.memory_format import memory_format as MemoryFormat
 from ..runtime.memory_format import preserve_format
 from ..runtime.tensor_impl import TensorImpl
+from .pickling import copied, reduced
 from .scalars import readable
 
 if TYPE_CHECKING:
@@ -165,13 +166,9 @@ class ConversionMethods(_Base):
         return object.__format__(self, spec)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        from .pickling import copied
-
         return copied(self, memo)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        from .pickling import reduced
-
         return reduced(self)
 
     @property

@@ -133,4 +133,5 @@ def _rebuilt_storage(data: bytes, device: Device) -> Storage:
     return storage_of(made._data, device)
 
 
+# At import: a pickler of `multiprocessing` keeps the table as it was when the pickler was made.
 copyreg.pickle(Storage, _reduced_storage)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -152,3 +154,15 @@ def test_on_cuda(way: Any) -> None:
     a, b = way([x, x[2:]])
     a[3] = 77
     assert b.device == x.device and b.tolist() == [2, 77, 4, 5] and x[3].item() == 3
+
+
+def test_the_first_pickle_of_a_process_may_be_one_of_multiprocessing() -> None:
+    # Its picklers copy the table of reducers when they are made.
+    program = (
+        "import triten as tt\n"
+        "from multiprocessing.reduction import ForkingPickler\n"
+        "import pickle\n"
+        "print(pickle.loads(ForkingPickler.dumps(tt.arange(3) * 2)).tolist())\n"
+    )
+    ran = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=False)
+    assert ran.stdout.strip() == "[0, 2, 4]", ran.stderr
