@@ -6,10 +6,8 @@
 """
 
 from ._lazy_names import lazy_names
-from .nn.modules.functional_call import functional_call as functional_call
-from .nn.modules.functional_call import stack_module_state as stack_module_state
 
-_PLACES = {
+_TRANSFORMS = {
     "Graph": "graph.graph",
     "Node": "graph.graph",
     "Traced": "graph.traced",
@@ -26,6 +24,10 @@ _PLACES = {
 }
 """The module of `dispatch/functional/` that has a name; it is imported with the name's first use."""
 
-__all__ = sorted([*_PLACES, "functional_call", "stack_module_state"])
+_PLACES = {name: f"dispatch.functional.{module}" for name, module in _TRANSFORMS.items()} | dict.fromkeys(
+    ("functional_call", "stack_module_state"), "nn.modules.functional_call"
+)
 
-__getattr__, __dir__ = lazy_names(__name__, f"{__package__}.dispatch.functional", _PLACES)
+__all__ = sorted(_PLACES)
+
+__getattr__, __dir__ = lazy_names(__name__, __package__, _PLACES)
