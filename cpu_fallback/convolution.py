@@ -23,12 +23,14 @@ from .widen import compute_np
 from .windows import MAX_WASTE, Padding, Window
 from .workspace import borrow, give_back
 
-COLUMN_BYTES = 1 << 19
+COLUMN_BYTES = 1 << 20
 """Columns that are made at a time: they stay in the second-level cache until the product has read them."""
 LEAST_POSITIONS = 512
 """Positions of a product, where there are so many: with fewer it is bound by reading the weight."""
-LEAST_PRODUCTS = 1 << 22
-"""Multiplications of a product, where its columns stay below `MOST_BYTES`: some 80 us, in which nobody needs the GIL."""
+LEAST_PRODUCTS = 1 << 23
+"""Multiplications of a product, where its columns stay below `MOST_BYTES`: 150 us, in which nobody needs the GIL."""
+BLOCKS, BLOCK_PRODUCTS = 4, 1 << 21
+"""Blocks of images for several threads, and the multiplications that each must have for that."""
 MOST_BYTES = 4 << 20
 TOTALS, TOTAL_BYTES = 8, 24 << 20
 """How many sums of the weight's gradient are made side by side, and the memory that these may take."""
@@ -36,6 +38,8 @@ MORE_POSITIONS = 1.25
 """How many more positions than a run's are multiplied for the sake of columns that are one run for all images."""
 FEW_POSITIONS = 1 << 10
 """Up to so many the gradient of the input is added tap by tap, which takes fewer calls."""
+MORE_OUTPUTS = 2
+"""How many more outputs than channels may be gathered: columns are made of the outputs, and taps added to channels."""
 
 Array = np.ndarray[Any, Any]
 
@@ -153,7 +157,11 @@ class Convolution:
         if self.run <= most:
             groups = min(self.groups, most // self.run)
             if groups == self.groups:
-                step = _even(self.n, max(1, most // (self.run * groups)))
+                each = self.run * groups * self.depth * (self.outputs // self.groups)
+                most_images = max(1, most // (self.run * groups))
+                if self.n * each >= BLOCKS * BLOCK_PRODUCTS:
+                    most_images = min(most_images, -(-self.n // BLOCKS))
+                step = _even(self.n, most_images)
         else:
             rows = max(1, most // (self.run // out[0]))
         return [
@@ -177,7 +185,9 @@ class Convolution:
         outputs = slice(groups.start * of_group, groups.stop * of_group)
         channels = slice(groups.start * each, groups.stop * each)
         size = self.dtype.itemsize
-        of_image, of_channel = (self.plane, self.line(m)) if self.is_shared else (self.channels * self.plane, self.plane)
+        of_image, of_channel = (
+            (self.plane, self.line(m)) if self.is_shared else (self.channels * self.plane, self.plane)
+        )
         along = [1] if self.has_runs else [p * s for p, s in zip(self.pitch, window.stride, strict=True)]
         start = groups.start * each * of_channel + rows.start * self.pitch[0] * window.stride[0]
 
@@ -267,6 +277,20 @@ class Convolution:
         run = part.shape[0] * size
         strides = (part.count * run, run, *[p * size for p in self.pitch])
         return np.ndarray(part.made, made.dtype, made, 0, strides).swapaxes(0, 1)
+
+    def without_gaps(self, made: Array, part: Part) -> Array:
+        """Columns with zeros at the positions that mean nothing, where they may be NaN: an infinite number times 0."""
+        if self.is_dense or not self.has_runs:
+            return made
+        rows, positions = made.size // part.columns[2], part.columns[2]
+        size = self.dtype.itemsize
+        shape = (rows, part.count, *part.made[2:])
+        strides = tuple(size * n for n in (positions, part.shape[0], *self.pitch))
+        clean = np.zeros(made.shape, self.dtype)
+        source: Array = np.ndarray(shape, self.dtype, made, 0, strides)
+        target: Array = np.ndarray(shape, self.dtype, clean, 0, strides)
+        target[...] = source
+        return clean
 
     def spread(self, grad: Array, part: Part) -> Array:
         """Gradients of a part as (groups, outputs of a group, images * positions), zero in between."""
@@ -426,7 +450,8 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
     if conv.is_empty:
         return PlannedKernel(_bias_alone)
     window = conv.window
-    if conv.n * conv.run > FEW_POSITIONS and not window.is_pointwise and _gathers(window):
+    is_narrow = conv.outputs <= MORE_OUTPUTS * conv.channels
+    if is_narrow and conv.n * conv.run > FEW_POSITIONS and not window.is_pointwise and _gathers(window):
         return PlannedKernel(_backward_by_gathering(call, conv))
     inside = (slice(None), slice(None), *window.inside)
     size = conv.dtype.itemsize
@@ -456,6 +481,7 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
         addend = (
             None if bias is None else bias.astype(conv.dtype, copy=False).reshape(-1, *(1,) * (1 + conv.rank))
         )
+        is_finite = bool(np.isfinite(matrix).all())
 
         def some(first: int, last: int) -> None:
             for batch in batches[first:last]:
@@ -465,6 +491,8 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
                 full = np.zeros((conv.channels, *line), conv.dtype)
                 for part, taps in batch:
                     made = conv.multiply(at(matrix, part.groups), conv.spread(grad, part))
+                    if not is_finite:
+                        made = conv.without_gaps(made, part)
                     made = made.reshape(part.view)
                     for tap, where in taps:
                         if conv.has_runs:
@@ -541,14 +569,7 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
         return PlannedKernel(_zero)
     wide = np.dtype(np.float64) if conv.dtype == np.float32 else conv.dtype
 
-    def into(out: Any, grad: Any, input: Any) -> None:
-        if not conv.room:
-            ((part,),) = conv.batches
-            made = conv.multiply(
-                conv.spread(grad, part), conv.columns(conv.pad(input), part, None).swapaxes(1, 2)
-            )
-            np.copyto(out, made.reshape(out.shape), casting="unsafe")
-            return
+    def summed(grad: Any, input: Any, of_columns: Callable[[Array, Part], Array]) -> Array:
         totals = np.zeros((len(shares), conv.groups, conv.outputs // conv.groups, conv.depth), wide)
 
         def some(first: int, last: int, room: Array | None) -> None:
@@ -557,13 +578,20 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
                     padded = conv.pad(at(input, batch[0].images))
                     for part in batch:
                         rows = conv.spread(grad, part)
+                        columns = of_columns(conv.columns(padded, part, room), part)
                         some = at(totals[share], part.groups)
-                        some += conv.multiply(rows, conv.columns(padded, part, room).swapaxes(1, 2))
+                        some += conv.multiply(rows, columns.swapaxes(1, 2))
 
         conv.over(len(shares), some)
-        total = totals[0]
+        total: Array = totals[0]
         for more in totals[1:]:
             total += more
+        return total
+
+    def into(out: Any, grad: Any, input: Any) -> None:
+        total = summed(grad, input, lambda columns, part: columns)
+        if conv.has_runs and not conv.is_dense and not np.isfinite(total).all():
+            total = summed(grad, input, conv.without_gaps)
         np.copyto(out, total.reshape(out.shape), casting="unsafe")
 
     count = len(conv.batches)

@@ -19,7 +19,7 @@ SPLIT_WORK = 1 << 23
 """Multiplications from which parts pay: some 150 us, of which a thread that sleeps needs 50 to wake."""
 PART_WORK = 1 << 22
 MOST_PARTS = 16
-"""Each part has BLAS order its operands again: of 16 parts of a large square product that is a fifteenth of the time."""
+"""Each part has BLAS order its operands again: of 16 parts of a large square one that is a fifteenth of the time."""
 NARROWEST = 32
 """Rows or columns of a part at least."""
 VECTOR_SPLIT = 1 << 20

@@ -123,7 +123,9 @@ def _find() -> OpenBlas | None:
 def loaded() -> list[str]:
     """The files of the OpenBLAS libraries in this process."""
     if MAPS.exists():
-        fields = (line.split(maxsplit=5) for line in MAPS.read_text().splitlines() if "openblas" in line.lower())
+        fields = (
+            line.split(maxsplit=5) for line in MAPS.read_text().splitlines() if "openblas" in line.lower()
+        )
         paths = {parts[5] for parts in fields if len(parts) == 6}
         return sorted(path for path in paths if "openblas" in Path(path).name.lower())
     package = Path(np.__file__).parent
