@@ -14,7 +14,7 @@ import numpy as np
 from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.native.convolution import for_each_dimension
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
-from ..runtime.blas_threads import alone
+from ..runtime.blas_threads import MATRIX_WORK
 from ..runtime.memory_format import contiguous_strides, is_channels_last
 from ..runtime.tensor_spec import TensorSpec
 from .error_state import quiet
@@ -29,8 +29,6 @@ LEAST_POSITIONS = 512
 """Positions of a product, where there are so many: with fewer it is bound by reading the weight."""
 LEAST_PRODUCTS = 1 << 23
 """Multiplications of a product, where its columns stay below `MOST_BYTES`: 150 us, in which nobody needs the GIL."""
-BLOCKS, BLOCK_PRODUCTS = 4, 1 << 21
-"""Blocks of images for several threads, and the multiplications that each must have for that."""
 MOST_BYTES = 4 << 20
 TOTALS, TOTAL_BYTES = 8, 24 << 20
 """How many sums of the weight's gradient are made side by side, and the memory that these may take."""
@@ -147,6 +145,9 @@ class Convolution:
         self.pad = self._pad_shared if self.is_shared else Padding(self.window, self.dtype)
         self.batches = [] if self.is_empty else self._batches()
         parts = [part for batch in self.batches for part in batch]
+        self.has_pool = self.is_pooled(
+            max((math.prod(part.view[-len(part.shape) - 1 :]) for part in parts), default=0)
+        )
         self.room = 0 if len(parts) < 2 else max(math.prod(part.view) for part in parts)
 
     def _batches(self) -> list[list[Part]]:
@@ -157,11 +158,9 @@ class Convolution:
         if self.run <= most:
             groups = min(self.groups, most // self.run)
             if groups == self.groups:
-                each = self.run * groups * self.depth * (self.outputs // self.groups)
-                most_images = max(1, most // (self.run * groups))
-                if self.n * each >= BLOCKS * BLOCK_PRODUCTS:
-                    most_images = min(most_images, -(-self.n // BLOCKS))
-                step = _even(self.n, most_images)
+                step = max(1, min(self.n, most // (self.run * groups)))
+                if self.is_pooled(self.run * step):
+                    step = _even(self.n, step)
         else:
             rows = max(1, most // (self.run // out[0]))
         return [
@@ -250,15 +249,17 @@ class Convolution:
                 if room is not None:
                     give_back(room)
 
-        if batches == 1:
-            with_room(0, 1)
-        else:
+        if self.has_pool:
             parallel_for(0, batches, 1, with_room)
+        else:
+            with_room(0, batches)
 
-    def alone(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A kernel's function: without floating-point errors, and with one thread of BLAS."""
-        largest = max((math.prod(part.columns[1:]) for batch in self.batches for part in batch), default=0)
-        return quiet(alone(function, largest * (self.outputs // self.groups)))
+    def is_pooled(self, positions: int) -> bool:
+        """Whether our pool shares the work: products of so many positions are too small for BLAS's own threads.
+
+        Those start sooner than ours where one product follows another; but both at once wait for each other's cores.
+        """
+        return positions * self.depth * (self.outputs // self.groups) <= MATRIX_WORK
 
     def columns(self, padded: Array, part: Part, room: Array | None) -> Array:
         """The windows of a part, whose images' padded planes are given."""
@@ -359,7 +360,7 @@ def convolution(call: StructuredCall) -> PlannedKernel:
 
         conv.over(len(parts), some_parts)
 
-    return PlannedKernel(conv.alone(into))
+    return PlannedKernel(quiet(into))
 
 
 def _is_rows(spec: TensorSpec) -> bool:
@@ -483,7 +484,7 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
         )
         is_finite = bool(np.isfinite(matrix).all())
 
-        def some(first: int, last: int) -> None:
+        def some(first: int, last: int, room: Array | None) -> None:
             for batch in batches[first:last]:
                 target = at(out, batch[0][0].images).swapaxes(0, 1)
                 m = target.shape[1]
@@ -507,12 +508,12 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
                 else:
                     np.copyto(target, full + addend, casting="unsafe")
 
-        parallel_for(0, len(batches), 1, some)
+        conv.over(len(batches), some)
 
     def into_pointwise(out: Any, grad: Any, weight: Any, bias: Any = None) -> None:
         matrix = conv.matrix(weight).swapaxes(1, 2)
 
-        def some(first: int, last: int) -> None:
+        def some(first: int, last: int, room: Array | None) -> None:
             for part in parts[first:last]:
                 target = at(out, part.images).swapaxes(0, 1)
                 made = conv.multiply(at(matrix, part.groups), conv.spread(grad, part))
@@ -524,10 +525,10 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
                     made += addend.reshape(-1, *(1,) * (1 + conv.rank))
                 np.copyto(there, made, casting="unsafe")
 
-        parallel_for(0, len(parts), 1, some)
+        conv.over(len(parts), some)
 
     parts = [part for batch in conv.batches for part in batch]
-    return PlannedKernel(conv.alone(into_pointwise if window.is_pointwise else into))
+    return PlannedKernel(quiet(into_pointwise if window.is_pointwise else into))
 
 
 def _gathers(window: Window) -> bool:
@@ -598,7 +599,7 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
     most = max(1, min(TOTALS, TOTAL_BYTES // (conv.depth * conv.outputs * wide.itemsize)))
     step = -(-count // most)
     shares = [conv.batches[i : i + step] for i in range(0, count, step)]
-    return PlannedKernel(conv.alone(into))
+    return PlannedKernel(quiet(into))
 
 
 register_stub("convolution_stub", "cpu", convolution)

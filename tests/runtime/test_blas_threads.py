@@ -1,14 +1,11 @@
-"""NumPy's BLAS has one thread during our products, its own number before and after, whatever overlaps."""
+"""NumPy's BLAS has one thread inside our parallel regions, its own number before and after, whatever overlaps."""
 
-import threading
-
-import numpy as np
 import pytest
 
 import triten as tt
 from triten.dispatch.iterator.parallel import parallel_for
 from triten.runtime import blas_threads
-from triten.runtime.blas_threads import MATRIX_WORK, alone, hold, restore, set_blas_threads
+from triten.runtime.blas_threads import hold, restore, set_blas_threads
 
 
 class Blas:
@@ -32,24 +29,6 @@ def blas(monkeypatch: pytest.MonkeyPatch) -> Blas:
     monkeypatch.setattr(blas_threads, "_numpys", made)
     monkeypatch.setattr(blas_threads, "_is_found", True)
     return made
-
-
-def test_a_large_product_has_one_thread_and_a_small_one_is_not_touched(blas: Blas) -> None:
-    def function(add: int) -> int:
-        return blas.threads + add
-
-    assert alone(function, MATRIX_WORK) is function
-    assert alone(function, MATRIX_WORK + 1)(10) == 11
-    assert blas.threads == 3
-
-
-def test_threads_come_back_after_an_exception(blas: Blas) -> None:
-    def refuses() -> None:
-        raise ValueError
-
-    with pytest.raises(ValueError):
-        alone(refuses, MATRIX_WORK + 1)()
-    assert blas.threads == 3
 
 
 def test_holds_that_overlap_restore_what_was_there(blas: Blas) -> None:
@@ -99,17 +78,3 @@ def test_set_num_threads_rules_it() -> None:
             assert {each.get() for each in calls} == {threads}
     finally:
         tt.set_num_threads(before)
-
-
-def test_products_in_several_threads_leave_it_as_it_was() -> None:
-    calls = blas_threads._find()
-    if calls is None:
-        pytest.skip("NumPy's BLAS is not OpenBLAS")
-    before = calls.get()
-    a = tt.from_numpy(np.ones((80, 80), np.float32))
-    threads = [threading.Thread(target=lambda: [tt.mm(a, a) for _ in range(50)]) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert calls.get() == before
