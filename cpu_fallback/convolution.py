@@ -14,7 +14,7 @@ import numpy as np
 from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.native.convolution import for_each_dimension
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
-from ..runtime.blas_threads import alone
+from ..runtime.blas_threads import MATRIX_WORK
 from ..runtime.memory_format import contiguous_strides, is_channels_last
 from ..runtime.tensor_spec import TensorSpec
 from .error_state import quiet
@@ -23,12 +23,12 @@ from .widen import compute_np
 from .windows import MAX_WASTE, Padding, Window
 from .workspace import borrow, give_back
 
-COLUMN_BYTES = 1 << 19
+COLUMN_BYTES = 1 << 20
 """Columns that are made at a time: they stay in the second-level cache until the product has read them."""
 LEAST_POSITIONS = 512
 """Positions of a product, where there are so many: with fewer it is bound by reading the weight."""
-LEAST_PRODUCTS = 1 << 22
-"""Multiplications of a product, where its columns stay below `MOST_BYTES`: some 80 us, in which nobody needs the GIL."""
+LEAST_PRODUCTS = 1 << 23
+"""Multiplications of a product, where its columns stay below `MOST_BYTES`: 150 us, in which nobody needs the GIL."""
 MOST_BYTES = 4 << 20
 TOTALS, TOTAL_BYTES = 8, 24 << 20
 """How many sums of the weight's gradient are made side by side, and the memory that these may take."""
@@ -36,6 +36,8 @@ MORE_POSITIONS = 1.25
 """How many more positions than a run's are multiplied for the sake of columns that are one run for all images."""
 FEW_POSITIONS = 1 << 10
 """Up to so many the gradient of the input is added tap by tap, which takes fewer calls."""
+MORE_OUTPUTS = 2
+"""How many more outputs than channels may be gathered: columns are made of the outputs, and taps added to channels."""
 
 Array = np.ndarray[Any, Any]
 
@@ -143,6 +145,9 @@ class Convolution:
         self.pad = self._pad_shared if self.is_shared else Padding(self.window, self.dtype)
         self.batches = [] if self.is_empty else self._batches()
         parts = [part for batch in self.batches for part in batch]
+        self.has_pool = self.is_pooled(
+            max((math.prod(part.view[-len(part.shape) - 1 :]) for part in parts), default=0)
+        )
         self.room = 0 if len(parts) < 2 else max(math.prod(part.view) for part in parts)
 
     def _batches(self) -> list[list[Part]]:
@@ -153,7 +158,9 @@ class Convolution:
         if self.run <= most:
             groups = min(self.groups, most // self.run)
             if groups == self.groups:
-                step = _even(self.n, max(1, most // (self.run * groups)))
+                step = max(1, min(self.n, most // (self.run * groups)))
+                if self.is_pooled(self.run * step):
+                    step = _even(self.n, step)
         else:
             rows = max(1, most // (self.run // out[0]))
         return [
@@ -177,7 +184,9 @@ class Convolution:
         outputs = slice(groups.start * of_group, groups.stop * of_group)
         channels = slice(groups.start * each, groups.stop * each)
         size = self.dtype.itemsize
-        of_image, of_channel = (self.plane, self.line(m)) if self.is_shared else (self.channels * self.plane, self.plane)
+        of_image, of_channel = (
+            (self.plane, self.line(m)) if self.is_shared else (self.channels * self.plane, self.plane)
+        )
         along = [1] if self.has_runs else [p * s for p, s in zip(self.pitch, window.stride, strict=True)]
         start = groups.start * each * of_channel + rows.start * self.pitch[0] * window.stride[0]
 
@@ -240,15 +249,17 @@ class Convolution:
                 if room is not None:
                     give_back(room)
 
-        if batches == 1:
-            with_room(0, 1)
-        else:
+        if self.has_pool:
             parallel_for(0, batches, 1, with_room)
+        else:
+            with_room(0, batches)
 
-    def alone(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A kernel's function: without floating-point errors, and with one thread of BLAS."""
-        largest = max((math.prod(part.columns[1:]) for batch in self.batches for part in batch), default=0)
-        return quiet(alone(function, largest * (self.outputs // self.groups)))
+    def is_pooled(self, positions: int) -> bool:
+        """Whether our pool shares the work: products of so many positions are too small for BLAS's own threads.
+
+        Those start sooner than ours where one product follows another; but both at once wait for each other's cores.
+        """
+        return positions * self.depth * (self.outputs // self.groups) <= MATRIX_WORK
 
     def columns(self, padded: Array, part: Part, room: Array | None) -> Array:
         """The windows of a part, whose images' padded planes are given."""
@@ -267,6 +278,20 @@ class Convolution:
         run = part.shape[0] * size
         strides = (part.count * run, run, *[p * size for p in self.pitch])
         return np.ndarray(part.made, made.dtype, made, 0, strides).swapaxes(0, 1)
+
+    def without_gaps(self, made: Array, part: Part) -> Array:
+        """Columns with zeros at the positions that mean nothing, where they may be NaN: an infinite number times 0."""
+        if self.is_dense or not self.has_runs:
+            return made
+        rows, positions = made.size // part.columns[2], part.columns[2]
+        size = self.dtype.itemsize
+        shape = (rows, part.count, *part.made[2:])
+        strides = tuple(size * n for n in (positions, part.shape[0], *self.pitch))
+        clean = np.zeros(made.shape, self.dtype)
+        source: Array = np.ndarray(shape, self.dtype, made, 0, strides)
+        target: Array = np.ndarray(shape, self.dtype, clean, 0, strides)
+        target[...] = source
+        return clean
 
     def spread(self, grad: Array, part: Part) -> Array:
         """Gradients of a part as (groups, outputs of a group, images * positions), zero in between."""
@@ -335,7 +360,7 @@ def convolution(call: StructuredCall) -> PlannedKernel:
 
         conv.over(len(parts), some_parts)
 
-    return PlannedKernel(conv.alone(into))
+    return PlannedKernel(quiet(into))
 
 
 def _is_rows(spec: TensorSpec) -> bool:
@@ -426,7 +451,8 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
     if conv.is_empty:
         return PlannedKernel(_bias_alone)
     window = conv.window
-    if conv.n * conv.run > FEW_POSITIONS and not window.is_pointwise and _gathers(window):
+    is_narrow = conv.outputs <= MORE_OUTPUTS * conv.channels
+    if is_narrow and conv.n * conv.run > FEW_POSITIONS and not window.is_pointwise and _gathers(window):
         return PlannedKernel(_backward_by_gathering(call, conv))
     inside = (slice(None), slice(None), *window.inside)
     size = conv.dtype.itemsize
@@ -456,8 +482,9 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
         addend = (
             None if bias is None else bias.astype(conv.dtype, copy=False).reshape(-1, *(1,) * (1 + conv.rank))
         )
+        is_finite = bool(np.isfinite(matrix).all())
 
-        def some(first: int, last: int) -> None:
+        def some(first: int, last: int, room: Array | None) -> None:
             for batch in batches[first:last]:
                 target = at(out, batch[0][0].images).swapaxes(0, 1)
                 m = target.shape[1]
@@ -465,6 +492,8 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
                 full = np.zeros((conv.channels, *line), conv.dtype)
                 for part, taps in batch:
                     made = conv.multiply(at(matrix, part.groups), conv.spread(grad, part))
+                    if not is_finite:
+                        made = conv.without_gaps(made, part)
                     made = made.reshape(part.view)
                     for tap, where in taps:
                         if conv.has_runs:
@@ -479,12 +508,12 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
                 else:
                     np.copyto(target, full + addend, casting="unsafe")
 
-        parallel_for(0, len(batches), 1, some)
+        conv.over(len(batches), some)
 
     def into_pointwise(out: Any, grad: Any, weight: Any, bias: Any = None) -> None:
         matrix = conv.matrix(weight).swapaxes(1, 2)
 
-        def some(first: int, last: int) -> None:
+        def some(first: int, last: int, room: Array | None) -> None:
             for part in parts[first:last]:
                 target = at(out, part.images).swapaxes(0, 1)
                 made = conv.multiply(at(matrix, part.groups), conv.spread(grad, part))
@@ -496,10 +525,10 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
                     made += addend.reshape(-1, *(1,) * (1 + conv.rank))
                 np.copyto(there, made, casting="unsafe")
 
-        parallel_for(0, len(parts), 1, some)
+        conv.over(len(parts), some)
 
     parts = [part for batch in conv.batches for part in batch]
-    return PlannedKernel(conv.alone(into_pointwise if window.is_pointwise else into))
+    return PlannedKernel(quiet(into_pointwise if window.is_pointwise else into))
 
 
 def _gathers(window: Window) -> bool:
@@ -541,14 +570,7 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
         return PlannedKernel(_zero)
     wide = np.dtype(np.float64) if conv.dtype == np.float32 else conv.dtype
 
-    def into(out: Any, grad: Any, input: Any) -> None:
-        if not conv.room:
-            ((part,),) = conv.batches
-            made = conv.multiply(
-                conv.spread(grad, part), conv.columns(conv.pad(input), part, None).swapaxes(1, 2)
-            )
-            np.copyto(out, made.reshape(out.shape), casting="unsafe")
-            return
+    def summed(grad: Any, input: Any, of_columns: Callable[[Array, Part], Array]) -> Array:
         totals = np.zeros((len(shares), conv.groups, conv.outputs // conv.groups, conv.depth), wide)
 
         def some(first: int, last: int, room: Array | None) -> None:
@@ -557,20 +579,27 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
                     padded = conv.pad(at(input, batch[0].images))
                     for part in batch:
                         rows = conv.spread(grad, part)
+                        columns = of_columns(conv.columns(padded, part, room), part)
                         some = at(totals[share], part.groups)
-                        some += conv.multiply(rows, conv.columns(padded, part, room).swapaxes(1, 2))
+                        some += conv.multiply(rows, columns.swapaxes(1, 2))
 
         conv.over(len(shares), some)
-        total = totals[0]
+        total: Array = totals[0]
         for more in totals[1:]:
             total += more
+        return total
+
+    def into(out: Any, grad: Any, input: Any) -> None:
+        total = summed(grad, input, lambda columns, part: columns)
+        if conv.has_runs and not conv.is_dense and not np.isfinite(total).all():
+            total = summed(grad, input, conv.without_gaps)
         np.copyto(out, total.reshape(out.shape), casting="unsafe")
 
     count = len(conv.batches)
     most = max(1, min(TOTALS, TOTAL_BYTES // (conv.depth * conv.outputs * wide.itemsize)))
     step = -(-count // most)
     shares = [conv.batches[i : i + step] for i in range(0, count, step)]
-    return PlannedKernel(conv.alone(into))
+    return PlannedKernel(quiet(into))
 
 
 register_stub("convolution_stub", "cpu", convolution)

@@ -13,7 +13,6 @@ from ..runtime.tensor_spec import TensorSpec
 from .error_state import IGNORE, quiet, reset_state, set_state
 from .integer_matmul import integer_matmul
 from .pointwise_math import gelu
-from .split_products import held, split_product, splits
 from .undispatched import dot as multiply_arrays
 from .widen import FLOAT32, NARROW
 
@@ -55,33 +54,20 @@ def product_of(call: StructuredCall, first: str, second: str) -> Product:
     if dtype.name == "bool":
         raise NotImplementedError(f"\"{REFUSAL[call.name]}\" not implemented for '{dtype.scalar_name}'")
     if dtype in NARROW:
-        return held(lambda x, y: np.matmul(x.astype(FLOAT32), y.astype(FLOAT32)), a, b)
+        return lambda x, y: np.matmul(x.astype(FLOAT32), y.astype(FLOAT32))
     if not _is_blas(dtype):
         return integer_matmul
-    if splits(a, b):
-        return _fresh_of(split_product(a, b, is_blas_ready), a, b)
     if a.ndim <= 2:
-        return held(multiply_arrays, a, b)
+        return multiply_arrays
     ready_a, ready_b = is_blas_ready(a), is_blas_ready(b)
     if ready_a and ready_b:
-        return held(np.matmul, a, b)
+        return np.matmul
 
     def gathered(x: Any, y: Any) -> Any:
         x = x if ready_a else np.ascontiguousarray(x)
         return np.matmul(x, y if ready_b else np.ascontiguousarray(y))
 
-    return held(gathered, a, b)
-
-
-def _fresh_of(multiply: Callable[[Any, Any, Any], None], a: TensorSpec, b: TensorSpec) -> Product:
-    sizes, np_dtype = (*a.sizes[:-1], *(b.sizes[-1:] if b.ndim > 1 else ())), a.np_dtype
-
-    def product(x: Any, y: Any) -> Any:
-        out = np.empty(sizes, np_dtype)
-        multiply(out, x, y)
-        return out
-
-    return product
+    return gathered
 
 
 def _zero(out: Any, *_: Any) -> None:
@@ -107,48 +93,19 @@ def product(first: str, second: str) -> Callable[[StructuredCall], PlannedKernel
         if not _is_blas(a.dtype):
             return PlannedKernel(assign)
         if not spec.ndim:
-            return PlannedKernel(held(_scalar_into, a, b))
-        if splits(a, b):
-            return _split(split_product(a, b, is_blas_ready), spec)
-        if a.ndim <= 2:
+            return PlannedKernel(_scalar_into)
+        if multiply is multiply_arrays:
             if spec.ndim == 2 and not spec.is_contiguous:
-                into = held(_into_transposed, a, b) if is_blas_ready(spec) else assign
-                return PlannedKernel(into, multiply, quiet=True)
+                return PlannedKernel(
+                    _into_transposed if is_blas_ready(spec) else assign, multiply_arrays, quiet=True
+                )
             if not spec.is_contiguous:
-                return PlannedKernel(assign, multiply, quiet=True)
-            return PlannedKernel(
-                held(_dot_into, a, b), multiply, quiet=True, unshared=held(_dot_unshared, a, b)
-            )
-        is_direct = is_blas_ready(a) and is_blas_ready(b) and spec.is_contiguous
-        return PlannedKernel(held(_matmul_into, a, b) if is_direct else assign, multiply, quiet=True)
+                return PlannedKernel(assign, multiply_arrays, quiet=True)
+            return PlannedKernel(_dot_into, multiply_arrays, quiet=True, unshared=_dot_unshared)
+        into = _matmul_into if multiply is np.matmul and spec.is_contiguous else assign
+        return PlannedKernel(into, multiply, quiet=True)
 
     return factory
-
-
-def _split(multiply: Callable[[Any, Any, Any], None], spec: TensorSpec, adds: bool = False) -> PlannedKernel:
-    """The kernel of a product in parts, to which the first operand is added if it `adds`."""
-    sizes, np_dtype = spec.sizes, spec.np_dtype
-
-    def fresh(*values: Any) -> Any:
-        made = np.empty(sizes, np_dtype)
-        multiply(made, *values[-2:])
-        if adds:
-            made += values[0]
-        return made
-
-    def unshared(out: Any, *values: Any) -> None:
-        multiply(out, *values[-2:])
-        if adds:
-            out += values[0]
-
-    def into(out: Any, *values: Any) -> None:
-        if spec.is_contiguous and not any(np.may_share_memory(out, value) for value in values):
-            quiet_unshared(out, *values)
-        else:
-            out[...] = quiet_fresh(*values)
-
-    quiet_unshared, quiet_fresh = quiet(unshared), quiet(fresh)
-    return PlannedKernel(into, fresh, quiet=True, unshared=unshared if spec.is_contiguous else None)
 
 
 def _dot_into(out: Any, a: Any, b: Any) -> None:
@@ -204,8 +161,7 @@ def vdot(call: StructuredCall) -> PlannedKernel:
     def into(out: Any, a: Any, b: Any) -> None:
         out[...] = quiet(np.vdot)(a, b)
 
-    a, b = call.args["self"], call.args["other"]
-    return PlannedKernel(held(into, a, b))
+    return PlannedKernel(into)
 
 
 def scale_of(np_dtype: Any) -> Callable[[Any], Any]:
@@ -267,15 +223,8 @@ def product_sum(
             return PlannedKernel(into)
         fresh = None if spec.np_dtype != np_dtype or not spec.ndim else quiet(combined)
         plain = where_beta is None and where_alpha is None and not is_empty and not widen
-        if plain and a.ndim == 2 and _is_blas(a.dtype) and b.ndim == 2:
-            if splits(a, b):
-                return _split(split_product(a, b, is_blas_ready), spec, adds=True)
-            if spec.is_contiguous:
-                return PlannedKernel(
-                    *(held(f, a, b) for f in (_addmm_into, _addmm_fresh)),
-                    quiet=True,
-                    unshared=held(_addmm_unshared, a, b),
-                )
+        if plain and multiply is multiply_arrays and spec.ndim == 2 and spec.is_contiguous:
+            return PlannedKernel(_addmm_into, _addmm_fresh, quiet=True, unshared=_addmm_unshared)
         return PlannedKernel(into, fresh)
 
     return factory

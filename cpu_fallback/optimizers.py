@@ -67,7 +67,11 @@ def scaled_back(gradient: Array, wide: Any, scale: Any) -> Array:
 
 def fused_sgd(call: StructuredCall) -> PlannedKernel:
     """``into(parameters, gradients, buffers, weight_decay, momentum, lr, dampening, scale, found)``."""
-    rows = [(memory_order(spec), compute_np(spec.dtype)) for spec in call.args["self"]]
+    rows = [
+        (memory_order(spec), compute_np(spec.dtype), spec.numel <= BLOCK and spec.ndim > 0)
+        for spec in call.args["self"]
+    ]
+    kinds = {wide for _, wide, _ in rows}
     nesterov, maximize, is_first = (call.extra[n] for n in ("nesterov", "maximize", "is_first_step"))
 
     def into(
@@ -85,28 +89,64 @@ def fused_sgd(call: StructuredCall) -> PlannedKernel:
             return
         with_momentum = momentum != 0
         columns = (parameters, gradients, buffers) if with_momentum else (parameters, gradients)
-        for (flat, wide), arrays in zip(rows, zip(*columns, strict=True), strict=True):
-            rate, decay, keep = (wide.type(number) for number in (lr, weight_decay, momentum))
-            undamped = wide.type(1 - dampening)
-
-            def step(
-                blocks: list[Array], wide=wide, rate=rate, decay=decay, keep=keep, undamped=undamped
-            ) -> None:
-                p = blocks[0].astype(wide, copy=False)
-                g = scaled_back(blocks[1], wide, scale)
-                if maximize:
-                    g = -g
-                if weight_decay != 0:
-                    g = g + p * decay
-                if with_momentum:
-                    b = g if is_first else blocks[2].astype(wide, copy=False) * keep + g * undamped
-                    blocks[2][...] = b
-                    g = g + b * keep if nesterov else b
-                blocks[0][...] = p - g * rate
-
-            in_blocks(flat(arrays), step)
+        how = (maximize, weight_decay != 0, with_momentum, nesterov, is_first)
+        steps = {
+            wide: sgd_step(
+                wide, [wide.type(n) for n in (lr, weight_decay, momentum, 1 - dampening)], *how, scale
+            )
+            for wide in kinds
+        }
+        for (flat, wide, is_block), arrays in zip(rows, zip(*columns, strict=True), strict=True):
+            if is_block:
+                steps[wide](arrays)
+            else:
+                in_blocks(flat(arrays), steps[wide])
 
     return PlannedKernel(quiet(into))
+
+
+def sgd_step(
+    wide: Any,
+    numbers: Sequence[Any],
+    maximize: bool,
+    decays: bool,
+    with_momentum: bool,
+    nesterov: bool,
+    is_first: bool,
+    scale: Any,
+) -> Callable[[Sequence[Array]], None]:
+    """One step over a block of parameters, gradients, and buffers where there is momentum."""
+    rate, decay, keep, undamped = numbers
+    is_damped = undamped != 1
+
+    def step(blocks: Sequence[Array]) -> None:
+        p = blocks[0]
+        is_wide = p.dtype == wide
+        g = blocks[1] if is_wide and scale is None else scaled_back(blocks[1], wide, scale)
+        if maximize:
+            g = -g
+        if decays:
+            decayed = p.astype(wide, copy=False) * decay
+            g = np.add(g, decayed, out=decayed)
+        if with_momentum:
+            kept = blocks[2]
+            if is_first:
+                kept[...] = b = g
+            elif is_wide:
+                b = np.multiply(kept, keep, out=kept)
+                b += g * undamped if is_damped else g
+            else:
+                b = kept.astype(wide) * keep
+                b += g * undamped
+                kept[...] = b
+            g = g + b * keep if nesterov else b
+        change = g * rate
+        if is_wide:
+            p -= change
+        else:
+            p[...] = p.astype(wide) - change
+
+    return step
 
 
 def fused_adam(call: StructuredCall) -> PlannedKernel:

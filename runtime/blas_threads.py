@@ -1,13 +1,9 @@
 """How many threads the BLAS of NumPy and of SciPy uses, which neither has a call for.
 
-OpenBLAS has threads of its own, which wait for their next product by spinning for some 25 ms: on the cores that our
-pool (dispatch/iterator/parallel.py), or another library, needs. A product of matrices that takes 80 us by two of them
-takes 20 by one, and whatever comes after it finds a core less. So our kernels call it `alone`, and split what is large
-over our pool, into parts by shape: then a result does not depend on the number of threads either. NumPy's own calls,
-a user's, keep the threads that they have; `set_num_threads` sets those too, as PyTorch's rules its BLAS.
-
-Nothing is looked for before the first product that is large enough for threads. Where NumPy has another BLAS,
-nothing is done.
+OpenBLAS has threads of its own, which wait for their next product by spinning for some 25 ms, on the cores that our
+pool (dispatch/iterator/parallel.py) needs. So its products inside a parallel region have one thread each; outside it
+keeps its own, which start sooner than a pool's that sleep. `set_num_threads` sets those too, as PyTorch's rules its
+BLAS. Nothing is looked for before the first of both. Where NumPy has another BLAS, nothing is done.
 """
 
 from __future__ import annotations
@@ -16,7 +12,7 @@ import ctypes
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,8 +21,6 @@ PREFIXES, SUFFIXES = ("scipy_openblas_", "openblas_"), ("64_", "")
 """As OpenBLAS itself has its calls, and as the builds in NumPy's and SciPy's wheels rename them."""
 MATRIX_WORK = 1 << 18
 """Multiplications up to which OpenBLAS 0.3 has one thread multiply matrices whatever it is told (its own threshold)."""
-VECTOR_WORK = 9216
-"""The same for a matrix and a vector (2304 * GEMM_MULTITHREAD_THRESHOLD), and below that of two vectors."""
 
 
 class OpenBlas(NamedTuple):
@@ -63,33 +57,6 @@ def follow() -> bool:
     return bool(found)
 
 
-def alone(function: Callable[..., Any], work: int, most: int = MATRIX_WORK) -> Callable[..., Any]:
-    """`function`, during whose calls NumPy's BLAS has one thread; itself where it has no more for such `work` anyway.
-
-    Args:
-        function: calls BLAS through NumPy.
-        work: multiplications of its largest product.
-        most: `MATRIX_WORK`, or `VECTOR_WORK` for products with vectors.
-
-    Example:
-        >>> from triten.runtime.blas_threads import alone
-        >>> import numpy as np
-        >>> alone(np.dot, 16 * 16 * 16) is np.dot
-        True
-    """
-    if work <= most:
-        return function
-
-    def called(*args: Any) -> Any:
-        threads = hold()
-        try:
-            return function(*args)
-        finally:
-            restore(threads)
-
-    return called
-
-
 def hold() -> int:
     """Give NumPy's BLAS one thread; returns what `restore` is to be called with.
 
@@ -123,7 +90,9 @@ def _find() -> OpenBlas | None:
 def loaded() -> list[str]:
     """The files of the OpenBLAS libraries in this process."""
     if MAPS.exists():
-        fields = (line.split(maxsplit=5) for line in MAPS.read_text().splitlines() if "openblas" in line.lower())
+        fields = (
+            line.split(maxsplit=5) for line in MAPS.read_text().splitlines() if "openblas" in line.lower()
+        )
         paths = {parts[5] for parts in fields if len(parts) == 6}
         return sorted(path for path in paths if "openblas" in Path(path).name.lower())
     package = Path(np.__file__).parent

@@ -136,8 +136,7 @@ if hasattr(os, "register_at_fork"):
 def set_num_threads(num_threads: int) -> None:
     """Set how many threads host kernels use (`torch.set_num_threads`), NumPy's and SciPy's OpenBLAS among them.
 
-    1 means no pool. Products of matrices are split over the pool too; what BLAS does with threads of its own is
-    LAPACK, and a program's own calls of NumPy.
+    1 means no pool.
 
     Raises RuntimeError unless it is a positive integer.
     """

@@ -1,0 +1,65 @@
+"""Convolution in parts: the same bits with every number of threads, and numbers that are not finite stay in place."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import triten as tt
+from triten.cpu_fallback import convolution
+
+
+@pytest.fixture(params=[8, 40, 1 << 20])
+def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Blocks of so many positions."""
+    for name, value in {"COLUMN_BYTES": 4, "LEAST_POSITIONS": request.param, "LEAST_PRODUCTS": 1}.items():
+        monkeypatch.setattr(convolution, name, value)
+    before = tt.get_num_threads()
+    yield request.param
+    tt.set_num_threads(before)
+
+
+def by_taps(
+    x: np.ndarray, w: np.ndarray, g: np.ndarray, padding: tuple[int, int], dilation: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The gradients of input and weight, tap by tap over the positions that there are."""
+    (ph, pw), (rows, columns) = padding, g.shape[2:]
+    padded = np.pad(x, ((0, 0), (0, 0), (ph, ph), (pw, pw)))
+    of_x, of_w = np.zeros_like(padded), np.zeros_like(w)
+    for i in range(w.shape[2]):
+        for j in range(w.shape[3]):
+            at = (..., slice(i * dilation, i * dilation + rows), slice(j * dilation, j * dilation + columns))
+            of_w[:, :, i, j] = np.einsum("nohw,nchw->oc", g, padded[at])
+            of_x[at] += np.einsum("nohw,oc->nchw", g, w[:, :, i, j])
+    inside = of_x[:, :, ph : of_x.shape[2] - ph, pw : of_x.shape[3] - pw]
+    return inside, of_w
+
+
+@pytest.mark.parametrize("outputs", [2, 7])  # gathered, and added tap by tap
+@pytest.mark.parametrize("padding", [(1, 1), (0, 0), (1, 0), (2, 2)])
+@pytest.mark.parametrize("infinite", ["none", "input", "weight"])
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_gradients(blocks: int, outputs: int, padding: tuple[int, int], infinite: str) -> None:
+    seed = np.random.SeedSequence().entropy
+    rng = np.random.default_rng(seed)
+    dilation = 1 + (padding == (2, 2))
+    x, w = rng.standard_normal((5, 3, 6, 7)), rng.standard_normal((outputs, 3, 3, 3))
+    if infinite != "none":
+        a = x if infinite == "input" else w
+        a[tuple(rng.integers(0, n) for n in a.shape)] = np.inf
+    made = []
+    for threads in (1, 2, 3):
+        tt.set_num_threads(threads)
+        a, b = (tt.from_numpy(array.copy()).requires_grad_() for array in (x, w))
+        out = tt.conv2d(a, b, None, 1, padding, dilation)
+        g = np.random.default_rng(1).standard_normal(tuple(out.shape))
+        out.backward(tt.from_numpy(g))
+        made.append([out.detach().numpy(), a.grad.numpy(), b.grad.numpy()])
+    for name, found, expected in zip(
+        ("input", "weight"), made[0][1:], by_taps(x, w, g, padding, dilation), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, atol=1e-9, err_msg=f"{name}, seed {seed}")
+    for other in made[1:]:
+        assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(made[0], other, strict=True)), (
+            f"seed {seed}"
+        )
