@@ -2,77 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
 from .autograd.tangents import tangents_of
 from .core.tensor_function import plain_classes
+from .print_options import options as _options
 from .scalars import readable
-
-
-@dataclass
-class PrintOptions:
-    """How tensors are printed."""
-
-    precision: int = 4
-    threshold: float = 1000
-    edgeitems: int = 3
-    linewidth: int = 80
-    sci_mode: bool | None = None
-
-
-_options = PrintOptions()
-PROFILES = {
-    "default": PrintOptions(),
-    "short": PrintOptions(precision=2, edgeitems=2),
-    "full": PrintOptions(threshold=math.inf),
-}
-
-
-def set_printoptions(
-    precision: int | None = None,
-    threshold: float | None = None,
-    edgeitems: int | None = None,
-    linewidth: int | None = None,
-    profile: str | None = None,
-    sci_mode: bool | None = None,
-) -> None:
-    """Set how tensors are printed, in every thread (`torch.set_printoptions`).
-
-    Args:
-        precision: digits after the point, 4 at first.
-        threshold: from more elements on, 1000 at first, a part of them is shown.
-        edgeitems: how many of them at either end of each dimension, 3 at first.
-        linewidth: the characters of a line, 80 at first.
-        profile: ``"default"``, ``"short"`` or ``"full"``, before what is given beside it.
-        sci_mode: whether numbers have exponents; None to see by the numbers, as at first.
-
-    Raises ValueError for another profile.
-
-    Example:
-        >>> import triten as tt
-        >>> tt.set_printoptions(precision=2, threshold=5, edgeitems=1)
-        >>> tt.arange(9) / 3
-        tensor([0.00,  ..., 2.67])
-        >>> tt.set_printoptions(profile="default")
-        >>> tt.arange(3) / 3
-        tensor([0.0000, 0.3333, 0.6667])
-    """
-    if profile is not None:
-        if profile not in PROFILES:
-            raise ValueError(
-                f"set_printoptions: expected a profile of {sorted(PROFILES)}, but got {profile!r}"
-            )
-        for each in fields(PrintOptions):
-            setattr(_options, each.name, getattr(PROFILES[profile], each.name))
-    given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
-    for name, value in given.items():
-        if value is not None:
-            setattr(_options, name, value)
-    _options.sci_mode = sci_mode
 
 
 def tensor_text(tensor: Any) -> str:
