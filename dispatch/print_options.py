@@ -54,11 +54,8 @@ def set_printoptions(
         >>> tt.arange(3) / 3
         tensor([0.0000, 0.3333, 0.6667])
     """
-    if profile is not None:
-        if profile not in PROFILES:
-            raise ValueError(
-                f"set_printoptions: expected a profile of {sorted(PROFILES)}, but got {profile!r}"
-            )
+    if profile is not None and profile not in PROFILES:
+        raise ValueError(f"set_printoptions: expected a profile of {sorted(PROFILES)}, but got {profile!r}")
     given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
     chosen = {} if profile is None else PROFILES[profile]
     for name, value in (*chosen.items(), *given.items()):
