@@ -56,7 +56,7 @@ from .dispatch.iterator.parallel import get_num_threads, set_num_threads
 from .dispatch.iterator.tensor_iterator import TensorIterator, TensorIteratorConfig
 from .dispatch.iterator.type_promotion import can_cast, promote_types, result_type
 from .dispatch.named_methods import align_tensors
-from .dispatch.printing import set_printoptions
+from .dispatch.print_options import set_printoptions
 from .dispatch.random import (
     Generator,
     default_generator,

@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from .dispatch.composite.norm import old_norm as _old_norm
 from .dispatch.core.tensor_function import overridable
 from .dispatch.generated import functions as _ops
 from .dispatch.tensor import Tensor
@@ -266,7 +265,9 @@ def norm(
         >>> tt.norm(tt.tensor([3.0, 4.0]))
         tensor(5.)
     """
-    return _old_norm(input, p, dim, keepdim, out, dtype)
+    from .dispatch.composite.norm import old_norm
+
+    return old_norm(input, p, dim, keepdim, out, dtype)
 
 
 @overridable

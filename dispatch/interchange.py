@@ -38,7 +38,8 @@ class InterchangeMethods(_Base):
                 "Can't export tensors that require gradient, use tensor.detach(): the capsule would lose the history"
             )
         self._check_host()
-        return self.host_array().__dlpack__(**options)
+        tensor: Any = self
+        return tensor.host_array().__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """DLPack's name of the CPU. Raises BufferError for other devices."""

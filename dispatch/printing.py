@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,62 +11,8 @@ import numpy as np
 from ..runtime.scalar_type import bool_, get_default_dtype, int64
 from .autograd.tangents import tangents_of
 from .core.tensor_function import plain_classes
+from .print_options import options as _options
 from .scalars import readable
-
-
-@dataclass
-class PrintOptions:
-    """How tensors are printed: what `set_printoptions` sets."""
-
-    precision: int = 4
-    threshold: float = 1000
-    edgeitems: int = 3
-    linewidth: int = 80
-    sci_mode: bool | None = None
-
-
-_PROFILES: dict[str, dict[str, Any]] = {
-    "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80},
-    "short": {"precision": 2, "threshold": 1000, "edgeitems": 2, "linewidth": 80},
-    "full": {"precision": 4, "threshold": math.inf, "edgeitems": 3, "linewidth": 80},
-}
-_options = PrintOptions()
-
-
-def set_printoptions(
-    precision: int | None = None,
-    threshold: float | None = None,
-    edgeitems: int | None = None,
-    linewidth: int | None = None,
-    profile: str | None = None,
-    sci_mode: bool | None = None,
-) -> None:
-    """Set how tensors are printed, in every thread (`torch.set_printoptions`).
-
-    Args:
-        precision: digits behind the point.
-        threshold: of more elements than these only the edges are shown.
-        edgeitems: how many elements at each end of a dimension are then shown.
-        linewidth: characters of a line.
-        profile: ``"default"``, ``"short"`` or ``"full"``, from which the other arguments differ.
-        sci_mode: whether floats have exponents; None leaves it to their sizes.
-
-    Raises ValueError for another profile.
-
-    Example:
-        >>> import triten as tt
-        >>> tt.set_printoptions(precision=2); tt.tensor([1.2345])
-        tensor([1.23])
-        >>> tt.set_printoptions(profile="default")
-    """
-    given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
-    if profile is not None and profile not in _PROFILES:
-        raise ValueError(f"set_printoptions: expected a profile of {sorted(_PROFILES)}, but got {profile!r}")
-    chosen = dict(_PROFILES[profile]) if profile is not None else {}
-    chosen.update({name: value for name, value in given.items() if value is not None})
-    for name, value in chosen.items():
-        setattr(_options, name, value)
-    _options.sci_mode = sci_mode
 
 
 def tensor_text(tensor: Any) -> str:

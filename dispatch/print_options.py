@@ -1,0 +1,67 @@
+"""How tensors are printed: what a user sets, for `printing` to read (torch/_tensor_str.py)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+
+class PrintOptions:
+    """The options of all threads."""
+
+    __slots__ = ("edgeitems", "linewidth", "precision", "sci_mode", "threshold")
+    precision: int
+    threshold: float
+    edgeitems: int
+    linewidth: int
+    sci_mode: bool | None
+
+
+options = PrintOptions()
+PROFILES: dict[str, dict[str, Any]] = {
+    "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80},
+    "short": {"precision": 2, "threshold": 1000, "edgeitems": 2, "linewidth": 80},
+    "full": {"precision": 4, "threshold": math.inf, "edgeitems": 3, "linewidth": 80},
+}
+
+
+def set_printoptions(
+    precision: int | None = None,
+    threshold: float | None = None,
+    edgeitems: int | None = None,
+    linewidth: int | None = None,
+    profile: str | None = None,
+    sci_mode: bool | None = None,
+) -> None:
+    """Set how tensors are printed, in every thread (`torch.set_printoptions`).
+
+    Args:
+        precision: digits after the point, 4 at first.
+        threshold: from more elements on, 1000 at first, a part of them is shown.
+        edgeitems: how many of them at either end of each dimension, 3 at first.
+        linewidth: the characters of a line, 80 at first.
+        profile: ``"default"``, ``"short"`` or ``"full"``, before what is given beside it.
+        sci_mode: whether numbers have exponents; None to see by the numbers, as at first.
+
+    Raises ValueError for another profile.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.set_printoptions(precision=2, threshold=5, edgeitems=1)
+        >>> tt.arange(9) / 3
+        tensor([0.00,  ..., 2.67])
+        >>> tt.set_printoptions(profile="default")
+        >>> tt.arange(3) / 3
+        tensor([0.0000, 0.3333, 0.6667])
+    """
+    if profile is not None and profile not in PROFILES:
+        raise ValueError(f"set_printoptions: expected a profile of {sorted(PROFILES)}, but got {profile!r}")
+    given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
+    chosen = {} if profile is None else PROFILES[profile]
+    for name, value in (*chosen.items(), *given.items()):
+        if value is not None:
+            setattr(options, name, value)
+    options.sci_mode = sci_mode
+
+
+set_printoptions(profile="default")
