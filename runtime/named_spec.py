@@ -110,7 +110,7 @@ def _make(unnamed: TensorSpec, names: Names) -> NamedSpec:
     spec.keys = unnamed.keys | NAMED_BIT
     spec.call_keys = unnamed.call_keys | NAMED_BIT
     dtype, device, flags = unnamed.kind
-    spec.kind = (dtype, device, flags | NAMED_BIT << 5)
+    spec.kind = (dtype, device, flags | NAMED_BIT << 11)
     spec.names = names
     spec.unnamed = unnamed
     return spec

@@ -42,7 +42,7 @@ class TensorSpec:
 
     Made by `TensorSpec.of` only. `key_set` is the set that c10 gives the tensor; `call_keys` the set used
     to route calls, in which autograd bits stand only if the tensor requires grad. `kind` is what the tensor has in
-    common with those of other shapes, as far as the choice of kernels goes.
+    common with those of other sizes, as far as the choice of kernels goes.
     """
 
     __slots__ = (
@@ -247,7 +247,7 @@ def _make(
         dense |= keys & ~OVERRIDE_FLAG
     spec.call_keys = dense | _AUTOGRAD if requires_grad else dense
     flags = contiguous | (requires_grad << 1) | (is_inference << 2) | (read_only << 3)
-    spec.kind = (dtype, device, (flags if sizes else flags | 16) | keys << 5)
+    spec.kind = (dtype, device, flags | spec.ndim << 4 | keys << 11)
     return spec
 
 

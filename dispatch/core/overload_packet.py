@@ -434,7 +434,7 @@ class OverloadPacket:
                 fills.append((position, index))
         keyed = [i for i, p in enumerate(self.parameters) if p.role not in ("scale", "rare")]
         numbers = [args[i] for _, i in fills if not isinstance(args[i], (TensorImpl, tuple, list))]
-        # A composition may have given one of its parts' plans; values other than Python's numbers are more than a class.
+        # A composition may have given a part's plan; values other than Python's numbers are more than a class.
         maker, of_kind = getattr(plan, "of_kind", (None, None))
         if (
             maker is not entry

@@ -418,11 +418,19 @@ def writing_plan(
     return writing_resized
 
 
-def _ufunc_writing(ufunc: np.ufunc, count: int, inplace: bool) -> Plan:
+_OUTPUT_BY_NAME: dict[np.ufunc, Callable[..., Any]] = {
+    np.maximum: lambda a, b, out: np.maximum(a, b, out=out),
+    np.minimum: lambda a, b, out: np.minimum(a, b, out=out),
+}
+"""Ufuncs that NumPy no longer lets be called with a third positional argument."""
+
+
+def _ufunc_writing(function: np.ufunc, count: int, inplace: bool) -> Plan:
     """The plan that has a ufunc of one or two tensors write its output, with floating-point errors ignored.
 
     `count` is the number of tensors that the plan is called with.
     """
+    ufunc = _OUTPUT_BY_NAME.get(function, function)
     if inplace and count == 1:
 
         def unary_(self: Any) -> Any:

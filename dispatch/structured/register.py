@@ -9,7 +9,8 @@ from ...runtime.device import device as Device
 from ...runtime.dispatch_key import BY_NAME, RUNTIME, DispatchKey, Functionality
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import KernelFunction, Planner
-from .structured_kernel import MetaFunction, StructuredKernel
+from .kind_plans import MetaFunction
+from .structured_kernel import StructuredKernel
 from .stub import foreign_device_types, on_register
 from .through_out import ThroughOut
 from .view_kernel import GeometryFunction, ViewKernel

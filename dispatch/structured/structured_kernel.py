@@ -74,7 +74,7 @@ class StructuredKernel:
         device = device_of(read if has_tensors else specs)
         shared = (self, tuple(runtime), tuple(kinds), device)
         planner = known.get(shared)
-        if planner is None:
+        if not isinstance(planner, KindPlanner):
             planner = known[shared] = KindPlanner(
                 self.meta, self.stub, self.form, frame, runtime, kinds, device
             )

@@ -15,9 +15,10 @@ from ..core.argument_roles import spec_of
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
+from .kind_plans import MetaFunction
 from .meta_base import MetaBase
 from .result_types import result_type_of
-from .structured_kernel import MetaFunction, device_of
+from .structured_kernel import device_of
 
 
 class ThroughOut:

@@ -147,3 +147,36 @@ def test_a_new_default_dtype_reaches_later_shapes():
     finally:
         tt.set_default_dtype(tt.float32)
     assert tt.ones(5, 3, dtype=tt.int32).exp().dtype is tt.float32
+
+
+def test_a_composition_that_gave_a_part_s_plan_plans_other_ranks_itself():
+    """`matmul` of two matrices is planned as `mm`, which takes nothing else."""
+    tt.matmul(tt.ones(3, 4), tt.ones(4, 5))
+    assert tt.matmul(tt.ones(2, 6, 3), tt.ones(2, 3, 2)).shape == (2, 6, 2)
+    tt.matmul(tt.ones(3, 5), tt.ones(5, 5))
+    with pytest.raises(RuntimeError, match="both arguments to matmul need to be at least 1D"):
+        tt.matmul(tt.ones(()), tt.ones(4))
+
+
+def test_joins_of_a_known_kind_are_still_checked():
+    tt.cat((tt.ones(2, 3), tt.ones(4, 3)))
+    tt.cat((tt.ones(5, 3), tt.ones(1, 3)))
+    with pytest.raises(RuntimeError, match="Sizes of tensors must match except in dimension 0"):
+        tt.cat((tt.ones(2, 3), tt.ones(2, 4)))
+    with pytest.raises(RuntimeError, match="Tensors must have same number of dimensions"):
+        tt.cat((tt.ones(2, 3), tt.ones(2, 3, 1)))
+    assert tt.cat((tt.ones(2), tt.ones(0))).shape == (2,)
+    assert tt.cat((tt.ones(2, 2, 2), tt.ones(1, 2, 2))).shape == (3, 2, 2)
+
+
+def test_a_negative_dimension_is_another_one_for_each_rank():
+    for shape, expected in (((2, 3), (2,)), ((4, 5), (4,)), ((2, 3, 4), (2, 3)), ((5,), ())):
+        assert tt.ones(shape).sum(-1).shape == expected
+        assert tt.cat((tt.ones(shape), tt.ones(shape)), -1).shape == (*shape[:-1], 2 * shape[-1])
+
+
+def test_dimensions_given_as_a_list_are_those_of_each_call():
+    x = tt.ones(2, 3, 4)
+    for dims, expected in (([0, 1], (4,)), ([1, 2], (2,)), ([0, 2], (3,)), ((0, -1), (3,))):
+        assert x.sum(dims).shape == expected
+        assert x.mean(dims).shape == expected

@@ -45,15 +45,15 @@ def test_memory_is_attributed_to_operators(device, named):
 
 
 def test_large_and_scalar_results_proxies_and_resizes_are_counted(named):
-    a = tt.ones(64, 64)
+    a = tt.ones(128, 256)
     with profile(activities=CPU, profile_memory=True) as prof:
         big = a + a
         total = a.sum()
         out = tt.empty(0)
         tt.add(a, a, out=out)
     taken = [e.self_cpu_memory_usage for e in prof.events() if e.name in ("aten::add", "aten::sum")]
-    assert taken[:2] == [4 * 64 * 64, 4] and named(prof, "aten::resize_").cpu_memory_usage == 4 * 64 * 64
-    assert big.data_ptr() % 64 == 0 and float(total) == 4096.0
+    assert taken[:2] == [4 * 128 * 256, 4] and named(prof, "aten::resize_").cpu_memory_usage == 4 * 128 * 256
+    assert big.data_ptr() % 64 == 0 and float(total) == 32768.0
 
 
 def test_memory_given_back_outside_every_call_is_an_event_of_its_own(tree):

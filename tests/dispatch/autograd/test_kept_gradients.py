@@ -1,0 +1,72 @@
+"""A leaf keeps a gradient that nobody else has, and copies one that somebody has."""
+
+import numpy as np
+
+import triten as tt
+
+
+def gradient_of_linear(hook=None):
+    rng = np.random.default_rng(3)
+    x = tt.from_numpy(rng.standard_normal((5, 4)).astype(np.float32))
+    weight = tt.from_numpy(rng.standard_normal((3, 4)).astype(np.float32)).requires_grad_()
+    out = tt.nn.functional.linear(x, weight)
+    if hook is not None:
+        hook(weight, out)
+    out.sum().backward()
+    expected = np.broadcast_to(x.numpy().astype(np.float64).sum(0), (3, 4))
+    np.testing.assert_allclose(weight.grad.numpy(), expected, rtol=1e-5, atol=1e-5)
+    return weight.grad
+
+
+def test_the_gradient_of_a_transposed_weight_is_no_view():
+    grad = gradient_of_linear()
+    assert grad.stride() == (4, 1)
+    assert not grad._is_view()
+    assert grad._version == 0
+
+
+def test_a_gradient_that_a_hook_saw_is_not_the_leaf_s():
+    seen = []
+    grad = gradient_of_linear(lambda weight, out: weight.register_hook(seen.append))
+    seen[0].zero_()
+    assert grad.abs().sum().item() > 0
+
+
+def test_a_gradient_that_a_node_s_hook_saw_is_not_the_leaf_s():
+    seen = []
+
+    def watch(weight, out):
+        transpose = out.grad_fn.next_functions[-1][0]
+        transpose.register_hook(lambda inputs, outputs: seen.extend((*inputs, *outputs)))
+        transpose.register_prehook(lambda outputs: seen.extend(outputs))
+
+    grad = gradient_of_linear(watch)
+    assert len(seen) == 3
+    for each in seen:
+        each.zero_()
+    assert grad.abs().sum().item() > 0
+
+
+def test_a_gradient_that_the_caller_gave_stays_the_caller_s():
+    weight = tt.zeros(2, 3, requires_grad=True)
+    given = tt.ones(3, 2)
+    weight.t().backward(given)
+    given.add_(1)
+    assert weight.grad.tolist() == [[1.0] * 3] * 2
+    weight.grad.add_(5)
+    assert given.tolist() == [[2.0] * 2] * 3
+
+
+def test_gradients_of_two_transposes_of_one_sum_are_apart():
+    a, b = tt.zeros(2, 3, requires_grad=True), tt.zeros(2, 3, requires_grad=True)
+    (a.t() + b.t()).sum().backward()
+    a.grad.add_(1)
+    assert b.grad.tolist() == [[1.0] * 3] * 2
+
+
+def test_a_recorded_transpose_has_a_gradient_of_its_gradient():
+    weight = tt.ones(2, 3, requires_grad=True)
+    out = (weight.t() ** 3).sum()
+    (first,) = tt.autograd.grad(out, weight, create_graph=True)
+    (second,) = tt.autograd.grad(first.sum(), weight)
+    assert second.tolist() == [[6.0] * 3] * 2
