@@ -50,6 +50,10 @@ FIRST: list[int | str] = [0]
 """Where the runtime arguments of a general call stand if the first argument is the only one."""
 
 
+NO_NUMBER = type(None)
+"""What stands in a key for a number that is not given."""
+
+
 class _Binding(NamedTuple):
     """How a call's arguments were bound, for the next call that differs only in the shapes of its tensors.
 
@@ -301,7 +305,8 @@ class OverloadPacket:
         if of_kind is not None:
             specs = template.copy()
             for position, index in keyed:
-                specs[position] = parts[index]
+                part = parts[index]
+                specs[position] = None if part is NO_NUMBER else part
             plan = of_kind(specs)
             if plan is not None:
                 return plan

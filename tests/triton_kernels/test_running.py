@@ -129,11 +129,6 @@ def test_sums_of_exponentials_of_complex_numbers(rng):
         np.testing.assert_allclose(got.view(float), np.array(expected, complex).view(float), 1e-12)
 
 
-def test_sums_of_exponentials_of_complex_numbers_have_no_kernel_on_cuda():
-    with pytest.raises(NotImplementedError, match="not implemented for 'ComplexDouble'"):
-        tt.ones(3, dtype=tt.complex128, device="cuda").logcumsumexp(0)
-
-
 def test_angles_of_sums_follow_the_steps(rng):
     for shape, scale in (((41,), 1), ((41, 6), 3), ((41, 2), 400)):
         a = rng.standard_normal(shape) * scale + 1j * rng.standard_normal(shape) * 12

@@ -111,6 +111,7 @@ _STORAGE = "vmap: {} changes the storage of a tensor, which all examples of a Ba
 
 REFUSED = {
     "aten::_local_scalar_dense": "vmap: {} gives one number of the host, and every example has its own",
+    "aten::bincount": _DYNAMIC,
     "aten::nonzero": _DYNAMIC,
     "aten::is_set_to": "Batching rule not implemented for {}. We could not generate a fallback: it returns a bool.",
     **dict.fromkeys(

@@ -188,6 +188,10 @@ class TracedTensor(Tensor):
         _check_readable(self, "its value")
         return super().host_array()
 
+    def item(self) -> Any:
+        _check_readable(self, "its value")
+        return super().item()
+
     def numpy(self, *, force: bool = False) -> Any:
         _check_readable(self, "its memory by numpy()")
         return super().numpy(force=force)

@@ -170,6 +170,8 @@ def arguments(name, make, whole):
         return ["ij,jk->ik", [randn(make, 2, 3), randn(make, 3, 2)]]
     if base == "tensordot":
         return [randn(make, 2, 3), randn(make, 3, 2), [1], [0]]
+    if base in ("frobenius_norm", "nuclear_norm"):
+        return [randn(make, 3, 3), *([[0, 1]] if overload else [])]
     if base in ("linalg_vector_norm", "linalg_norm", "linalg_matrix_norm"):
         order = "fro" if overload in ("str_ord", "ord_str") else 1
         return [randn(make, 3, 3), order]
