@@ -1,5 +1,6 @@
 """The committed list of what differs from PyTorch on purpose."""
 
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,8 @@ def reason_for(known: dict[tuple[str, str], KnownDifference], mode: str, label: 
 def read(path: Path = FILE) -> dict[tuple[str, str], KnownDifference]:
     """By mode and operator; the mode of one kind of case is ``out/on-meta``.
 
+    A line may name several kinds of cases and several operators, with commas: it stands for each of them.
+
     Raises ValueError, naming the line, for a difference that has no reason.
     """
     found = {}
@@ -36,5 +39,8 @@ def read(path: Path = FILE) -> dict[tuple[str, str], KnownDifference]:
             raise ValueError(
                 f"{path.name}, line {number}: mode, operator and reason expected, {line!r} given"
             )
-        found[words[0], words[1]] = KnownDifference(*words)
+        modes, operators, reason = words
+        mode, slash, kinds = modes.partition("/")
+        for kind, operator in itertools.product(kinds.split(","), operators.split(",")):
+            found[mode + slash + kind, operator] = KnownDifference(mode + slash + kind, operator, reason)
     return found

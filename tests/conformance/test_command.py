@@ -62,6 +62,11 @@ def test_a_difference_may_be_one_of_a_kind_of_case(tmp_path):
     assert known_differences.reason_for(known, "out", "out on meta", "square") == "There alone."
     assert known_differences.reason_for(known, "out", "out wide", "square") == ""
     assert known_differences.reason_for(known, "errors", "error input", "add") == ""
+    path.write_text("out/wide,on-meta add,sub Of several.\n")
+    known = known_differences.read(path)
+    assert {(mode, operator) for mode, operator in known} == {
+        (f"out/{kind}", operator) for kind in ("wide", "on-meta") for operator in ("add", "sub")
+    }
 
 
 def test_what_rounds_differently_must_be_as_near():
