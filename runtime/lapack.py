@@ -20,16 +20,25 @@ from typing import Any
 import numpy as np
 
 from . import batched_lapack as batched
+from . import blas_threads
 
 LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
 TRANSPOSES = {"N": 0, "T": 1, "C": 2}
 
 
 @functools.cache
-def _found(module: str, name: str) -> Callable[..., Any]:
+def _scipy() -> Any:
+    """SciPy with its BLAS and LAPACK, whose OpenBLAS is another than NumPy's."""
     import scipy.linalg.blas
     import scipy.linalg.lapack
 
+    blas_threads.follow()
+    return scipy
+
+
+@functools.cache
+def _found(module: str, name: str) -> Callable[..., Any]:
+    scipy = _scipy()
     function: Callable[..., Any] = getattr(getattr(scipy.linalg, module), name)
     return function
 
