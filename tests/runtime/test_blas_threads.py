@@ -1,5 +1,8 @@
 """NumPy's BLAS has one thread inside our parallel regions, its own number before and after, whatever overlaps."""
 
+import subprocess
+import sys
+
 import pytest
 
 import triten as tt
@@ -78,3 +81,12 @@ def test_set_num_threads_rules_it() -> None:
             assert {each.get() for each in calls} == {threads}
     finally:
         tt.set_num_threads(before)
+
+
+def test_a_blas_that_comes_later_is_told() -> None:
+    program = (
+        "import triten as tt; from triten.runtime import blas_threads, lapack; tt.set_num_threads(1); lapack._scipy(); "
+        "print({calls.get() for path in blas_threads.loaded() if (calls := blas_threads._calls(path))})"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() in ("{1}", "set()")
