@@ -80,7 +80,7 @@ SAMPLES: list[Sample] = [
     *rows("renorm", X, 2, 0, 1.0, terms="b", dtypes="f", roundings=4),
     *rows("embedding_renorm", T("b c"), I("d", "b"), 1.0, 2.0, terms="c", dtypes="f", roundings=3, backward=False),
     *rows("embedding_renorm", T("b c"), I("d", "b"), 1.0, 1.0, terms="c", dtypes="f", roundings=3, backward=False),
-    *rows("nonzero argwhere nonzero_numpy", X, kind=EXACT),
+    *rows("nonzero argwhere nonzero_numpy where", X, kind=EXACT),
     *rows("nonzero.as_tuple", X, as_tuple=True, kind=EXACT, dtypes="fib"),
     *rows("tril triu", X, 1, kind=EXACT, dtypes=KEPT),
     *rows("tril triu", T("n a b"), -2, kind=EXACT, dtypes="f"),
