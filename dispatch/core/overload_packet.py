@@ -419,7 +419,9 @@ class OverloadPacket:
         plan: Plan,
         picks: list[int] | None,
     ) -> _Binding | None:
-        """How a call was bound, for the calls of its kind; None if binding changed its sizes."""
+        """How a call was bound, for the calls of its kind; None if binding changed its sizes or numbers."""
+        if picks is not None and max(picks, default=0) >= AS_FLOAT:
+            return None
         places = [i for i, p in enumerate(self.parameters) if p.role not in ("static", "scale", "rare")]
         template, fills = list(bound), []
         for position, pick in zip(entry.runtime_positions(bound), picks or places, strict=False):
@@ -477,8 +479,11 @@ class OverloadPacket:
         for position in wanted:
             name = arguments[position].name
             name = "input" if name == "self" and "input" in names else name
-            if name in names and is_same(bound[position], runtime[names.index(name)][1]):
+            value, given = bound[position], runtime[names.index(name)][1] if name in names else None
+            if name in names and is_same(value, given):
                 picks.append(names.index(name))
+            elif value.__class__ is float and given.__class__ is int:
+                picks.append(AS_FLOAT + names.index(name))
             elif bound[position] is None:
                 picks.append(-1)
             else:
@@ -687,8 +692,15 @@ class OverloadPacket:
         return plan(*[args[w] if w.__class__ is int else kwargs[w] if w else None for w in where])  # type: ignore[index]
 
 
+AS_FLOAT = 1 << 20
+"""Added to the place of an integer that is given where the schema has a float."""
+
+
 def _picking(plan: Plan, picks: list[int], count: int) -> Plan:
-    """A plan called with those of a call's `count` runtime arguments that `picks` names, None for -1."""
+    """A plan called with those of a call's `count` runtime arguments that `picks` names, None for -1.
+
+    From `AS_FLOAT` on they name an integer that the plan takes as a float.
+    """
     return _picker(count, tuple(picks))(plan)
 
 
@@ -696,7 +708,9 @@ def _picking(plan: Plan, picks: list[int], count: int) -> Plan:
 def _picker(count: int, picks: tuple[int, ...]) -> Callable[[Plan], Plan]:
     """What makes a function of `count` arguments of a plan: written out, which takes a third of the time of a list."""
     names = ", ".join([f"v{i}" for i in range(count)])
-    picked = ", ".join(["None" if i < 0 else f"v{i}" for i in picks])
+    picked = ", ".join(
+        ["None" if i < 0 else f"v{i}" if i < AS_FLOAT else f"float(v{i - AS_FLOAT})" for i in picks]
+    )
     return eval(f"lambda plan: lambda {names}: plan({picked})")  # type: ignore[no-any-return]
 
 

@@ -5,6 +5,7 @@ import pytest
 
 import triten as tt
 from triten.dispatch.core.dispatcher import Dispatcher
+from triten.dispatch.core.overload_packet import OverloadPacket
 
 CALLS = {
     "a + b": lambda a, b: a + b,
@@ -180,3 +181,20 @@ def test_dimensions_given_as_a_list_are_those_of_each_call():
     for dims, expected in (([0, 1], (4,)), ([1, 2], (2,)), ([0, 2], (3,)), ((0, -1), (3,))):
         assert x.sum(dims).shape == expected
         assert x.mean(dims).shape == expected
+
+
+def test_a_whole_number_for_a_float_is_planned_once(monkeypatch):
+    x = tt.empty(3, 4)
+    for low, high in ((0, 1), (2, 5), (2.0, 5), (-3, 4)):
+        tt.manual_seed(3)
+        x.uniform_(low, high)
+        tt.manual_seed(3)
+        expected = tt.empty(3, 4).uniform_(float(low), float(high))
+        assert x.tolist() == expected.tolist()
+    planned = []
+    plan_anew = OverloadPacket._plan_anew
+    monkeypatch.setattr(OverloadPacket, "_plan_anew", lambda *args: planned.append(args) or plan_anew(*args))
+    for _ in range(3):
+        x.uniform_(0, 1)
+        tt.empty(3, 4).uniform_(1, 7)
+    assert [packet.name for packet, *_ in planned if packet.name == "uniform_"] == []
