@@ -119,7 +119,13 @@ def _rivals(operator: OpInfo, operands: Operands) -> tuple[dict[str, Slice] | No
         # The database's own sets a seed at each call.
         theirs, positional = functional(operator, torch), ordered(operator, positional)
     seconds = seconds_of(partial(theirs, *positional, **named))
-    if math.isinf(seconds) or math.isinf(seconds_of(partial(call, *mine, **mine_named))):
+    if math.isinf(seconds):
+        return None, seconds
+    if math.isinf(seconds_of(partial(call, *mine, **mine_named))):
+        print(
+            f"{title(operator)}({operands}): PyTorch takes these operands, triten refuses them",
+            file=sys.stderr,
+        )
         return None, seconds
     return {
         "torch": statement_slice("f(*a, **k)", {"f": theirs, "a": positional, "k": named}),
