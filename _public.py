@@ -19,6 +19,7 @@ from . import (
     optim,
     overrides,
     profiler,
+    return_types,
     special,
     utils,
 )
