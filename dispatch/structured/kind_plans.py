@@ -18,10 +18,11 @@ from ...runtime.tensor_spec import TensorSpec
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..schema import FunctionSchema
-from .call_plans import compute_nothing, functional_plan, writing_plan
+from .functional_plans import functional_plan
 from .meta_base import MetaBase
 from .result_types import result_type_of
 from .stub import KernelFactory, PlannedKernel, StructuredCall, find_kernel
+from .writing_plans import compute_nothing, writing_plan
 
 MetaFunction = Callable[..., None]
 OfKind = Callable[[Sequence[Any]], Plan | None]

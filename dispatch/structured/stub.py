@@ -59,7 +59,7 @@ class PlannedKernel(NamedTuple):
 
     `into(*outputs, *inputs)` writes to given outputs; `fresh(*inputs)`, where there is one, returns a new
     contiguous array, for host results that NumPy may allocate itself. `quiet` has the plan call them with
-    floating-point errors ignored; such kernels raise no RuntimeError of their own. A kernel that depends on
+    floating-point errors ignored. A kernel that depends on
     dtypes alone as long as all operands are contiguous serves other shapes too, up to `any_shape` elements;
     `sized`, where there is one, makes it anew for the output's sizes. `first(*inputs)` returns a new array of the first
     of several outputs, and is called as if `quiet`, where nobody asks for the others. `unshared` is `into` for one

@@ -21,7 +21,7 @@ from ...core.operator_entry import OperatorEntry
 from ...iterator.overlap import check_write_overlap
 from ...tensor import Tensor
 from ..allocation import allocator_of, numpy_may_allocate, pinned_allocator_of
-from ..call_plans import functional_plan
+from ..functional_plans import functional_plan
 from ..meta_base import MetaBase
 from ..stub import OWN, StructuredCall, find_kernel, has_kernel
 
