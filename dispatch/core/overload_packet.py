@@ -76,8 +76,8 @@ class OverloadPacket:
     `plans` maps the first argument's key part to a plan, or to a table by the other parts; `scaled` is the
     same for calls whose ``alpha``-like arguments are not at their defaults, `outs` for calls with ``out=``,
     `guarded` for calls under modes, keyed by the thread's key sets too. `short` has those of a general name's calls
-    that one argument decides: of a factory by a number, of a method by the tensor's spec and it; and those of a factory
-    by sizes whose other parameters are at `unset`. Methods have
+    that one or two arguments decide: of a factory by a number, of others by a tensor's spec, or by that and a number;
+    and those of a factory by sizes whose other parameters are at `unset`. Methods have
     entries of their own where a call may be handled elsewhere, whose handler gets the public callable.
     """
 
@@ -572,11 +572,13 @@ class OverloadPacket:
                         self._general.clear()
                         self.short.clear()
                     self._general[key] = found
-                    if where == FIRST and not kwargs and args[-1].__class__ in SHORT:
-                        if len(args) == 1:
-                            self.short[args[0]] = plan
-                        elif len(args) == 2 and form == METHOD:
-                            self.short[args[0]._spec, args[1]] = plan
+                    if where == FIRST and not kwargs:
+                        first = args[0]
+                        part = first._spec if isinstance(first, TensorImpl) else first
+                        if len(args) == 1 and (part is not first or first.__class__ in SHORT):
+                            self.short[part] = plan
+                        elif len(args) == 2 and part is not first and args[1].__class__ in SHORT:
+                            self.short[part, args[1]] = plan
         plan, where = found
         if where == FIRST:
             return plan(args[0])

@@ -10,7 +10,7 @@ from typing import Any
 from ...runtime.local_dispatch_key_set import modes
 from ..core.call_parts import NOT_GIVEN, Parameter
 from ..core.constants import INT_1
-from ..core.overload_packet import packet
+from ..core.overload_packet import SHORT, packet
 
 __all__ = [
     "_chunk_cat",
@@ -449,7 +449,6 @@ scatter_packet = packet(
     (),
     False,
 )
-scatter_short = scatter_packet.short
 scatter__packet = packet(
     "scatter_",
     (
@@ -461,7 +460,6 @@ scatter__packet = packet(
     (),
     False,
 )
-scatter__short = scatter__packet.short
 scatter_add_packet = packet(
     "scatter_add",
     (
@@ -1558,7 +1556,10 @@ def flip(input: Any, *sizes: Any, dims: Any = None) -> Any:
     """flip(Tensor self, int[] dims) -> Tensor"""
     if dims is None:
         dims = sizes
-        if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+        if len(sizes) == 1 and (
+            sizes[0].__class__ is tuple
+            or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
+        ):
             dims = sizes[0]
     if modes:
         return flip_packet.call_parameters(input, dims)
@@ -1619,6 +1620,17 @@ def repeat_interleave(*args: Any, **kwargs: Any) -> Any:
     repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor
 
     repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor"""
+    if not kwargs and not modes:
+        plan = None
+        try:
+            if len(args) == 1:
+                plan = repeat_interleave_short.get(args[0]._spec)
+            elif len(args) == 2 and args[1].__class__ in SHORT:
+                plan = repeat_interleave_short.get((args[0]._spec, args[1]))
+        except AttributeError:
+            pass
+        if plan is not None:
+            return plan(args[0])
     if modes or "out" in kwargs:
         return repeat_interleave_packet.call(*args, **kwargs)
     return repeat_interleave_packet.general(args, kwargs)
@@ -1628,7 +1640,10 @@ def tile(input: Any, *sizes: Any, dims: Any = None) -> Any:
     """tile(Tensor self, SymInt[] dims) -> Tensor"""
     if dims is None:
         dims = sizes
-        if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+        if len(sizes) == 1 and (
+            sizes[0].__class__ is tuple
+            or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
+        ):
             dims = sizes[0]
     if modes:
         return tile_packet.call_parameters(input, dims)
