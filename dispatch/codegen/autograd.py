@@ -289,7 +289,20 @@ def _plan_lines(
                 "if out._view_base is not None:",
                 "    meta.version = out._version_cell[0]",
             ]
-        if _all(d, "results"):
+        if _all(d, "results") and not inplace and d.function.schema.returns[0].alias_info is None:
+            # `save_result`, spelt out; `saved_version` refuses an inference tensor.
+            body += [
+                "node.result = kept = out.__class__()",
+                "kept._data = out._data",
+                "kept._spec = spec",
+                "kept._autograd = kept._view_base = None",
+                "cell = out._version_cell",
+                "if cell is None:",
+                "    cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]",
+                "kept._version_cell = cell",
+                "node.result_version = cell[0]",
+            ]
+        elif _all(d, "results"):
             body.append(f"node.result = kept = save_result({result})")
             body.append("cell = kept._version_cell")
             body.append("node.result_version = cell[0] if cell else saved_version(kept)")

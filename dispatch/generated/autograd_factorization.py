@@ -182,9 +182,15 @@ def plan_linalg_lu_solve(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = save_result(out)
-        cell = kept._version_cell
-        node.result_version = cell[0] if cell else saved_version(kept)
+        node.result = kept = out.__class__()
+        kept._data = out._data
+        kept._spec = spec
+        kept._autograd = kept._view_base = None
+        cell = out._version_cell
+        if cell is None:
+            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result_version = cell[0]
         return out
 
     return saves_refused(
@@ -332,9 +338,15 @@ def plan_linalg_solve_triangular(op: OperatorEntry, key_set: int, args: Sequence
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = save_result(out)
-        cell = kept._version_cell
-        node.result_version = cell[0] if cell else saved_version(kept)
+        node.result = kept = out.__class__()
+        kept._data = out._data
+        kept._spec = spec
+        kept._autograd = kept._view_base = None
+        cell = out._version_cell
+        if cell is None:
+            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result_version = cell[0]
         return out
 
     return saves_refused(
@@ -1025,9 +1037,15 @@ def plan_cholesky_solve(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = save_result(out)
-        cell = kept._version_cell
-        node.result_version = cell[0] if cell else saved_version(kept)
+        node.result = kept = out.__class__()
+        kept._data = out._data
+        kept._spec = spec
+        kept._autograd = kept._view_base = None
+        cell = out._version_cell
+        if cell is None:
+            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result_version = cell[0]
         return out
 
     return saves_refused(
@@ -1091,9 +1109,15 @@ def plan_cholesky_inverse(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = save_result(out)
-        cell = kept._version_cell
-        node.result_version = cell[0] if cell else saved_version(kept)
+        node.result = kept = out.__class__()
+        kept._data = out._data
+        kept._spec = spec
+        kept._autograd = kept._view_base = None
+        cell = out._version_cell
+        if cell is None:
+            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result_version = cell[0]
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))

@@ -197,9 +197,15 @@ def plan_linalg_pinv_atol_rtol_tensor(op: OperatorEntry, key_set: int, args: Seq
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = save_result(out)
-        cell = kept._version_cell
-        node.result_version = cell[0] if cell else saved_version(kept)
+        node.result = kept = out.__class__()
+        kept._data = out._data
+        kept._spec = spec
+        kept._autograd = kept._view_base = None
+        cell = out._version_cell
+        if cell is None:
+            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result_version = cell[0]
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))

@@ -392,9 +392,15 @@ def plan_amax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = save_result(out)
-        cell = kept._version_cell
-        node.result_version = cell[0] if cell else saved_version(kept)
+        node.result = kept = out.__class__()
+        kept._data = out._data
+        kept._spec = spec
+        kept._autograd = kept._view_base = None
+        cell = out._version_cell
+        if cell is None:
+            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result_version = cell[0]
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -456,9 +462,15 @@ def plan_amin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = save_result(out)
-        cell = kept._version_cell
-        node.result_version = cell[0] if cell else saved_version(kept)
+        node.result = kept = out.__class__()
+        kept._data = out._data
+        kept._spec = spec
+        kept._autograd = kept._view_base = None
+        cell = out._version_cell
+        if cell is None:
+            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result_version = cell[0]
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -577,9 +589,15 @@ def plan_max(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = save_result(out)
-        cell = kept._version_cell
-        node.result_version = cell[0] if cell else saved_version(kept)
+        node.result = kept = out.__class__()
+        kept._data = out._data
+        kept._spec = spec
+        kept._autograd = kept._view_base = None
+        cell = out._version_cell
+        if cell is None:
+            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result_version = cell[0]
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -633,9 +651,15 @@ def plan_min(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = save_result(out)
-        cell = kept._version_cell
-        node.result_version = cell[0] if cell else saved_version(kept)
+        node.result = kept = out.__class__()
+        kept._data = out._data
+        kept._spec = spec
+        kept._autograd = kept._view_base = None
+        cell = out._version_cell
+        if cell is None:
+            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result_version = cell[0]
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -978,9 +1002,15 @@ def plan_std(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = save_result(out)
-        cell = kept._version_cell
-        node.result_version = cell[0] if cell else saved_version(kept)
+        node.result = kept = out.__class__()
+        kept._data = out._data
+        kept._spec = spec
+        kept._autograd = kept._view_base = None
+        cell = out._version_cell
+        if cell is None:
+            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result_version = cell[0]
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -1046,9 +1076,15 @@ def plan_std_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = save_result(out)
-        cell = kept._version_cell
-        node.result_version = cell[0] if cell else saved_version(kept)
+        node.result = kept = out.__class__()
+        kept._data = out._data
+        kept._spec = spec
+        kept._autograd = kept._view_base = None
+        cell = out._version_cell
+        if cell is None:
+            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result_version = cell[0]
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -1113,9 +1149,15 @@ def plan_std_correction(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = save_result(out)
-        cell = kept._version_cell
-        node.result_version = cell[0] if cell else saved_version(kept)
+        node.result = kept = out.__class__()
+        kept._data = out._data
+        kept._spec = spec
+        kept._autograd = kept._view_base = None
+        cell = out._version_cell
+        if cell is None:
+            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result_version = cell[0]
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -1298,9 +1340,15 @@ def plan_logsumexp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = save_result(out)
-        cell = kept._version_cell
-        node.result_version = cell[0] if cell else saved_version(kept)
+        node.result = kept = out.__class__()
+        kept._data = out._data
+        kept._spec = spec
+        kept._autograd = kept._view_base = None
+        cell = out._version_cell
+        if cell is None:
+            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result_version = cell[0]
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -1424,9 +1472,15 @@ def plan_cumprod(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = save_result(out)
-        cell = kept._version_cell
-        node.result_version = cell[0] if cell else saved_version(kept)
+        node.result = kept = out.__class__()
+        kept._data = out._data
+        kept._spec = spec
+        kept._autograd = kept._view_base = None
+        cell = out._version_cell
+        if cell is None:
+            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result_version = cell[0]
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -1514,9 +1568,15 @@ def plan_logcumsumexp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = save_result(out)
-        cell = kept._version_cell
-        node.result_version = cell[0] if cell else saved_version(kept)
+        node.result = kept = out.__class__()
+        kept._data = out._data
+        kept._spec = spec
+        kept._autograd = kept._view_base = None
+        cell = out._version_cell
+        if cell is None:
+            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result_version = cell[0]
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
