@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from types import FunctionType
+from typing import Any
 
 from ...runtime.float_errors import is_taken, run_quiet, run_quiet_copy
 from ...runtime.tensor_impl import TensorImpl
@@ -34,103 +35,101 @@ def data_of(value: Any) -> Any:
     return value
 
 
-class Shape(NamedTuple):
-    """What the text of a plan depends on.
+class FunctionalForm:
+    """How calls of one kind are made plans of: what their texts depend on, and the functions made of them so far.
 
     Args:
-        roles: of the runtime arguments: `TENSOR`, `VALUE` or `TENSORS`.
-        outputs: how many there are.
-        into: whether the kernel writes to memory that the plan allocates, rather than return new arrays.
-        quiet: whether the plan has floating-point errors ignored while the kernel runs.
-        gathered: whether a function makes the result of the outputs; several are a tuple otherwise.
+        kinds: which runtime arguments are tensors.
+        result_type: what makes the result of several outputs.
+        one_list: whether the only runtime argument is a list of tensors.
     """
 
-    roles: tuple[str, ...]
-    outputs: int
-    into: bool
-    quiet: bool
-    gathered: bool
+    __slots__ = ("_into", "fresh", "fresh_quiet", "gather", "roles")
 
+    def __init__(
+        self,
+        kinds: Sequence[bool],
+        result_type: Callable[[Sequence[Any]], Any] | None,
+        one_list: bool = False,
+    ) -> None:
+        self.roles = (TENSORS,) if one_list else tuple([TENSOR if kind else VALUE for kind in kinds])
+        self.gather = result_type
+        self.fresh = _fresh_maker(self.roles, False)
+        self.fresh_quiet = _fresh_maker(self.roles, True)
+        self._into: dict[tuple[int, bool], Callable[..., Plan]] = {}
 
-def functional_plan(
-    kernel: PlannedKernel,
-    outputs: tuple[TensorSpec, ...],
-    kinds: Sequence[bool],
-    result_type: Callable[[Sequence[Any]], Any] | None,
-    one_list: bool = False,
-) -> Plan:
-    """The plan of a functional form.
-
-    `kinds` says which runtime arguments are tensors; `one_list` that the only one is a list of tensors.
-    """
-    into, fresh, quiet = kernel.unshared or kernel.into, kernel.fresh, kernel.quiet
-    roles = (TENSORS,) if one_list else tuple([TENSOR if kind else VALUE for kind in kinds])
-    count = len(outputs)
-    if count == 1 and result_type is None and fresh is not None and numpy_may_allocate(outputs[0]):
-        compute, quiet = _alone(fresh, quiet)
-        return _maker(Shape(roles, 1, False, quiet, False))(compute, outputs, (), None)
-    gather = None if result_type is tuple and count > 1 else result_type
-    compute, quiet = _alone(into, quiet)
-    shape = Shape(roles, count, True, quiet, gather is not None)
-    plan = _maker(shape)(compute, outputs, [allocator_of(spec) for spec in outputs], gather)
-    if kernel.first is not None and numpy_may_allocate(outputs[0]):
-        first = _maker(Shape(roles, 1, False, True, False))(kernel.first, outputs[:1], (), None)
-        plan.first = first  # type: ignore[attr-defined]
-    return plan
-
-
-def _alone(function: Callable[..., Any], quiet: bool) -> tuple[Callable[..., Any], bool]:
-    """A kernel, and whether the plan is to have errors ignored: it does so itself for one that would (`quietly`)."""
-    alone = getattr(function, "alone", None)
-    return (function, quiet) if alone is None else (alone, True)
+    def plan(self, kernel: PlannedKernel, outputs: tuple[TensorSpec, ...]) -> Plan:
+        """The plan of a call, from its kernel and its outputs' specs."""
+        into, compute, quiet, _, _, first, unshared = kernel
+        if (
+            compute is not None
+            and self.gather is None
+            and len(outputs) == 1
+            and numpy_may_allocate(outputs[0])
+        ):
+            if compute.__class__ is FunctionType and hasattr(compute, "alone"):
+                compute, quiet = compute.alone, True
+            return (self.fresh_quiet if quiet else self.fresh)(compute, outputs[0])
+        compute = unshared or into
+        if hasattr(compute, "alone"):
+            compute, quiet = compute.alone, True
+        count = len(outputs)
+        make = self._into.get((count, quiet))
+        if make is None:
+            make = self._into[count, quiet] = _into_maker(
+                self.roles, count, quiet, self.gather is not None and (self.gather is not tuple or count == 1)
+            )
+        plan = make(compute, outputs, [allocator_of(spec) for spec in outputs], self.gather)
+        if first is not None and numpy_may_allocate(outputs[0]):
+            plan.first = self.fresh_quiet(first, outputs[0])  # type: ignore[attr-defined]
+        return plan
 
 
 @functools.cache
-def _maker(shape: Shape) -> Callable[..., Plan]:
-    """A function from a kernel, the outputs' specs, their allocators and what gathers them to a plan."""
-    roles, count, into, _, gathered = shape
-    specs = "".join([f"spec{i}, " for i in range(count)])
-    allocators = "".join([f"allocate{i}, " for i in range(count)])
-    lines = ["def make(compute, specs, allocators, gather):"]
-    if count:
-        lines.append(f"    {specs}= specs")
-    if into and count:
-        lines.append(f"    {allocators}= allocators")
-    lines.append(f"    def plan({', '.join([f'v{i}' for i in range(len(roles))])}):")
-    lines += [f"        out{i} = Tensor()" for i in range(count)]
-    if into:
-        lines += [f"        out{i}._data = data{i} = allocate{i}()" for i in range(count)]
-    lines += [f"        {line}" for line in _computing(shape)]
-    for i in range(count):
-        lines.append(f"        out{i}._spec = spec{i}")
-        lines.append(f"        out{i}._version_cell = out{i}._autograd = out{i}._view_base = None")
-    outs = "".join([f"out{i}, " for i in range(count)])
+def _fresh_maker(roles: tuple[str, ...], quiet: bool) -> Callable[..., Plan]:
+    """A function from a kernel that returns a new array, and its spec, to a plan."""
+    lines = [
+        "out = Tensor()",
+        *_computing(quiet, "out._data = ", _given(roles)),
+        *_wrapping("out", "spec"),
+        "return out",
+    ]
+    return _made("compute, spec", [], roles, lines)
+
+
+@functools.cache
+def _into_maker(roles: tuple[str, ...], count: int, quiet: bool, gathered: bool) -> Callable[..., Plan]:
+    """A function from a kernel that writes to its outputs, their specs and allocators to a plan.
+
+    `gathered` says whether a function makes the result of the outputs; several are a tuple otherwise.
+    """
+    numbers = range(count)
+    lines = [f"out{i} = Tensor()" for i in numbers]
+    lines += [f"out{i}._data = data{i} = allocate{i}()" for i in numbers]
+    lines += _computing(quiet, "", [f"data{i}" for i in numbers] + _given(roles))
+    for i in numbers:
+        lines += _wrapping(f"out{i}", f"spec{i}")
+    outs = "".join([f"out{i}, " for i in numbers])
     result = f"gather(({outs}))" if gathered else "out0" if count == 1 else f"({outs})"
-    lines.append(f"        return {result}")
-    lines.append("    return plan")
-    names = {
-        "PASSED": PASSED,
-        "Tensor": Tensor,
-        "data_of": data_of,
-        "is_taken": is_taken,
-        "run_quiet": run_quiet,
-        "run_quiet_copy": run_quiet_copy,
-    }
-    exec(compile("\n".join(lines), f"<plan of {shape}>", "exec"), names)
-    return names["make"]  # type: ignore[return-value]
+    unpacked = [f"{''.join([f'spec{i}, ' for i in numbers])}= specs"] if count else []
+    unpacked += [f"{''.join([f'allocate{i}, ' for i in numbers])}= allocators"] if count else []
+    return _made("compute, specs, allocators, gather", unpacked, roles, [*lines, f"return {result}"])
 
 
-def _computing(shape: Shape) -> list[str]:
-    """The statements that call the kernel."""
+def _given(roles: Sequence[str]) -> list[str]:
+    """What a kernel is called with for the runtime arguments."""
     values = {
         TENSOR: "{0}._data",
         VALUE: "{0} if {0}.__class__ in PASSED else data_of({0})",
         TENSORS: "[t._data for t in {0}]",
     }
-    given = [f"data{i}" for i in range(shape.outputs)] if shape.into else []
-    given += [values[role].format(f"v{i}") for i, role in enumerate(shape.roles)]
-    called, target = ", ".join(given), "" if shape.into else "out0._data = "
-    if not shape.quiet:
+    return [values[role].format(f"v{i}") for i, role in enumerate(roles)]
+
+
+def _computing(quiet: bool, target: str, given: Sequence[str]) -> list[str]:
+    """The statements that call the kernel; `quiet` has floating-point errors ignored meanwhile."""
+    called = ", ".join(given)
+    if not quiet:
         return [f"{target}compute({called})"]
     return [
         "try:",
@@ -140,3 +139,30 @@ def _computing(shape: Shape) -> list[str]:
         "        raise",
         f"    {target}run_quiet_copy(compute, {called})",
     ]
+
+
+def _wrapping(out: str, spec: str) -> list[str]:
+    return [f"{out}._spec = {spec}", f"{out}._version_cell = {out}._autograd = {out}._view_base = None"]
+
+
+def _made(
+    parameters: str, before: Sequence[str], roles: Sequence[str], lines: Sequence[str]
+) -> Callable[..., Plan]:
+    """The function of these statements' text."""
+    text = [
+        f"def make({parameters}):",
+        *[f"    {line}" for line in before],
+        f"    def plan({', '.join([f'v{i}' for i in range(len(roles))])}):",
+        *[f"        {line}" for line in lines],
+        "    return plan",
+    ]
+    names: dict[str, Any] = {
+        "PASSED": PASSED,
+        "Tensor": Tensor,
+        "data_of": data_of,
+        "is_taken": is_taken,
+        "run_quiet": run_quiet,
+        "run_quiet_copy": run_quiet_copy,
+    }
+    exec(compile("\n".join(text), f"<plan of {', '.join(roles)}>", "exec"), names)
+    return names["make"]  # type: ignore[no-any-return]

@@ -18,7 +18,7 @@ from ...runtime.tensor_spec import TensorSpec
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..schema import FunctionSchema
-from .functional_plans import functional_plan
+from .functional_plans import FunctionalForm
 from .meta_base import MetaBase
 from .result_types import result_type_of
 from .stub import KernelFactory, PlannedKernel, StructuredCall, find_kernel
@@ -71,6 +71,7 @@ class KindPlanner:
         "factory",
         "form",
         "frame",
+        "functional",
         "given",
         "kinds",
         "lists",
@@ -101,6 +102,7 @@ class KindPlanner:
         self.passed = tuple([names[i] for i in runtime if i not in outs])
         self.written = len(self.passed) if form == "out" else 0
         self.lists = runtime[0] if len(runtime) == 1 and not kinds[0] else None
+        self.functional: dict[bool, FunctionalForm] = {}
         self.factory: tuple[Device, KernelFactory] | None = None
 
     def __call__(self, specs: Sequence[Any]) -> Plan:
@@ -132,20 +134,30 @@ class KindPlanner:
             if found is None or found[0] is not where:
                 found = self.factory = (where, find_kernel(self.stub, where.type, name))
             kernel = found[1](call)
-        kinds, is_functional = self.kinds, self.form == "functional"
-        one_list = self.lists is not None and _is_list(specs[self.lists])
-
-        def plan_for(kernel: PlannedKernel, outputs: tuple[TensorSpec, ...]) -> Plan:
-            if is_functional:
-                return functional_plan(kernel, outputs, kinds, result_type, one_list)
-            return writing_plan(kernel, builder, outputs, kinds, self.written, result_type, self.passed)
-
+        is_functional = self.form == "functional"
+        if is_functional:
+            one_list = self.lists is not None and _is_list(specs[self.lists])
+            form = self.functional.get(one_list)
+            if form is None:
+                form = self.functional[one_list] = FunctionalForm(self.kinds, result_type, one_list)
+            plan_for = form.plan
+        else:
+            plan_for = self._writing(builder)
         plan, of_kind = plan_for(kernel, outputs), None
         if builder.rule is not None and is_functional and where.type != "meta":
             of_kind = self._by_rule(builder.rule, call, kernel, plan_for)
         elif kernel.any_shape and serves_shapes and _is_plain(builder, specs):
             of_kind = plans_of_kind(plan_for, kernel, outputs[0].dtype, is_functional)
         return plan, of_kind, builder.iterator is not None
+
+    def _writing(self, builder: MetaBase) -> Callable[[PlannedKernel, tuple[TensorSpec, ...]], Plan]:
+        """A function from a kernel and outputs to the plan of an in-place or ``out=`` form."""
+        kinds, written, passed, gather = self.kinds, self.written, self.passed, self.frame.result_type
+
+        def plan_for(kernel: PlannedKernel, outputs: tuple[TensorSpec, ...]) -> Plan:
+            return writing_plan(kernel, builder, outputs, kinds, written, gather, passed)
+
+        return plan_for
 
     def _by_rule(
         self,
