@@ -72,12 +72,21 @@ def key_expression(parameter: PythonParameter, name: str) -> str:
     return {
         "tensor": f"{name}._spec",
         "optional": f"None if {name} is None else {name}._spec",
-        "list": f"tuple([None if t is None else t._spec for t in {name}])",
+        "list": _specs_in(name, "None" in parameter.annotation),
         "operand": f"kind if kind is float or kind is int else None if {name} is None else {name}._spec",
         "number": f"{name}.__class__",
         "scale": f"None if {name} is {_constant(parameter.default)} else {name}.__class__",
         "static": name,
     }[parameter.role]
+
+
+def _specs_in(name: str, has_gaps: bool) -> str:
+    """The specs of a list of tensors, those of short ones without a comprehension."""
+    if has_gaps:
+        one = f"(None if {name}[0] is None else {name}[0]._spec,)"
+        return f"({one} if len({name}) == 1 else tuple([None if t is None else t._spec for t in {name}]))"
+    two = f"({name}[0]._spec, {name}[1]._spec)"
+    return f"({two} if len({name}) == 2 else tuple([t._spec for t in {name}]))"
 
 
 def _constant(default: str | None) -> str:

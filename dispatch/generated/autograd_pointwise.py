@@ -253,7 +253,7 @@ def plan_relu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         kept._autograd = kept._view_base = None
         cell = out._version_cell
         if cell is None:
-            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+            cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
         node.result_version = cell[0]
         return out
@@ -1452,7 +1452,7 @@ def plan_pow_Tensor_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
         kept._autograd = kept._view_base = None
         cell = out._version_cell
         if cell is None:
-            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+            cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
         node.result_version = cell[0]
         return out
@@ -1562,7 +1562,7 @@ def plan_pow_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         kept._autograd = kept._view_base = None
         cell = out._version_cell
         if cell is None:
-            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+            cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
         node.result_version = cell[0]
         return out
@@ -2525,7 +2525,7 @@ def plan_reciprocal(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         kept._autograd = kept._view_base = None
         cell = out._version_cell
         if cell is None:
-            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+            cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
         node.result_version = cell[0]
         return out
@@ -2603,7 +2603,7 @@ def plan_exp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         kept._autograd = kept._view_base = None
         cell = out._version_cell
         if cell is None:
-            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+            cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
         node.result_version = cell[0]
         return out
@@ -2681,7 +2681,7 @@ def plan_exp2(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         kept._autograd = kept._view_base = None
         cell = out._version_cell
         if cell is None:
-            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+            cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
         node.result_version = cell[0]
         return out
@@ -2759,7 +2759,7 @@ def plan_expm1(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         kept._autograd = kept._view_base = None
         cell = out._version_cell
         if cell is None:
-            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+            cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
         node.result_version = cell[0]
         return out
@@ -3137,7 +3137,7 @@ def plan_sqrt(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         kept._autograd = kept._view_base = None
         cell = out._version_cell
         if cell is None:
-            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+            cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
         node.result_version = cell[0]
         return out
@@ -3215,7 +3215,7 @@ def plan_rsqrt(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         kept._autograd = kept._view_base = None
         cell = out._version_cell
         if cell is None:
-            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+            cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
         node.result_version = cell[0]
         return out
@@ -3443,7 +3443,7 @@ def plan_tan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         kept._autograd = kept._view_base = None
         cell = out._version_cell
         if cell is None:
-            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+            cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
         node.result_version = cell[0]
         return out
@@ -3671,7 +3671,7 @@ def plan_tanh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         kept._autograd = kept._view_base = None
         cell = out._version_cell
         if cell is None:
-            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+            cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
         node.result_version = cell[0]
         return out
@@ -4199,7 +4199,7 @@ def plan_sigmoid(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         kept._autograd = kept._view_base = None
         cell = out._version_cell
         if cell is None:
-            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+            cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
         node.result_version = cell[0]
         return out
@@ -6606,7 +6606,7 @@ def plan_sgn(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         kept._autograd = kept._view_base = None
         cell = out._version_cell
         if cell is None:
-            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+            cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
         node.result_version = cell[0]
         return out
@@ -6766,7 +6766,7 @@ def plan_copysign_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
         kept._autograd = kept._view_base = None
         cell = out._version_cell
         if cell is None:
-            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+            cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
         node.result_version = cell[0]
         return out
@@ -6882,7 +6882,7 @@ def plan_hypot(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         kept._autograd = kept._view_base = None
         cell = out._version_cell
         if cell is None:
-            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+            cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
         node.result_version = cell[0]
         return out

@@ -124,7 +124,7 @@ def plan_segment_reduce(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         kept._autograd = kept._view_base = None
         cell = out._version_cell
         if cell is None:
-            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+            cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
         node.result_version = cell[0]
         return out

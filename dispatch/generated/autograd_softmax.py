@@ -85,7 +85,7 @@ def plan__softmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         kept._autograd = kept._view_base = None
         cell = out._version_cell
         if cell is None:
-            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+            cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
         node.result_version = cell[0]
         return out
@@ -231,7 +231,7 @@ def plan__log_softmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         kept._autograd = kept._view_base = None
         cell = out._version_cell
         if cell is None:
-            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+            cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
         node.result_version = cell[0]
         return out

@@ -583,7 +583,7 @@ def plan_erfinv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         kept._autograd = kept._view_base = None
         cell = out._version_cell
         if cell is None:
-            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+            cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
         node.result_version = cell[0]
         return out
@@ -669,7 +669,7 @@ def plan_special_erfcx(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         kept._autograd = kept._view_base = None
         cell = out._version_cell
         if cell is None:
-            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+            cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
         node.result_version = cell[0]
         return out
@@ -723,7 +723,7 @@ def plan_special_ndtri(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         kept._autograd = kept._view_base = None
         cell = out._version_cell
         if cell is None:
-            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+            cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
         node.result_version = cell[0]
         return out
@@ -785,7 +785,7 @@ def plan_special_log_ndtr(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         kept._autograd = kept._view_base = None
         cell = out._version_cell
         if cell is None:
-            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+            cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
         node.result_version = cell[0]
         return out
@@ -1049,7 +1049,7 @@ def plan_special_i0e(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         kept._autograd = kept._view_base = None
         cell = out._version_cell
         if cell is None:
-            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+            cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
         node.result_version = cell[0]
         return out
@@ -1111,7 +1111,7 @@ def plan_special_i1(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         kept._autograd = kept._view_base = None
         cell = out._version_cell
         if cell is None:
-            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+            cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
         node.result_version = cell[0]
         return out
@@ -1173,7 +1173,7 @@ def plan_special_i1e(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         kept._autograd = kept._view_base = None
         cell = out._version_cell
         if cell is None:
-            cell = out._version_cell = [saved_version(out) if spec.is_inference else 0]
+            cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
         node.result_version = cell[0]
         return out

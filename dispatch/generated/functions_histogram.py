@@ -160,7 +160,7 @@ def _histogramdd_from_bin_tensors(
         try:
             plan = _histogramdd_from_bin_tensors_outs[
                 input._spec,
-                (tuple([None if t is None else t._spec for t in bins])),
+                ((bins[0]._spec, bins[1]._spec) if len(bins) == 2 else tuple([t._spec for t in bins])),
                 (None if weight is None else weight._spec),
                 density,
                 out._spec,
@@ -170,7 +170,7 @@ def _histogramdd_from_bin_tensors(
         return plan(input, bins, weight, out)
     try:
         plan = _histogramdd_from_bin_tensors_plans[input._spec][
-            tuple([None if t is None else t._spec for t in bins]),
+            ((bins[0]._spec, bins[1]._spec) if len(bins) == 2 else tuple([t._spec for t in bins])),
             (None if weight is None else weight._spec),
             density,
         ]

@@ -437,7 +437,9 @@ def broadcast_tensors(tensors: Any) -> Any:
     if modes:
         return broadcast_tensors_packet.call_parameters(tensors)
     try:
-        plan = broadcast_tensors_plans[tuple([None if t is None else t._spec for t in tensors])]
+        plan = broadcast_tensors_plans[
+            ((tensors[0]._spec, tensors[1]._spec) if len(tensors) == 2 else tuple([t._spec for t in tensors]))
+        ]
     except (KeyError, AttributeError, TypeError):
         plan = broadcast_tensors_packet.miss(tensors)
     return plan(tensors)
@@ -448,7 +450,9 @@ def meshgrid(tensors: Any, *, indexing: Any) -> Any:
     if modes:
         return meshgrid_packet.call_parameters(tensors, indexing)
     try:
-        plan = meshgrid_plans[tuple([None if t is None else t._spec for t in tensors])][indexing]
+        plan = meshgrid_plans[
+            ((tensors[0]._spec, tensors[1]._spec) if len(tensors) == 2 else tuple([t._spec for t in tensors]))
+        ][indexing]
     except (KeyError, AttributeError, TypeError):
         plan = meshgrid_packet.miss(tensors, indexing)
     return plan(tensors)
@@ -516,12 +520,21 @@ def block_diag(tensors: Any, *, out: Any = None) -> Any:
         if modes:
             return block_diag_packet.call_parameters(tensors, out=out)
         try:
-            plan = block_diag_outs[(tuple([None if t is None else t._spec for t in tensors])), out._spec]
+            plan = block_diag_outs[
+                (
+                    (tensors[0]._spec, tensors[1]._spec)
+                    if len(tensors) == 2
+                    else tuple([t._spec for t in tensors])
+                ),
+                out._spec,
+            ]
         except (KeyError, AttributeError, TypeError):
             plan = block_diag_packet.miss_out(tensors, out)
         return plan(tensors, out)
     try:
-        plan = block_diag_plans[tuple([None if t is None else t._spec for t in tensors])]
+        plan = block_diag_plans[
+            ((tensors[0]._spec, tensors[1]._spec) if len(tensors) == 2 else tuple([t._spec for t in tensors]))
+        ]
     except (KeyError, AttributeError, TypeError):
         plan = block_diag_packet.miss(tensors)
     return plan(tensors)
@@ -532,7 +545,9 @@ def cartesian_prod(tensors: Any) -> Any:
     if modes:
         return cartesian_prod_packet.call_parameters(tensors)
     try:
-        plan = cartesian_prod_plans[tuple([None if t is None else t._spec for t in tensors])]
+        plan = cartesian_prod_plans[
+            ((tensors[0]._spec, tensors[1]._spec) if len(tensors) == 2 else tuple([t._spec for t in tensors]))
+        ]
     except (KeyError, AttributeError, TypeError):
         plan = cartesian_prod_packet.miss(tensors)
     return plan(tensors)

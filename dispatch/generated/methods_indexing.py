@@ -130,7 +130,13 @@ class IndexingMethods:
         if modes:
             return index_packet.call_method_parameters(self, indices)
         try:
-            plan = index_plans[self._spec][tuple([None if t is None else t._spec for t in indices])]
+            plan = index_plans[self._spec][
+                (
+                    (None if indices[0] is None else indices[0]._spec,)
+                    if len(indices) == 1
+                    else tuple([None if t is None else t._spec for t in indices])
+                )
+            ]
         except (KeyError, AttributeError, TypeError):
             plan = index_packet.miss_method(self, indices)
         return plan(self, indices)
@@ -141,7 +147,13 @@ class IndexingMethods:
             return index_put_packet.call_method_parameters(self, indices, values, accumulate)
         try:
             plan = index_put_plans[self._spec][
-                tuple([None if t is None else t._spec for t in indices]), values._spec, accumulate
+                (
+                    (None if indices[0] is None else indices[0]._spec,)
+                    if len(indices) == 1
+                    else tuple([None if t is None else t._spec for t in indices])
+                ),
+                values._spec,
+                accumulate,
             ]
         except (KeyError, AttributeError, TypeError):
             plan = index_put_packet.miss_method(self, indices, values, accumulate)
@@ -153,7 +165,13 @@ class IndexingMethods:
             return index_put__packet.call_method_parameters(self, indices, values, accumulate)
         try:
             plan = index_put__plans[self._spec][
-                tuple([None if t is None else t._spec for t in indices]), values._spec, accumulate
+                (
+                    (None if indices[0] is None else indices[0]._spec,)
+                    if len(indices) == 1
+                    else tuple([None if t is None else t._spec for t in indices])
+                ),
+                values._spec,
+                accumulate,
             ]
         except (KeyError, AttributeError, TypeError):
             plan = index_put__packet.miss_method(self, indices, values, accumulate)

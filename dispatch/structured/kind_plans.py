@@ -74,8 +74,8 @@ class KindPlanner:
         "functional",
         "given",
         "kinds",
-        "lists",
         "meta",
+        "others",
         "passed",
         "stub",
         "written",
@@ -101,8 +101,8 @@ class KindPlanner:
         self.given = [] if form == "functional" else [0] if form == "inplace" else outs
         self.passed = tuple([names[i] for i in runtime if i not in outs])
         self.written = len(self.passed) if form == "out" else 0
-        self.lists = runtime[0] if len(runtime) == 1 and not kinds[0] else None
-        self.functional: dict[bool, FunctionalForm] = {}
+        self.others = [i for i, kind in zip(runtime, kinds, strict=True) if not kind]
+        self.functional: dict[tuple[int, ...], FunctionalForm] = {}
         self.factory: tuple[Device, KernelFactory] | None = None
 
     def __call__(self, specs: Sequence[Any]) -> Plan:
@@ -136,10 +136,10 @@ class KindPlanner:
             kernel = found[1](call)
         is_functional = self.form == "functional"
         if is_functional:
-            one_list = self.lists is not None and _is_list(specs[self.lists])
-            form = self.functional.get(one_list)
+            listed = tuple([_listed(specs[i]) for i in self.others]) if self.others else ()
+            form = self.functional.get(listed)
             if form is None:
-                form = self.functional[one_list] = FunctionalForm(self.kinds, result_type, one_list)
+                form = self.functional[listed] = FunctionalForm(self.kinds, result_type, listed)
             plan_for = form.plan
         else:
             plan_for = self._writing(builder)
@@ -183,9 +183,11 @@ class KindPlanner:
         return of_kind
 
 
-def _is_list(specs: Any) -> bool:
-    """Whether a runtime argument is a list of tensors, none of them missing."""
-    return specs.__class__ is tuple and all(spec.__class__ is TensorSpec for spec in specs)
+def _listed(specs: Any) -> int:
+    """Of how many tensors a runtime argument is a list, none of them missing; 0 for what is none."""
+    if specs.__class__ is not tuple or not all(spec.__class__ is TensorSpec for spec in specs):
+        return 0
+    return len(specs)
 
 
 def _is_plain(builder: MetaBase, specs: Sequence[Any]) -> bool:

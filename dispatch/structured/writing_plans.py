@@ -204,9 +204,10 @@ def _ufunc_writing(function: np.ufunc, count: int, inplace: bool) -> Plan:
     def binary_out(self: Any, other: Any, out: Any) -> Any:
         cell = out._version_cell
         if cell is not None:
-            for value in (self, other):
-                if value._version_cell is cell and value is not out:
-                    check_write_overlap(out, value)
+            if self._version_cell is cell and self is not out:
+                check_write_overlap(out, self)
+            if other._version_cell is cell and other is not out:
+                check_write_overlap(out, other)
         try:
             run_quiet(ufunc, self._data, other._data, out._data)
         except RuntimeError:
