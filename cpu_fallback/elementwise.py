@@ -16,7 +16,7 @@ import numpy as np
 from ..dispatch.scalars import element_of
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall
 from ..dispatch.structured.supported_dtypes import ROUNDING_NUMBERS
-from ..runtime.float_errors import run_quiet, run_quiet_copy
+from ..runtime.float_errors import quietly, run_quiet, run_quiet_copy
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.scalar_type import float16
 from ..runtime.tensor_spec import TensorSpec
@@ -218,23 +218,15 @@ def planned(
     if out_spec.numel > BLOCK:
         return PlannedKernel(_in_blocks(compute, prepare, operands, out_spec))
     any_shape = min(any_shape, BLOCK)
-    into = _quietly(compute) if ready else _quietly(_prepared(compute, prepare))
+    into = quietly(compute) if ready else quietly(_prepared(compute, prepare))
     if function in WRITING or not ordered:
         return PlannedKernel(into, any_shape=any_shape)
 
     def fresh(*inputs: Any) -> Any:
-        token = set_state(IGNORE)
-        try:
-            made = (
-                function(*inputs)
-                if ready
-                else function(*[p(x) for p, x in zip(prepare, inputs, strict=True)])
-            )
-            return made if made.dtype == out_np else made.astype(out_np)
-        finally:
-            reset_state(token)
+        made = function(*inputs) if ready else function(*[p(x) for p, x in zip(prepare, inputs, strict=True)])
+        return made if made.dtype == out_np else made.astype(out_np)
 
-    return PlannedKernel(into, fresh, any_shape=any_shape)
+    return PlannedKernel(into, quietly(fresh), any_shape=any_shape)
 
 
 WRITING: set[Any] = set()
@@ -292,17 +284,6 @@ def _prepared(compute: Callable[..., None], prepare: Sequence[Callable[[Any], An
 
     def run(out: Any, *inputs: Any) -> None:
         compute(out, *[p(x) for p, x in zip(prepare, inputs, strict=True)])
-
-    return run
-
-
-def _quietly(compute: Callable[..., None]) -> Callable[..., None]:
-    def run(*data: Any) -> None:
-        token = set_state(IGNORE)
-        try:
-            compute(*data)
-        finally:
-            reset_state(token)
 
     return run
 

@@ -72,7 +72,7 @@ def sum_(call: StructuredCall) -> PlannedKernel:
         return PlannedKernel(quiet(lambda out, array: np.copyto(out, everything(array), casting="unsafe")))
     if _is_whole(call):
         if out_spec.ndim == 0 and 0 < spec.numel <= SMALL and spec.dtype.name in ("float32", "float64"):
-            return PlannedKernel(dot_with_ones(spec.numel, np_dtype), quiet=True)
+            return dot_with_ones(spec.numel, np_dtype)
 
         def whole(out: Any, array: Any) -> None:
             token = set_state(IGNORE)
@@ -167,7 +167,7 @@ def mean(call: StructuredCall) -> PlannedKernel:
         )
     if _is_whole(call) and out_spec.ndim == 0:
         if 0 < spec.numel <= SMALL and spec.dtype.name in ("float32", "float64"):
-            return PlannedKernel(dot_with_ones(spec.numel, np_dtype, count), quiet=True)
+            return dot_with_ones(spec.numel, np_dtype, count)
         return PlannedKernel(quiet(lambda out, array: out.fill(np.add.reduce(array.reshape(-1)) / count)))
 
     total = kept_sum(spec, dims, np_dtype)

@@ -140,6 +140,7 @@ def _small_rows(rows: int, n: int, dtype: Any) -> PlannedKernel:
     count = np.array(n, dtype)
     is_exact = n & (n - 1) == 0
     known: dict[float, Any] = {}
+    add, divide, multiply, sqrt, subtract = np.add, np.divide, np.multiply, np.sqrt, np.subtract
 
     def normalised(x: Any, weight: Any, bias: Any, eps: float, means: Any = None, rstds: Any = None) -> Any:
         lines = x if x.ndim == 2 else x.reshape(rows, n)
@@ -147,24 +148,24 @@ def _small_rows(rows: int, n: int, dtype: Any) -> PlannedKernel:
             made = lines.dot(mean_of)
         else:
             made = lines.dot(ones)
-            np.divide(made, count, made)
+            divide(made, count, made)
         if means is not None:
             means.reshape(-1)[:] = made[:, 0]
-        np.subtract(lines, made, made)
-        scale = np.multiply(made, made).dot(mean_of)
+        subtract(lines, made, made)
+        scale = multiply(made, made).dot(mean_of)
         added = known.get(eps)
         if added is None:
             known.clear()
             added = known[eps] = np.array(eps, dtype)
-        np.add(scale, added, scale)
-        np.sqrt(scale, scale)
+        add(scale, added, scale)
+        sqrt(scale, scale)
         if rstds is not None:
-            np.divide(1, scale[:, 0], rstds.reshape(-1))
-        np.divide(made, scale, made)
+            divide(1, scale[:, 0], rstds.reshape(-1))
+        divide(made, scale, made)
         if weight is not None:
-            np.multiply(made, weight.reshape(1, n), made)
+            multiply(made, weight.reshape(1, n), made)
         if bias is not None:
-            np.add(made, bias.reshape(1, n), made)
+            add(made, bias.reshape(1, n), made)
         return made if x.ndim == 2 else made.reshape(x.shape)
 
     def into(out: Any, means: Any, rstds: Any, x: Any, weight: Any, bias: Any, eps: float) -> None:

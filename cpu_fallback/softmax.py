@@ -125,7 +125,7 @@ def _planned(call: StructuredCall, name: str, compute: Any, summed: str | None =
 
     if spec.np_dtype == np_dtype == call.outputs[0].np_dtype and not lift:
         if compute is _softmax and _is_short_row(geometry, axis) and spec.sizes[axis] <= EXPANDED:
-            small = _small_softmax(spec, peak)
+            small = _small_softmax(spec)
             return PlannedKernel(lambda out, array: np.copyto(out, small(array)), small, quiet=True)
         if compute is _log_softmax and _is_short_row(geometry, axis) and spec.sizes[axis] <= EXPANDED:
             small = _small_log_softmax(spec)
@@ -179,7 +179,7 @@ def _softmax(a: Any, peak: Any, total: Any) -> Any:
     return np.divide(result, total(result), result)
 
 
-def _small_softmax(spec: TensorSpec, peak: Any) -> Callable[[Any], Any]:
+def _small_softmax(spec: TensorSpec) -> Callable[[Any], Any]:
     """Softmax of short contiguous rows, whose sums a product lays out beside their elements.
 
     Where no element is beyond `UNSHIFTED` exp neither overflows nor underflows, so that no maximum is subtracted: that
@@ -189,21 +189,22 @@ def _small_softmax(spec: TensorSpec, peak: Any) -> Callable[[Any], Any]:
     lines = (spec.numel // n, n)
     ones = np.ones((n, n), spec.np_dtype)
     bound = UNSHIFTED**2
-    gathers = not spec.is_contiguous
+    peak = _row_peak(TensorSpec.contiguous(lines, spec.dtype, spec.device), 1)
+    exp, divide, subtract = np.exp, np.divide, np.subtract
 
-    def compute(a: Any) -> Any:
-        if gathers:
-            a = np.ascontiguousarray(a)
+    def plain(a: Any) -> Any:
         flat = a.ravel()
         if flat.dot(flat) <= bound:
-            result = np.exp(a)
+            result = exp(a)
         else:
-            result = np.subtract(a, peak(a))
-            np.exp(result, result)
-        total = result.dot(ones) if a.ndim == 2 else result.reshape(lines).dot(ones).reshape(a.shape)
-        return np.divide(result, total, result)
+            result = subtract(a, peak(a))
+            exp(result, result)
+        return divide(result, result.dot(ones), result)
 
-    return compute
+    def lifted(a: Any) -> Any:
+        return plain(np.ascontiguousarray(a).reshape(lines)).reshape(a.shape)
+
+    return plain if spec.ndim == 2 and spec.is_contiguous else lifted
 
 
 def _small_log_softmax(spec: TensorSpec) -> Callable[[Any], Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..dispatch.structured.stub import PlannedKernel
 from ..runtime.scalar_type import bfloat16
 from ..runtime.tensor_spec import TensorSpec
 from .line_reductions import adds_lines, bfloat16_line_sums, line_sums
@@ -162,9 +163,10 @@ def added_rows(np_dtype: Any) -> Callable[[Any], Any]:
     return lambda rows: pairwise_sum(rows.astype(np_dtype, copy=False), (0,), np_dtype)
 
 
-def dot_with_ones(size: int, np_dtype: Any, count: Any = None) -> Callable[[Any, Any], None]:
+def dot_with_ones(size: int, np_dtype: Any, count: Any = None) -> PlannedKernel:
     """The sum of a small contiguous array, divided by `count` if given."""
     ones = np.ones(size, np_dtype)
+    asarray = np.asarray
 
     def total(out: Any, array: Any) -> None:
         array.ravel().dot(ones, out)
@@ -172,4 +174,6 @@ def dot_with_ones(size: int, np_dtype: Any, count: Any = None) -> Callable[[Any,
     def mean(out: Any, array: Any) -> None:
         out.fill(array.ravel().dot(ones) / count)
 
-    return total if count is None else mean
+    if count is None:
+        return PlannedKernel(total, quiet=True, number=lambda array: asarray(array.ravel().dot(ones)))
+    return PlannedKernel(mean, quiet=True, number=lambda array: asarray(array.ravel().dot(ones) / count))

@@ -121,7 +121,7 @@ def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None
     """
     if input.dim() < 2:
         raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {input.dim()}")
-    sizes = input.size()
+    sizes = input._spec.sizes
     _check_batch([sizes[0] * sizes[1] // num_groups, num_groups, *sizes[2:]])
     return _ops.group_norm(input, num_groups, weight, bias, eps, True)
 

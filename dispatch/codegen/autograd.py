@@ -289,30 +289,61 @@ def _plan_lines(
                 "if out._view_base is not None:",
                 "    meta.version = out._version_cell[0]",
             ]
-        if _all(d, "results"):
+        if _all(d, "results") and not inplace and d.function.schema.returns[0].alias_info is None:
+            body += _saving("result", "out", "spec")
+        elif _all(d, "results"):
             body.append(f"node.result = kept = save_result({result})")
             body.append("cell = kept._version_cell")
             body.append("node.result_version = cell[0] if cell else saved_version(kept)")
     else:
         masked = any(a.name == "output_mask" for a in function.schema.arguments)
-        spec_of_one = "spec_of(o)" if masked else "o._spec"
-        body.append(f"node.specs = tuple([{spec_of_one} for o in out])")
+        names_of_outs = [f"out{i}" for i in range(returns)]
+        if masked:
+            body.append("node.specs = tuple([spec_of(o) for o in out])")
+        else:
+            body.append(f"{', '.join(names_of_outs)} = out")
+            body.append(f"node.specs = ({', '.join([f'{o}._spec' for o in names_of_outs])})")
         for i, differentiable in enumerate(d.differentiable_outputs):
             if differentiable:
                 if masked:  # what the mask does not ask for is None
                     body += [f"if out[{i}] is not None:", f"    set_history(out[{i}], node, {i})"]
-                else:
-                    body.append(f"set_history(out[{i}], node, {i})")
+                else:  # `set_history`, spelt out
+                    body += [
+                        f"out{i}._spec = out{i}._spec.twin",
+                        f"out{i}._autograd = meta = AutogradMeta()",
+                        f"meta.edge = (node, {i})",
+                        "meta.grad = None",
+                        f"if out{i}._view_base is not None:",
+                        f"    meta.version = out{i}._version_cell[0]",
+                    ]
         for n in _all(d, "results"):
             index = result_names(d.function).index(n)
-            body.append(f"node.{n} = save_result(out[{index}])")
-            body.append(f"node.{n}_version = saved_version(node.{n})")
+            if masked:
+                body.append(f"node.{n} = save_result(out[{index}])")
+                body.append(f"node.{n}_version = saved_version(node.{n})")
+            else:
+                body += _saving(n, f"out{index}", f"out{index}._spec.detached")
     body.append("return self_" if inplace else "return out")
     kept = [n for n in saves if not is_list(d.function, n) and not (n == "self" and inplace)]
     finish = f"return {record}"
     if kept and not one_list:
         finish = f"return saves_refused({record}, ({', '.join(_kept(d, names, n) for n in kept)},))"
     return lines + [f"    {line}" for line in body] + ["", finish]
+
+
+def _saving(name: str, out: str, spec: str) -> list[str]:
+    """The statements of `save_result`, and what its version is; `saved_version` refuses an inference tensor."""
+    return [
+        f"node.{name} = kept = {out}.__class__()",
+        f"kept._data = {out}._data",
+        f"kept._spec = {spec}",
+        "kept._autograd = kept._view_base = None",
+        f"cell = {out}._version_cell",
+        "if cell is None:",
+        f"    cell = {out}._version_cell = [saved_version({out}) if {out}._spec.is_inference else 0]",
+        "kept._version_cell = cell",
+        f"node.{name}_version = cell[0]",
+    ]
 
 
 def _kept(d: Derivative, names: list[str], name: str) -> str:

@@ -72,12 +72,21 @@ def key_expression(parameter: PythonParameter, name: str) -> str:
     return {
         "tensor": f"{name}._spec",
         "optional": f"None if {name} is None else {name}._spec",
-        "list": f"tuple([None if t is None else t._spec for t in {name}])",
+        "list": _specs_in(name, "None" in parameter.annotation),
         "operand": f"kind if kind is float or kind is int else None if {name} is None else {name}._spec",
         "number": f"{name}.__class__",
         "scale": f"None if {name} is {_constant(parameter.default)} else {name}.__class__",
         "static": name,
     }[parameter.role]
+
+
+def _specs_in(name: str, has_gaps: bool) -> str:
+    """The specs of a list of tensors, those of short ones without a comprehension."""
+    if has_gaps:
+        one = f"(None if {name}[0] is None else {name}[0]._spec,)"
+        return f"({one} if len({name}) == 1 else tuple([None if t is None else t._spec for t in {name}]))"
+    two = f"({name}[0]._spec, {name}[1]._spec)"
+    return f"({two} if len({name}) == 2 else tuple([t._spec for t in {name}]))"
 
 
 def _constant(default: str | None) -> str:
@@ -229,7 +238,10 @@ class _Body:
             lines = [
                 f"if {variadic} is None:",
                 f"    {variadic} = sizes",
-                "    if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], '__index__'):",
+                "    if len(sizes) == 1 and (",
+                "        sizes[0].__class__ is tuple",
+                "        or (sizes[0].__class__ is not int and not hasattr(sizes[0], '__index__'))",
+                "    ):",
                 f"        {variadic} = sizes[0]",
                 *lines,
             ]
@@ -302,12 +314,31 @@ def function_text(signature: PythonSignature, method: bool = False, takes_more: 
         )
         definition = f"{leading}, **kwargs: Any"
         body = ['if modes or "out" in kwargs:', f"    return {calls[0]}", f"return {calls[1]}"]
-        if method:
+        if has_short(signature):
+            short = f"{signature.name}_short"
+            if method:
+                lookup = [
+                    "if not args:",
+                    f"    plan = {short}.get(self._spec)",
+                    "elif len(args) == 1 and args[0].__class__ in SHORT:",
+                    f"    plan = {short}.get((self._spec, args[0]))",
+                ]
+            else:
+                lookup = [
+                    "try:",
+                    "    if len(args) == 1:",
+                    f"        plan = {short}.get(args[0]._spec)",
+                    "    elif len(args) == 2 and args[1].__class__ in SHORT:",
+                    f"        plan = {short}.get((args[0]._spec, args[1]))",
+                    "except AttributeError:",
+                    "    pass",
+                ]
             body = [
-                "if len(args) == 1 and not kwargs and args[0].__class__ in SHORT and not modes:",
-                f"    plan = {signature.name}_short.get((self._spec, args[0]))",
+                "if not kwargs and not modes:",
+                "    plan = None",
+                *[f"    {line}" for line in lookup],
                 "    if plan is not None:",
-                "        return plan(self)",
+                f"        return plan({'self' if method else 'args[0]'})",
                 *body,
             ]
         if signature.is_factory:
@@ -349,6 +380,17 @@ def function_text(signature: PythonSignature, method: bool = False, takes_more: 
             f"{name}.__wrapped__ = _{name}  # type: ignore[attr-defined]",
         ]
     )
+
+
+def has_short(signature: PythonSignature) -> bool:
+    """Whether a tensor alone, or with one number, may decide a general name's call."""
+    if not signature.general or signature.is_factory:
+        return False
+    for f in signature.overloads:
+        types = [str(a.type) for a in f.schema.arguments if not a.has_default and not a.is_out]
+        if types[:1] == ["Tensor"] and types[1:] in ([], ["int"], ["SymInt"], ["ScalarType"]):
+            return True
+    return False
 
 
 def is_sized_factory(signature: PythonSignature) -> bool:
@@ -411,11 +453,14 @@ def functions_module(
         )
         if signature.name in deprecated:
             body.append(f"{signature.name}_packet.deprecated = {deprecated[signature.name]!r}")
-        is_method = any("method" in f.variants for f in signature.overloads)
         if is_sized_factory(signature):
             count = sum(p.role != "rare" for p in signature.parameters) - 1
             body.append(f"{signature.name}_packet.unset = ({'None, ' * count})")
-        if is_sized_factory(signature) or (signature.general and (is_method or signature.is_factory)):
+        if (
+            is_sized_factory(signature)
+            or has_short(signature)
+            or (signature.general and signature.is_factory)
+        ):
             body.append(f"{signature.name}_short = {signature.name}_packet.short")
         if not signature.general:
             body.append(f"{signature.name}_plans = {signature.name}_packet.plans")
@@ -460,7 +505,8 @@ def methods_module(
     for name in sorted(used):
         wanted = [f"{name}_packet"]
         if signatures[name].general:
-            wanted.append(f"{name}_short")
+            if has_short(signatures[name]):
+                wanted.append(f"{name}_short")
         else:
             wanted.append(f"{name}_plans")
             if any(p.role == "scale" for p in signatures[name].parameters):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from operator import methodcaller
 from typing import Any
 
 from ...runtime.device import CPU
@@ -17,11 +16,12 @@ from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
 from ..iterator.overlap import assert_no_internal_overlap, check_no_overlap, shares_memory
 from ..structured.allocation import allocator_of, numpy_may_allocate
+from ..structured.functional_plans import FunctionalForm
 from ..structured.native.dims import wrap_dim
 from ..structured.native.indexing import broadcast_sizes, can_cast
 from ..structured.part_plans import is_unseen
 from ..structured.register import planned_by
-from ..structured.stub import StructuredCall, find_kernel
+from ..structured.stub import PlannedKernel, StructuredCall, find_kernel
 from ..tensor import Tensor
 from .dimnames import by_name, refused
 from .forms import write_out
@@ -55,16 +55,9 @@ def _plan_stack(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     allocate, whole, lifts = allocator_of(spec), joined.sizes, lifted != sizes
     if fresh is not None and not lifts and numpy_may_allocate(spec):
         # NumPy's own result, read with one dimension more.
-        unfolded = methodcaller("reshape", spec.sizes)
-
-        def planned_fresh(tensors: Sequence[Any]) -> Any:
-            out = Tensor()
-            out._data = unfolded(fresh([each._data for each in tensors]))
-            out._spec = spec
-            out._version_cell = out._autograd = out._view_base = None
-            return out
-
-        return planned_fresh
+        shape = spec.sizes
+        unfolded = PlannedKernel(join, lambda arrays: fresh(arrays).reshape(shape), kernel.quiet)
+        return FunctionalForm((False,), None, (len(specs),)).plan(unfolded, (spec,))
 
     def planned(tensors: Sequence[Any]) -> Any:
         out = Tensor()

@@ -6,6 +6,7 @@ closure over the whole decision. Source: ATen/core/dispatch/OperatorEntry.h.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -428,20 +429,9 @@ class OperatorEntry:
         positions = self.runtime_positions(args)
         if positions == list(range(len(args))):
             return function
-        template = list(args)
-        for position in positions:
-            template[position] = None
-        if positions == list(range(len(positions))):
-            tail = tuple(template[len(positions) :])
-            return lambda *runtime: function(*runtime, *tail)
-
-        def rebound(*runtime: Any) -> Any:
-            full = template.copy()
-            for position, value in zip(positions, runtime, strict=True):
-                full[position] = value
-            return function(*full)
-
-        return rebound
+        chosen = set(positions)
+        static = [value for position, value in enumerate(args) if position not in chosen]
+        return _filling(len(args), tuple(positions))(function, static)
 
     def dump(self) -> str:
         """The operator's definition and kernels, and which kernel serves each runtime key and why (`describe`)."""
@@ -451,6 +441,21 @@ class OperatorEntry:
 
     def __repr__(self) -> str:
         return f"OperatorEntry({self.name})"
+
+
+@functools.cache
+def _filling(count: int, positions: tuple[int, ...]) -> Callable[[Plan, Sequence[Any]], Plan]:
+    """What makes a plan of a function of `count` arguments: those at `positions` are the plan's, the others known.
+
+    Written out, since a list to be filled in at each call takes longer than many a small kernel.
+    """
+    names = [f"v{i}" if i in positions else f"known{i}" for i in range(count)]
+    known = "".join([f"{name}, " for name in names if name.startswith("known")])
+    given = ", ".join([f"v{i}" for i in positions])
+    body = f"    {known}= static\n    return lambda {given}: function({', '.join(names)})"
+    made: dict[str, Any] = {}
+    exec(f"def bind(function, static):\n{body}", made)
+    return made["bind"]  # type: ignore[no-any-return]
 
 
 def is_baked(value: Any, default: Any) -> bool:

@@ -7,30 +7,27 @@ generated function will find it. Calls under modes, guards or with ``out=`` come
 
 from __future__ import annotations
 
-import functools
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from ...runtime import allocator, device, device_guard, float32_precision, scalar_type
 from ...runtime.grad_mode import inference_enabled
-from ...runtime.local_dispatch_key_set import effective, local
+from ...runtime.local_dispatch_key_set import local
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import OVERRIDE_FLAG, TensorSpec
 from ..schema import FunctionSchema, resolve
 from . import tensor_function as overrides
 from .call_parts import (
     NOT_GIVEN,
-    NUMBERS,
     PLAIN,
     Parameter,
     all_ints,
     general_part,
     holds_tensor,
     is_hashable,
-    is_same,
     part_of,
     plain_number,
     unwrap_numbers,
@@ -40,6 +37,7 @@ from .deprecated_call import call_deprecated
 from .dispatcher import Dispatcher
 from .factory_options import OPTIONS, without_options
 from .kernel_function import Plan
+from .kind_binding import KindBinding, adapted
 from .operator_entry import MAX_PLANS, OperatorEntry
 from .public_form import FUNCTION, METHOD, public_form
 
@@ -48,26 +46,6 @@ SHORT = frozenset({int, scalar_type.dtype, device.device})
 
 FIRST: list[int | str] = [0]
 """Where the runtime arguments of a general call stand if the first argument is the only one."""
-
-
-NO_NUMBER = type(None)
-"""What stands in a key for a number that is not given."""
-
-
-class _Binding(NamedTuple):
-    """How a call's arguments were bound, for the next call that differs only in the shapes of its tensors.
-
-    `bound` has the static arguments; `fills` says which argument goes to which position, `picks` what the plan
-    is called with (None: the runtime arguments as they come). `of_kind`, where the kernel gave one, makes the
-    plan from the arguments as keys have them: `bound` with those of `parts` taken from the call's key.
-    """
-
-    entry: OperatorEntry
-    bound: list[Any]
-    fills: list[tuple[int, int]]
-    picks: list[int] | None
-    of_kind: Callable[[list[Any]], Plan | None] | None
-    parts: list[tuple[int, int]]
 
 
 _lock = threading.Lock()
@@ -98,8 +76,8 @@ class OverloadPacket:
     `plans` maps the first argument's key part to a plan, or to a table by the other parts; `scaled` is the
     same for calls whose ``alpha``-like arguments are not at their defaults, `outs` for calls with ``out=``,
     `guarded` for calls under modes, keyed by the thread's key sets too. `short` has those of a general name's calls
-    that one argument decides: of a factory by a number, of a method by the tensor's spec and it; and those of a factory
-    by sizes whose other parameters are at `unset`. Methods have
+    that one or two arguments decide: of a factory by a number, of others by a tensor's spec, or by that and a number;
+    and those of a factory by sizes whose other parameters are at `unset`. Methods have
     entries of their own where a call may be handled elsewhere, whose handler gets the public callable.
     """
 
@@ -140,7 +118,7 @@ class OverloadPacket:
         self.outs: dict[Any, Plan] = {}
         self.guarded: dict[Any, Plan] = {}
         self.short: dict[Any, Plan] = {}
-        self._bindings: dict[Any, _Binding] = {}
+        self._bindings: dict[Any, KindBinding] = {}
         self._general: dict[Any, tuple[Plan, list[int | str]]] = {}
         self._below: dict[Any, Plan] = {}
         self._entries: dict[int, OperatorEntry] | None = None
@@ -222,10 +200,10 @@ class OverloadPacket:
             handled = self._plan_overridden(args, parts, scaled, keep, form, epoch)
             if handled is not None:
                 return handled
-            plan, holds = self._plan_anew(args, parts, kind, scaled, epoch)
+            plan, holds = self._plan_anew(args, kind, scaled, epoch)
             keep = keep and holds
         else:
-            plan = self._plan_alike(binding, args, parts)
+            plan = binding.plan(args, parts)
         if keep:
             self._store(epoch, table, parts[0], rest, nested, plan)
         return plan
@@ -299,39 +277,18 @@ class OverloadPacket:
             else:
                 table[first] = plan
 
-    def _plan_alike(self, binding: _Binding, args: Sequence[Any], parts: Sequence[Any]) -> Plan:
-        """The plan of a call of a known kind."""
-        entry, template, fills, picks, of_kind, keyed = binding
-        if of_kind is not None:
-            specs = template.copy()
-            for position, index in keyed:
-                part = parts[index]
-                specs[position] = None if part is NO_NUMBER else part
-            plan = of_kind(specs)
-            if plan is not None:
-                return plan
-        bound = template.copy()
-        for position, index in fills:
-            value = args[index]
-            bound[position] = tuple(value) if value.__class__ is list else value
-        plan = entry.plan(entry.key_set_of(bound), bound)
-        if picks is None:
-            return plan
-        return _picking(plan, picks, sum(role not in ("static", "rare", "scale") for role, _ in self._roles))
-
     def _plan_anew(
         self,
         args: Sequence[Any],
-        parts: Sequence[Any],
         kind: tuple[Any, ...] | None,
         scaled: bool,
         epoch: int,
     ) -> tuple[Plan, bool]:
         """The plan of a call of a new kind, and whether it holds for its key; the kind's binding is remembered."""
         entry, bound = self.resolve(*self._split(args))
-        plan, holds, picks = self._adapt(entry, bound, self._runtime(args, scaled))
+        plan, holds, picks = adapted(entry, bound, self._runtime(args, scaled))
         if kind is not None and holds:
-            binding = self._binding_of(args, parts, entry, bound, plan, picks)
+            binding = KindBinding.of(self.parameters, args, entry, bound, plan, picks)
             with _lock:
                 if binding is not None and epoch == _epoch[0]:
                     if len(self._bindings) >= MAX_PLANS:
@@ -356,7 +313,7 @@ class OverloadPacket:
         plan = self._below.get(key) if keep else None
         if plan is None:
             entry, bound = self.resolve(*self._split(args))
-            inner, holds, _ = self._adapt(entry, bound, self._runtime(args, scaled))
+            inner, holds, _ = adapted(entry, bound, self._runtime(args, scaled))
 
             def below(*runtime: Any) -> Any:
                 return overrides.unmarked(inner(*runtime))
@@ -410,47 +367,6 @@ class OverloadPacket:
             if role not in ("static", "rare") and (scaled or role != "scale")
         ]
 
-    def _binding_of(
-        self,
-        args: Sequence[Any],
-        parts: Sequence[Any],
-        entry: OperatorEntry,
-        bound: list[Any],
-        plan: Plan,
-        picks: list[int] | None,
-    ) -> _Binding | None:
-        """How a call was bound, for the calls of its kind; None if binding changed its sizes or numbers."""
-        if picks is not None and max(picks, default=0) >= AS_FLOAT:
-            return None
-        places = [i for i, p in enumerate(self.parameters) if p.role not in ("static", "scale", "rare")]
-        template, fills = list(bound), []
-        for position, pick in zip(entry.runtime_positions(bound), picks or places, strict=False):
-            index = places[pick] if picks is not None and pick >= 0 else pick
-            if index >= 0:
-                template[position] = None
-                fills.append((position, index))
-        names = [a.name for a in entry.schema.arguments]
-        for index, (name, role, _, _) in enumerate(self.parameters):
-            if role != "static":
-                continue
-            name = "self" if name == "input" and "input" not in names else name
-            value, position = args[index], names.index(name) if name in names else -1
-            if value.__class__ is tuple or value.__class__ is list:
-                if position < 0 or bound[position] != tuple(value):
-                    return None
-                fills.append((position, index))
-        keyed = [i for i, p in enumerate(self.parameters) if p.role not in ("scale", "rare")]
-        numbers = [args[i] for _, i in fills if not isinstance(args[i], (TensorImpl, tuple, list))]
-        # A composition may have given a part's plan; values other than Python's numbers are more than a class.
-        maker, of_kind = getattr(plan, "of_kind", (None, None))
-        if (
-            maker is not entry
-            or picks is not None
-            or any(n is not None and n.__class__ not in NUMBERS for n in numbers)
-        ):
-            of_kind = None
-        return _Binding(entry, template, fills, picks, of_kind, [(p, keyed.index(i)) for p, i in fills])
-
     def _split(self, args: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
         """Values in the parameters' order as positional and keyword arguments, those not given left out."""
         positional: list[Any] = []
@@ -467,31 +383,6 @@ class OverloadPacket:
             else:
                 positional.append(value)
         return positional, named
-
-    def _adapt(
-        self, entry: OperatorEntry, bound: list[Any], runtime: list[tuple[str, Any]]
-    ) -> tuple[Plan, bool, list[int] | None]:
-        """A plan called with `runtime`'s values, whether it holds for others of the same key, and which it takes."""
-        arguments = entry.schema.arguments
-        wanted = entry.runtime_positions(bound)
-        names = [name for name, _ in runtime]
-        picks: list[int] = []
-        for position in wanted:
-            name = arguments[position].name
-            name = "input" if name == "self" and "input" in names else name
-            value, given = bound[position], runtime[names.index(name)][1] if name in names else None
-            if name in names and is_same(value, given):
-                picks.append(names.index(name))
-            elif value.__class__ is float and given.__class__ is int:
-                picks.append(AS_FLOAT + names.index(name))
-            elif bound[position] is None:
-                picks.append(-1)
-            else:
-                return (lambda *_: entry.call(*bound)), False, None
-        plan = entry.plan(effective(entry.key_set_of(bound)), bound)
-        if picks == list(range(len(names))):
-            return plan, True, None
-        return _picking(plan, picks, len(names)), True, picks
 
     def miss_out(self, *args: Any) -> Plan:
         """The plan for arguments in the parameters' order and ``out``, stored in `outs`; called with all runtime ones.
@@ -530,7 +421,7 @@ class OverloadPacket:
                 key.append(value.__class__ if role == "number" else part_of(value))
             runtime.append((name, value))
         runtime.append((entry.schema.out_arguments[0].name, out))
-        plan, holds, _ = self._adapt(entry, bound, runtime)
+        plan, holds, _ = adapted(entry, bound, runtime)
         if keep and holds and not overrides.is_marked(key):
             try:
                 self._store(epoch, self.outs, (*key, out._spec), None, False, plan)
@@ -625,7 +516,7 @@ class OverloadPacket:
         """The plan of a call through this thread's key sets, whose `scale` arguments are at their defaults."""
         epoch = _epoch[0]
         entry, bound = self.resolve(*self._split(args))
-        plan, holds, _ = self._adapt(entry, bound, self._runtime(args, False))
+        plan, holds, _ = adapted(entry, bound, self._runtime(args, False))
         if holds and is_hashable(key) and not any(holds_tensor(part) for part in key):
             self._store(epoch, self.guarded, key, None, False, plan)
         return plan
@@ -681,37 +572,17 @@ class OverloadPacket:
                         self._general.clear()
                         self.short.clear()
                     self._general[key] = found
-                    if where == FIRST and not kwargs and args[-1].__class__ in SHORT:
-                        if len(args) == 1:
-                            self.short[args[0]] = plan
-                        elif len(args) == 2 and form == METHOD:
-                            self.short[args[0]._spec, args[1]] = plan
+                    if where == FIRST and not kwargs:
+                        first = args[0]
+                        part = first._spec if isinstance(first, TensorImpl) else first
+                        if len(args) == 1 and (part is not first or first.__class__ in SHORT):
+                            self.short[part] = plan
+                        elif len(args) == 2 and part is not first and args[1].__class__ in SHORT:
+                            self.short[part, args[1]] = plan
         plan, where = found
         if where == FIRST:
             return plan(args[0])
         return plan(*[args[w] if w.__class__ is int else kwargs[w] if w else None for w in where])  # type: ignore[index]
-
-
-AS_FLOAT = 1 << 20
-"""Added to the place of an integer that is given where the schema has a float."""
-
-
-def _picking(plan: Plan, picks: list[int], count: int) -> Plan:
-    """A plan called with those of a call's `count` runtime arguments that `picks` names, None for -1.
-
-    From `AS_FLOAT` on they name an integer that the plan takes as a float.
-    """
-    return _picker(count, tuple(picks))(plan)
-
-
-@functools.cache
-def _picker(count: int, picks: tuple[int, ...]) -> Callable[[Plan], Plan]:
-    """What makes a function of `count` arguments of a plan: written out, which takes a third of the time of a list."""
-    names = ", ".join([f"v{i}" for i in range(count)])
-    picked = ", ".join(
-        ["None" if i < 0 else f"v{i}" if i < AS_FLOAT else f"float(v{i - AS_FLOAT})" for i in picks]
-    )
-    return eval(f"lambda plan: lambda {names}: plan({picked})")  # type: ignore[no-any-return]
 
 
 def not_implemented(*_: Any) -> Any:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType, TracebackType
 from typing import Any, Final
 
+from ...runtime.size import Size
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import OVERRIDE_FLAG, TensorSpec
 
@@ -30,8 +31,8 @@ class _State(threading.local):
 state = _State()
 """This thread's function modes, outermost first, and what is disabled."""
 
-plain_classes: set[type] = {int, float, complex, bool, str, type(None)}
-"""Classes without handler that arguments mostly have; `Tensor` adds itself."""
+plain_classes: set[type] = {int, float, complex, bool, str, type(None), Size}
+"""Classes without handler that arguments mostly have; `Tensor` adds itself, `Size` holds integers alone."""
 
 name_resolvers: list[Callable[[Any], str | None]] = []
 """What knows the public name of a function; `triten.overrides` adds itself."""
@@ -326,6 +327,9 @@ def _asking_first(*args: Any, **kwargs: Any) -> Any:
     """The code of every public function that `overridable` makes; its names are those of the one it belongs to."""
     for value in (*args, *kwargs.values()) if kwargs else args:
         if value.__class__ not in plain_classes:
+            # Sizes and dims mostly: asking for the long way takes three times this.
+            if value.__class__ is tuple and plain_classes.issuperset(map(type, value)):
+                continue
             relevant = (*args, *kwargs.values())
             if has_tensor_function(relevant):
                 return handle_tensor_function(_public, relevant, *args, **kwargs)  # type: ignore[name-defined]  # noqa: F821

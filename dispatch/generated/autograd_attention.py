@@ -13,12 +13,11 @@ from ...runtime.tensor_impl import TensorImpl
 from ..autograd.formulas.attention import attention_double_backward, attention_mask_backward, defined
 from ..autograd.node import (
     FREED,
+    AutogradMeta,
     Node,
     edge_of,
     next_sequence,
-    save_result,
     saved_version,
-    set_history,
     unpack,
     unpack_result,
 )
@@ -169,12 +168,32 @@ def plan__scaled_dot_product_flash_attention_for_cpu(
         node.dropout_p = dropout_p
         node.is_causal = is_causal
         node.scale = scale
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        node.output = save_result(out[0])
-        node.output_version = saved_version(node.output)
-        node.logsumexp = save_result(out[1])
-        node.logsumexp_version = saved_version(node.logsumexp)
+        out0, out1 = out
+        node.specs = (out0._spec, out1._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        node.output = kept = out0.__class__()
+        kept._data = out0._data
+        kept._spec = out0._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out0._version_cell
+        if cell is None:
+            cell = out0._version_cell = [saved_version(out0) if out0._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.output_version = cell[0]
+        node.logsumexp = kept = out1.__class__()
+        kept._data = out1._data
+        kept._spec = out1._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out1._version_cell
+        if cell is None:
+            cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.logsumexp_version = cell[0]
         return out
 
     return saves_refused(
@@ -361,16 +380,50 @@ def plan__scaled_dot_product_efficient_attention(
         node.dropout_p = dropout_p
         node.is_causal = is_causal
         node.scale = scale
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        node.output = save_result(out[0])
-        node.output_version = saved_version(node.output)
-        node.log_sumexp = save_result(out[1])
-        node.log_sumexp_version = saved_version(node.log_sumexp)
-        node.philox_seed = save_result(out[2])
-        node.philox_seed_version = saved_version(node.philox_seed)
-        node.philox_offset = save_result(out[3])
-        node.philox_offset_version = saved_version(node.philox_offset)
+        out0, out1, out2, out3 = out
+        node.specs = (out0._spec, out1._spec, out2._spec, out3._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        node.output = kept = out0.__class__()
+        kept._data = out0._data
+        kept._spec = out0._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out0._version_cell
+        if cell is None:
+            cell = out0._version_cell = [saved_version(out0) if out0._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.output_version = cell[0]
+        node.log_sumexp = kept = out1.__class__()
+        kept._data = out1._data
+        kept._spec = out1._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out1._version_cell
+        if cell is None:
+            cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.log_sumexp_version = cell[0]
+        node.philox_seed = kept = out2.__class__()
+        kept._data = out2._data
+        kept._spec = out2._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out2._version_cell
+        if cell is None:
+            cell = out2._version_cell = [saved_version(out2) if out2._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.philox_seed_version = cell[0]
+        node.philox_offset = kept = out3.__class__()
+        kept._data = out3._data
+        kept._spec = out3._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out3._version_cell
+        if cell is None:
+            cell = out3._version_cell = [saved_version(out3) if out3._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.philox_offset_version = cell[0]
         return out
 
     return saves_refused(
@@ -541,10 +594,26 @@ def plan__scaled_dot_product_flash_attention_for_cpu_backward(
         node.dropout_p = dropout_p
         node.is_causal = is_causal
         node.scale = scale
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        set_history(out[1], node, 1)
-        set_history(out[2], node, 2)
+        out0, out1, out2 = out
+        node.specs = (out0._spec, out1._spec, out2._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        out1._spec = out1._spec.twin
+        out1._autograd = meta = AutogradMeta()
+        meta.edge = (node, 1)
+        meta.grad = None
+        if out1._view_base is not None:
+            meta.version = out1._version_cell[0]
+        out2._spec = out2._spec.twin
+        out2._autograd = meta = AutogradMeta()
+        meta.edge = (node, 2)
+        meta.grad = None
+        if out2._view_base is not None:
+            meta.version = out2._version_cell[0]
         return out
 
     return saves_refused(
@@ -752,10 +821,26 @@ def plan__scaled_dot_product_efficient_attention_backward(
         node.dropout_p = dropout_p
         node.is_causal = is_causal
         node.scale = scale
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        set_history(out[1], node, 1)
-        set_history(out[2], node, 2)
+        out0, out1, out2, out3 = out
+        node.specs = (out0._spec, out1._spec, out2._spec, out3._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        out1._spec = out1._spec.twin
+        out1._autograd = meta = AutogradMeta()
+        meta.edge = (node, 1)
+        meta.grad = None
+        if out1._view_base is not None:
+            meta.version = out1._version_cell[0]
+        out2._spec = out2._spec.twin
+        out2._autograd = meta = AutogradMeta()
+        meta.edge = (node, 2)
+        meta.grad = None
+        if out2._view_base is not None:
+            meta.version = out2._version_cell[0]
         return out
 
     return saves_refused(

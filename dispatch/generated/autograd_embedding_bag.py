@@ -12,12 +12,11 @@ from ...runtime.grad_mode import grad_disabled, is_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
 from ..autograd.node import (
     FREED,
+    AutogradMeta,
     Node,
     edge_of,
     next_sequence,
-    save_result,
     saved_version,
-    set_history,
     unpack,
     unpack_result,
 )
@@ -175,14 +174,41 @@ def plan__embedding_bag(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         node.mode = mode
         node.sparse = sparse
         node.padding_idx = padding_idx
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        node.result1 = save_result(out[1])
-        node.result1_version = saved_version(node.result1)
-        node.result2 = save_result(out[2])
-        node.result2_version = saved_version(node.result2)
-        node.result3 = save_result(out[3])
-        node.result3_version = saved_version(node.result3)
+        out0, out1, out2, out3 = out
+        node.specs = (out0._spec, out1._spec, out2._spec, out3._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        node.result1 = kept = out1.__class__()
+        kept._data = out1._data
+        kept._spec = out1._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out1._version_cell
+        if cell is None:
+            cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result1_version = cell[0]
+        node.result2 = kept = out2.__class__()
+        kept._data = out2._data
+        kept._spec = out2._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out2._version_cell
+        if cell is None:
+            cell = out2._version_cell = [saved_version(out2) if out2._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result2_version = cell[0]
+        node.result3 = kept = out3.__class__()
+        kept._data = out3._data
+        kept._spec = out3._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out3._version_cell
+        if cell is None:
+            cell = out3._version_cell = [saved_version(out3) if out3._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result3_version = cell[0]
         return out
 
     return saves_refused(

@@ -33,9 +33,7 @@ from ..autograd.node import (
     Node,
     edge_of,
     next_sequence,
-    save_result,
     saved_version,
-    set_history,
     unpack,
     unpack_result,
 )
@@ -82,12 +80,32 @@ def plan_linalg_lu_factor_ex(op: OperatorEntry, key_set: int, args: Sequence[Any
         node.sequence = next_sequence()
         node.hooks = None
         node.pivot = pivot
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        node.LU = save_result(out[0])
-        node.LU_version = saved_version(node.LU)
-        node.pivots = save_result(out[1])
-        node.pivots_version = saved_version(node.pivots)
+        out0, out1, out2 = out
+        node.specs = (out0._spec, out1._spec, out2._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        node.LU = kept = out0.__class__()
+        kept._data = out0._data
+        kept._spec = out0._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out0._version_cell
+        if cell is None:
+            cell = out0._version_cell = [saved_version(out0) if out0._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.LU_version = cell[0]
+        node.pivots = kept = out1.__class__()
+        kept._data = out1._data
+        kept._spec = out1._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out1._version_cell
+        if cell is None:
+            cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.pivots_version = cell[0]
         return out
 
     return record
@@ -182,9 +200,15 @@ def plan_linalg_lu_solve(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = save_result(out)
-        cell = kept._version_cell
-        node.result_version = cell[0] if cell else saved_version(kept)
+        node.result = kept = out.__class__()
+        kept._data = out._data
+        kept._spec = spec
+        kept._autograd = kept._view_base = None
+        cell = out._version_cell
+        if cell is None:
+            cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result_version = cell[0]
         return out
 
     return saves_refused(
@@ -235,10 +259,23 @@ def plan_linalg_cholesky_ex(op: OperatorEntry, key_set: int, args: Sequence[Any]
         node.sequence = next_sequence()
         node.hooks = None
         node.upper = upper
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        node.L = save_result(out[0])
-        node.L_version = saved_version(node.L)
+        out0, out1 = out
+        node.specs = (out0._spec, out1._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        node.L = kept = out0.__class__()
+        kept._data = out0._data
+        kept._spec = out0._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out0._version_cell
+        if cell is None:
+            cell = out0._version_cell = [saved_version(out0) if out0._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.L_version = cell[0]
         return out
 
     return record
@@ -332,9 +369,15 @@ def plan_linalg_solve_triangular(op: OperatorEntry, key_set: int, args: Sequence
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = save_result(out)
-        cell = kept._version_cell
-        node.result_version = cell[0] if cell else saved_version(kept)
+        node.result = kept = out.__class__()
+        kept._data = out._data
+        kept._spec = spec
+        kept._autograd = kept._view_base = None
+        cell = out._version_cell
+        if cell is None:
+            cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result_version = cell[0]
         return out
 
     return saves_refused(
@@ -561,13 +604,38 @@ def plan__linalg_eigh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         node.sequence = next_sequence()
         node.hooks = None
         node.compute_v = compute_v
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        set_history(out[1], node, 1)
-        node.eigenvalues = save_result(out[0])
-        node.eigenvalues_version = saved_version(node.eigenvalues)
-        node.eigenvectors = save_result(out[1])
-        node.eigenvectors_version = saved_version(node.eigenvectors)
+        out0, out1 = out
+        node.specs = (out0._spec, out1._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        out1._spec = out1._spec.twin
+        out1._autograd = meta = AutogradMeta()
+        meta.edge = (node, 1)
+        meta.grad = None
+        if out1._view_base is not None:
+            meta.version = out1._version_cell[0]
+        node.eigenvalues = kept = out0.__class__()
+        kept._data = out0._data
+        kept._spec = out0._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out0._version_cell
+        if cell is None:
+            cell = out0._version_cell = [saved_version(out0) if out0._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.eigenvalues_version = cell[0]
+        node.eigenvectors = kept = out1.__class__()
+        kept._data = out1._data
+        kept._spec = out1._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out1._version_cell
+        if cell is None:
+            cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.eigenvectors_version = cell[0]
         return out
 
     return record
@@ -625,13 +693,38 @@ def plan_linalg_eig(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
             node.self_ = self_
             cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        set_history(out[1], node, 1)
-        node.eigenvalues = save_result(out[0])
-        node.eigenvalues_version = saved_version(node.eigenvalues)
-        node.eigenvectors = save_result(out[1])
-        node.eigenvectors_version = saved_version(node.eigenvectors)
+        out0, out1 = out
+        node.specs = (out0._spec, out1._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        out1._spec = out1._spec.twin
+        out1._autograd = meta = AutogradMeta()
+        meta.edge = (node, 1)
+        meta.grad = None
+        if out1._view_base is not None:
+            meta.version = out1._version_cell[0]
+        node.eigenvalues = kept = out0.__class__()
+        kept._data = out0._data
+        kept._spec = out0._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out0._version_cell
+        if cell is None:
+            cell = out0._version_cell = [saved_version(out0) if out0._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.eigenvalues_version = cell[0]
+        node.eigenvectors = kept = out1.__class__()
+        kept._data = out1._data
+        kept._spec = out1._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out1._version_cell
+        if cell is None:
+            cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.eigenvectors_version = cell[0]
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -681,16 +774,53 @@ def plan__linalg_svd(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         node.hooks = None
         node.full_matrices = full_matrices
         node.compute_uv = compute_uv
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        set_history(out[1], node, 1)
-        set_history(out[2], node, 2)
-        node.U = save_result(out[0])
-        node.U_version = saved_version(node.U)
-        node.S = save_result(out[1])
-        node.S_version = saved_version(node.S)
-        node.Vh = save_result(out[2])
-        node.Vh_version = saved_version(node.Vh)
+        out0, out1, out2 = out
+        node.specs = (out0._spec, out1._spec, out2._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        out1._spec = out1._spec.twin
+        out1._autograd = meta = AutogradMeta()
+        meta.edge = (node, 1)
+        meta.grad = None
+        if out1._view_base is not None:
+            meta.version = out1._version_cell[0]
+        out2._spec = out2._spec.twin
+        out2._autograd = meta = AutogradMeta()
+        meta.edge = (node, 2)
+        meta.grad = None
+        if out2._view_base is not None:
+            meta.version = out2._version_cell[0]
+        node.U = kept = out0.__class__()
+        kept._data = out0._data
+        kept._spec = out0._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out0._version_cell
+        if cell is None:
+            cell = out0._version_cell = [saved_version(out0) if out0._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.U_version = cell[0]
+        node.S = kept = out1.__class__()
+        kept._data = out1._data
+        kept._spec = out1._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out1._version_cell
+        if cell is None:
+            cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.S_version = cell[0]
+        node.Vh = kept = out2.__class__()
+        kept._data = out2._data
+        kept._spec = out2._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out2._version_cell
+        if cell is None:
+            cell = out2._version_cell = [saved_version(out2) if out2._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.Vh_version = cell[0]
         return out
 
     return record
@@ -726,10 +856,23 @@ def plan_linalg_inv_ex(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        node.inverse = save_result(out[0])
-        node.inverse_version = saved_version(node.inverse)
+        out0, out1 = out
+        node.specs = (out0._spec, out1._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        node.inverse = kept = out0.__class__()
+        kept._data = out0._data
+        kept._spec = out0._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out0._version_cell
+        if cell is None:
+            cell = out0._version_cell = [saved_version(out0) if out0._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.inverse_version = cell[0]
         return out
 
     return record
@@ -813,14 +956,41 @@ def plan__linalg_solve_ex(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
             cell = B._version_cell if B_is_tensor else None
             node.B_version = 0 if cell is None else cell[0]
         node.left = left
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        node.result = save_result(out[0])
-        node.result_version = saved_version(node.result)
-        node.LU = save_result(out[1])
-        node.LU_version = saved_version(node.LU)
-        node.pivots = save_result(out[2])
-        node.pivots_version = saved_version(node.pivots)
+        out0, out1, out2, out3 = out
+        node.specs = (out0._spec, out1._spec, out2._spec, out3._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        node.result = kept = out0.__class__()
+        kept._data = out0._data
+        kept._spec = out0._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out0._version_cell
+        if cell is None:
+            cell = out0._version_cell = [saved_version(out0) if out0._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result_version = cell[0]
+        node.LU = kept = out1.__class__()
+        kept._data = out1._data
+        kept._spec = out1._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out1._version_cell
+        if cell is None:
+            cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.LU_version = cell[0]
+        node.pivots = kept = out2.__class__()
+        kept._data = out2._data
+        kept._spec = out2._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out2._version_cell
+        if cell is None:
+            cell = out2._version_cell = [saved_version(out2) if out2._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.pivots_version = cell[0]
         return out
 
     return saves_refused(
@@ -869,13 +1039,38 @@ def plan_linalg_qr(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         node.sequence = next_sequence()
         node.hooks = None
         node.mode = mode
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        set_history(out[1], node, 1)
-        node.Q = save_result(out[0])
-        node.Q_version = saved_version(node.Q)
-        node.R = save_result(out[1])
-        node.R_version = saved_version(node.R)
+        out0, out1 = out
+        node.specs = (out0._spec, out1._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        out1._spec = out1._spec.twin
+        out1._autograd = meta = AutogradMeta()
+        meta.edge = (node, 1)
+        meta.grad = None
+        if out1._view_base is not None:
+            meta.version = out1._version_cell[0]
+        node.Q = kept = out0.__class__()
+        kept._data = out0._data
+        kept._spec = out0._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out0._version_cell
+        if cell is None:
+            cell = out0._version_cell = [saved_version(out0) if out0._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.Q_version = cell[0]
+        node.R = kept = out1.__class__()
+        kept._data = out1._data
+        kept._spec = out1._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out1._version_cell
+        if cell is None:
+            cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.R_version = cell[0]
         return out
 
     return record
@@ -939,11 +1134,29 @@ def plan_linalg_lstsq(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
             node.b = b
             cell = b._version_cell if b_is_tensor else None
             node.b_version = 0 if cell is None else cell[0]
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        set_history(out[1], node, 1)
-        node.solution = save_result(out[0])
-        node.solution_version = saved_version(node.solution)
+        out0, out1, out2, out3 = out
+        node.specs = (out0._spec, out1._spec, out2._spec, out3._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        out1._spec = out1._spec.twin
+        out1._autograd = meta = AutogradMeta()
+        meta.edge = (node, 1)
+        meta.grad = None
+        if out1._view_base is not None:
+            meta.version = out1._version_cell[0]
+        node.solution = kept = out0.__class__()
+        kept._data = out0._data
+        kept._spec = out0._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out0._version_cell
+        if cell is None:
+            cell = out0._version_cell = [saved_version(out0) if out0._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.solution_version = cell[0]
         return out
 
     return saves_refused(
@@ -1025,9 +1238,15 @@ def plan_cholesky_solve(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = save_result(out)
-        cell = kept._version_cell
-        node.result_version = cell[0] if cell else saved_version(kept)
+        node.result = kept = out.__class__()
+        kept._data = out._data
+        kept._spec = spec
+        kept._autograd = kept._view_base = None
+        cell = out._version_cell
+        if cell is None:
+            cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result_version = cell[0]
         return out
 
     return saves_refused(
@@ -1091,9 +1310,15 @@ def plan_cholesky_inverse(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = save_result(out)
-        cell = kept._version_cell
-        node.result_version = cell[0] if cell else saved_version(kept)
+        node.result = kept = out.__class__()
+        kept._data = out._data
+        kept._spec = spec
+        kept._autograd = kept._view_base = None
+        cell = out._version_cell
+        if cell is None:
+            cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result_version = cell[0]
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))

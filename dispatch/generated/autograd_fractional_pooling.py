@@ -17,9 +17,7 @@ from ..autograd.node import (
     Node,
     edge_of,
     next_sequence,
-    save_result,
     saved_version,
-    set_history,
     unpack,
     unpack_result,
 )
@@ -81,10 +79,23 @@ def plan_fractional_max_pool2d(op: OperatorEntry, key_set: int, args: Sequence[A
             node.self__version = 0 if cell is None else cell[0]
         node.kernel_size = kernel_size
         node.output_size = output_size
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        node.result1 = save_result(out[1])
-        node.result1_version = saved_version(node.result1)
+        out0, out1 = out
+        node.specs = (out0._spec, out1._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        node.result1 = kept = out1.__class__()
+        kept._data = out1._data
+        kept._spec = out1._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out1._version_cell
+        if cell is None:
+            cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result1_version = cell[0]
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -191,10 +202,23 @@ def plan_fractional_max_pool3d(op: OperatorEntry, key_set: int, args: Sequence[A
             node.self__version = 0 if cell is None else cell[0]
         node.kernel_size = kernel_size
         node.output_size = output_size
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        node.result1 = save_result(out[1])
-        node.result1_version = saved_version(node.result1)
+        out0, out1 = out
+        node.specs = (out0._spec, out1._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        node.result1 = kept = out1.__class__()
+        kept._data = out1._data
+        kept._spec = out1._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out1._version_cell
+        if cell is None:
+            cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result1_version = cell[0]
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))

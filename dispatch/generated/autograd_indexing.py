@@ -570,9 +570,15 @@ def plan_index_reduce(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = save_result(out)
-        cell = kept._version_cell
-        node.result_version = cell[0] if cell else saved_version(kept)
+        node.result = kept = out.__class__()
+        kept._data = out._data
+        kept._spec = spec
+        kept._autograd = kept._view_base = None
+        cell = out._version_cell
+        if cell is None:
+            cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result_version = cell[0]
         return out
 
     return saves_refused(
@@ -1194,9 +1200,15 @@ def plan_scatter_reduce_two(op: OperatorEntry, key_set: int, args: Sequence[Any]
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = save_result(out)
-        cell = kept._version_cell
-        node.result_version = cell[0] if cell else saved_version(kept)
+        node.result = kept = out.__class__()
+        kept._data = out._data
+        kept._spec = spec
+        kept._autograd = kept._view_base = None
+        cell = out._version_cell
+        if cell is None:
+            cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result_version = cell[0]
         return out
 
     return saves_refused(

@@ -21,9 +21,7 @@ from ..autograd.node import (
     Node,
     edge_of,
     next_sequence,
-    save_result,
     saved_version,
-    set_history,
     unpack,
     unpack_result,
 )
@@ -111,10 +109,23 @@ def plan_nll_loss_forward(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
             node.weight_version = 0 if cell is None else cell[0]
         node.reduction = reduction
         node.ignore_index = ignore_index
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        node.total_weight = save_result(out[1])
-        node.total_weight_version = saved_version(node.total_weight)
+        out0, out1 = out
+        node.specs = (out0._spec, out1._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        node.total_weight = kept = out1.__class__()
+        kept._data = out1._data
+        kept._spec = out1._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out1._version_cell
+        if cell is None:
+            cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.total_weight_version = cell[0]
         return out
 
     return saves_refused(
@@ -287,10 +298,23 @@ def plan_nll_loss2d_forward(op: OperatorEntry, key_set: int, args: Sequence[Any]
             node.weight_version = 0 if cell is None else cell[0]
         node.reduction = reduction
         node.ignore_index = ignore_index
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        node.total_weight = save_result(out[1])
-        node.total_weight_version = saved_version(node.total_weight)
+        out0, out1 = out
+        node.specs = (out0._spec, out1._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        node.total_weight = kept = out1.__class__()
+        kept._data = out1._data
+        kept._spec = out1._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out1._version_cell
+        if cell is None:
+            cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.total_weight_version = cell[0]
         return out
 
     return saves_refused(

@@ -22,9 +22,7 @@ from ..autograd.node import (
     Node,
     edge_of,
     next_sequence,
-    save_result,
     saved_version,
-    set_history,
     unpack,
     unpack_result,
 )
@@ -78,14 +76,41 @@ def plan__linalg_det(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
             node.A = A
             cell = A._version_cell if A_is_tensor else None
             node.A_version = 0 if cell is None else cell[0]
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        node.result = save_result(out[0])
-        node.result_version = saved_version(node.result)
-        node.LU = save_result(out[1])
-        node.LU_version = saved_version(node.LU)
-        node.pivots = save_result(out[2])
-        node.pivots_version = saved_version(node.pivots)
+        out0, out1, out2 = out
+        node.specs = (out0._spec, out1._spec, out2._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        node.result = kept = out0.__class__()
+        kept._data = out0._data
+        kept._spec = out0._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out0._version_cell
+        if cell is None:
+            cell = out0._version_cell = [saved_version(out0) if out0._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result_version = cell[0]
+        node.LU = kept = out1.__class__()
+        kept._data = out1._data
+        kept._spec = out1._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out1._version_cell
+        if cell is None:
+            cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.LU_version = cell[0]
+        node.pivots = kept = out2.__class__()
+        kept._data = out2._data
+        kept._spec = out2._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out2._version_cell
+        if cell is None:
+            cell = out2._version_cell = [saved_version(out2) if out2._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.pivots_version = cell[0]
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -135,15 +160,47 @@ def plan__linalg_slogdet(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
             node.A = A
             cell = A._version_cell if A_is_tensor else None
             node.A_version = 0 if cell is None else cell[0]
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        set_history(out[1], node, 1)
-        node.sign = save_result(out[0])
-        node.sign_version = saved_version(node.sign)
-        node.LU = save_result(out[2])
-        node.LU_version = saved_version(node.LU)
-        node.pivots = save_result(out[3])
-        node.pivots_version = saved_version(node.pivots)
+        out0, out1, out2, out3 = out
+        node.specs = (out0._spec, out1._spec, out2._spec, out3._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        out1._spec = out1._spec.twin
+        out1._autograd = meta = AutogradMeta()
+        meta.edge = (node, 1)
+        meta.grad = None
+        if out1._view_base is not None:
+            meta.version = out1._version_cell[0]
+        node.sign = kept = out0.__class__()
+        kept._data = out0._data
+        kept._spec = out0._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out0._version_cell
+        if cell is None:
+            cell = out0._version_cell = [saved_version(out0) if out0._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.sign_version = cell[0]
+        node.LU = kept = out2.__class__()
+        kept._data = out2._data
+        kept._spec = out2._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out2._version_cell
+        if cell is None:
+            cell = out2._version_cell = [saved_version(out2) if out2._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.LU_version = cell[0]
+        node.pivots = kept = out3.__class__()
+        kept._data = out3._data
+        kept._spec = out3._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out3._version_cell
+        if cell is None:
+            cell = out3._version_cell = [saved_version(out3) if out3._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.pivots_version = cell[0]
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -197,9 +254,15 @@ def plan_linalg_pinv_atol_rtol_tensor(op: OperatorEntry, key_set: int, args: Seq
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = save_result(out)
-        cell = kept._version_cell
-        node.result_version = cell[0] if cell else saved_version(kept)
+        node.result = kept = out.__class__()
+        kept._data = out._data
+        kept._spec = spec
+        kept._autograd = kept._view_base = None
+        cell = out._version_cell
+        if cell is None:
+            cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result_version = cell[0]
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))

@@ -19,10 +19,10 @@ from ..autograd.formulas.normalization import (
 )
 from ..autograd.node import (
     FREED,
+    AutogradMeta,
     Node,
     edge_of,
     next_sequence,
-    save_result,
     saved_version,
     set_history,
     unpack,
@@ -129,12 +129,32 @@ def plan_native_layer_norm(op: OperatorEntry, key_set: int, args: Sequence[Any])
             cell = bias._version_cell if bias_is_tensor else None
             node.bias_version = 0 if cell is None else cell[0]
         node.normalized_shape = normalized_shape
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        node.result1 = save_result(out[1])
-        node.result1_version = saved_version(node.result1)
-        node.result2 = save_result(out[2])
-        node.result2_version = saved_version(node.result2)
+        out0, out1, out2 = out
+        node.specs = (out0._spec, out1._spec, out2._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        node.result1 = kept = out1.__class__()
+        kept._data = out1._data
+        kept._spec = out1._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out1._version_cell
+        if cell is None:
+            cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result1_version = cell[0]
+        node.result2 = kept = out2.__class__()
+        kept._data = out2._data
+        kept._spec = out2._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out2._version_cell
+        if cell is None:
+            cell = out2._version_cell = [saved_version(out2) if out2._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result2_version = cell[0]
         return out
 
     return saves_refused(
@@ -345,10 +365,23 @@ def plan__fused_rms_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
             cell = weight._version_cell if weight_is_tensor else None
             node.weight_version = 0 if cell is None else cell[0]
         node.normalized_shape = normalized_shape
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        node.result1 = save_result(out[1])
-        node.result1_version = saved_version(node.result1)
+        out0, out1 = out
+        node.specs = (out0._spec, out1._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        node.result1 = kept = out1.__class__()
+        kept._data = out1._data
+        kept._spec = out1._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out1._version_cell
+        if cell is None:
+            cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result1_version = cell[0]
         return out
 
     return saves_refused(
@@ -570,14 +603,44 @@ def plan_native_group_norm(op: OperatorEntry, key_set: int, args: Sequence[Any])
         node.C = C
         node.HxW = HxW
         node.group = group
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        set_history(out[1], node, 1)
-        set_history(out[2], node, 2)
-        node.result1 = save_result(out[1])
-        node.result1_version = saved_version(node.result1)
-        node.result2 = save_result(out[2])
-        node.result2_version = saved_version(node.result2)
+        out0, out1, out2 = out
+        node.specs = (out0._spec, out1._spec, out2._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        out1._spec = out1._spec.twin
+        out1._autograd = meta = AutogradMeta()
+        meta.edge = (node, 1)
+        meta.grad = None
+        if out1._view_base is not None:
+            meta.version = out1._version_cell[0]
+        out2._spec = out2._spec.twin
+        out2._autograd = meta = AutogradMeta()
+        meta.edge = (node, 2)
+        meta.grad = None
+        if out2._view_base is not None:
+            meta.version = out2._version_cell[0]
+        node.result1 = kept = out1.__class__()
+        kept._data = out1._data
+        kept._spec = out1._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out1._version_cell
+        if cell is None:
+            cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result1_version = cell[0]
+        node.result2 = kept = out2.__class__()
+        kept._data = out2._data
+        kept._spec = out2._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out2._version_cell
+        if cell is None:
+            cell = out2._version_cell = [saved_version(out2) if out2._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result2_version = cell[0]
         return out
 
     return saves_refused(
@@ -842,12 +905,32 @@ def plan_native_batch_norm(op: OperatorEntry, key_set: int, args: Sequence[Any])
             node.running_var_version = 0 if cell is None else cell[0]
         node.training = training
         node.eps = eps
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        node.result1 = save_result(out[1])
-        node.result1_version = saved_version(node.result1)
-        node.result2 = save_result(out[2])
-        node.result2_version = saved_version(node.result2)
+        out0, out1, out2 = out
+        node.specs = (out0._spec, out1._spec, out2._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        node.result1 = kept = out1.__class__()
+        kept._data = out1._data
+        kept._spec = out1._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out1._version_cell
+        if cell is None:
+            cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result1_version = cell[0]
+        node.result2 = kept = out2.__class__()
+        kept._data = out2._data
+        kept._spec = out2._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out2._version_cell
+        if cell is None:
+            cell = out2._version_cell = [saved_version(out2) if out2._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result2_version = cell[0]
         return out
 
     return saves_refused(
@@ -980,12 +1063,32 @@ def plan__native_batch_norm_legit(op: OperatorEntry, key_set: int, args: Sequenc
             node.running_var_version = 0 if cell is None else cell[0]
         node.training = training
         node.eps = eps
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        node.result1 = save_result(out[1])
-        node.result1_version = saved_version(node.result1)
-        node.result2 = save_result(out[2])
-        node.result2_version = saved_version(node.result2)
+        out0, out1, out2 = out
+        node.specs = (out0._spec, out1._spec, out2._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        node.result1 = kept = out1.__class__()
+        kept._data = out1._data
+        kept._spec = out1._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out1._version_cell
+        if cell is None:
+            cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result1_version = cell[0]
+        node.result2 = kept = out2.__class__()
+        kept._data = out2._data
+        kept._spec = out2._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out2._version_cell
+        if cell is None:
+            cell = out2._version_cell = [saved_version(out2) if out2._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result2_version = cell[0]
         return out
 
     return saves_refused(
@@ -1087,12 +1190,32 @@ def plan__native_batch_norm_legit_no_stats(op: OperatorEntry, key_set: int, args
             node.weight_version = 0 if cell is None else cell[0]
         node.training = training
         node.eps = eps
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        node.result1 = save_result(out[1])
-        node.result1_version = saved_version(node.result1)
-        node.result2 = save_result(out[2])
-        node.result2_version = saved_version(node.result2)
+        out0, out1, out2 = out
+        node.specs = (out0._spec, out1._spec, out2._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        node.result1 = kept = out1.__class__()
+        kept._data = out1._data
+        kept._spec = out1._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out1._version_cell
+        if cell is None:
+            cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result1_version = cell[0]
+        node.result2 = kept = out2.__class__()
+        kept._data = out2._data
+        kept._spec = out2._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out2._version_cell
+        if cell is None:
+            cell = out2._version_cell = [saved_version(out2) if out2._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result2_version = cell[0]
         return out
 
     return saves_refused(
@@ -1199,8 +1322,14 @@ def plan__native_batch_norm_legit_no_training(op: OperatorEntry, key_set: int, a
             cell = running_var._version_cell if running_var_is_tensor else None
             node.running_var_version = 0 if cell is None else cell[0]
         node.eps = eps
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
+        out0, out1, out2 = out
+        node.specs = (out0._spec, out1._spec, out2._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
         return out
 
     return saves_refused(

@@ -17,9 +17,7 @@ from ..autograd.node import (
     Node,
     edge_of,
     next_sequence,
-    save_result,
     saved_version,
-    set_history,
     unpack,
     unpack_result,
 )
@@ -120,10 +118,23 @@ def plan_max_pool2d_with_indices(op: OperatorEntry, key_set: int, args: Sequence
         node.padding = padding
         node.dilation = dilation
         node.ceil_mode = ceil_mode
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        node.result1 = save_result(out[1])
-        node.result1_version = saved_version(node.result1)
+        out0, out1 = out
+        node.specs = (out0._spec, out1._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        node.result1 = kept = out1.__class__()
+        kept._data = out1._data
+        kept._spec = out1._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out1._version_cell
+        if cell is None:
+            cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result1_version = cell[0]
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -408,10 +419,23 @@ def plan_max_pool3d_with_indices(op: OperatorEntry, key_set: int, args: Sequence
         node.padding = padding
         node.dilation = dilation
         node.ceil_mode = ceil_mode
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        node.result1 = save_result(out[1])
-        node.result1_version = saved_version(node.result1)
+        out0, out1 = out
+        node.specs = (out0._spec, out1._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        node.result1 = kept = out1.__class__()
+        kept._data = out1._data
+        kept._spec = out1._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out1._version_cell
+        if cell is None:
+            cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result1_version = cell[0]
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -854,10 +878,23 @@ def plan_adaptive_max_pool2d(op: OperatorEntry, key_set: int, args: Sequence[Any
             node.self_ = self_
             cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        node.result1 = save_result(out[1])
-        node.result1_version = saved_version(node.result1)
+        out0, out1 = out
+        node.specs = (out0._spec, out1._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        node.result1 = kept = out1.__class__()
+        kept._data = out1._data
+        kept._spec = out1._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out1._version_cell
+        if cell is None:
+            cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result1_version = cell[0]
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -1048,10 +1085,23 @@ def plan_adaptive_max_pool3d(op: OperatorEntry, key_set: int, args: Sequence[Any
             node.self_ = self_
             cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        node.result1 = save_result(out[1])
-        node.result1_version = saved_version(node.result1)
+        out0, out1 = out
+        node.specs = (out0._spec, out1._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        node.result1 = kept = out1.__class__()
+        kept._data = out1._data
+        kept._spec = out1._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out1._version_cell
+        if cell is None:
+            cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result1_version = cell[0]
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))

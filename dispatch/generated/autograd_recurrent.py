@@ -13,12 +13,11 @@ from ...runtime.tensor_impl import TensorImpl
 from ..autograd.formulas.recurrent import gru_cell_backward, lstm_cell_backward
 from ..autograd.node import (
     FREED,
+    AutogradMeta,
     Node,
     edge_of,
     next_sequence,
-    save_result,
     saved_version,
-    set_history,
     unpack,
     unpack_result,
 )
@@ -157,13 +156,38 @@ def plan__thnn_fused_lstm_cell(op: OperatorEntry, key_set: int, args: Sequence[A
             node.hidden_bias = hidden_bias
             cell = hidden_bias._version_cell if hidden_bias_is_tensor else None
             node.hidden_bias_version = 0 if cell is None else cell[0]
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        set_history(out[1], node, 1)
-        node.result1 = save_result(out[1])
-        node.result1_version = saved_version(node.result1)
-        node.result2 = save_result(out[2])
-        node.result2_version = saved_version(node.result2)
+        out0, out1, out2 = out
+        node.specs = (out0._spec, out1._spec, out2._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        out1._spec = out1._spec.twin
+        out1._autograd = meta = AutogradMeta()
+        meta.edge = (node, 1)
+        meta.grad = None
+        if out1._view_base is not None:
+            meta.version = out1._version_cell[0]
+        node.result1 = kept = out1.__class__()
+        kept._data = out1._data
+        kept._spec = out1._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out1._version_cell
+        if cell is None:
+            cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result1_version = cell[0]
+        node.result2 = kept = out2.__class__()
+        kept._data = out2._data
+        kept._spec = out2._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out2._version_cell
+        if cell is None:
+            cell = out2._version_cell = [saved_version(out2) if out2._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result2_version = cell[0]
         return out
 
     return saves_refused(
@@ -330,10 +354,23 @@ def plan__thnn_fused_gru_cell(op: OperatorEntry, key_set: int, args: Sequence[An
             node.hidden_bias = hidden_bias
             cell = hidden_bias._version_cell if hidden_bias_is_tensor else None
             node.hidden_bias_version = 0 if cell is None else cell[0]
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        node.result1 = save_result(out[1])
-        node.result1_version = saved_version(node.result1)
+        out0, out1 = out
+        node.specs = (out0._spec, out1._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        node.result1 = kept = out1.__class__()
+        kept._data = out1._data
+        kept._spec = out1._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out1._version_cell
+        if cell is None:
+            cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result1_version = cell[0]
         return out
 
     return saves_refused(

@@ -17,9 +17,7 @@ from ..autograd.node import (
     Node,
     edge_of,
     next_sequence,
-    save_result,
     saved_version,
-    set_history,
     unpack,
     unpack_result,
 )
@@ -70,10 +68,23 @@ def plan_sort(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.sequence = next_sequence()
         node.hooks = None
         node.dim = dim
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        node.indices = save_result(out[1])
-        node.indices_version = saved_version(node.indices)
+        out0, out1 = out
+        node.specs = (out0._spec, out1._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        node.indices = kept = out1.__class__()
+        kept._data = out1._data
+        kept._spec = out1._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out1._version_cell
+        if cell is None:
+            cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.indices_version = cell[0]
         return out
 
     return record
@@ -120,10 +131,23 @@ def plan_sort_stable(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         node.sequence = next_sequence()
         node.hooks = None
         node.dim = dim
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        node.indices = save_result(out[1])
-        node.indices_version = saved_version(node.indices)
+        out0, out1 = out
+        node.specs = (out0._spec, out1._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        node.indices = kept = out1.__class__()
+        kept._data = out1._data
+        kept._spec = out1._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out1._version_cell
+        if cell is None:
+            cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.indices_version = cell[0]
         return out
 
     return record
@@ -170,10 +194,23 @@ def plan_topk(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.sequence = next_sequence()
         node.hooks = None
         node.dim = dim
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        node.indices = save_result(out[1])
-        node.indices_version = saved_version(node.indices)
+        out0, out1 = out
+        node.specs = (out0._spec, out1._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        node.indices = kept = out1.__class__()
+        kept._data = out1._data
+        kept._spec = out1._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out1._version_cell
+        if cell is None:
+            cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.indices_version = cell[0]
         return out
 
     return record
@@ -224,10 +261,23 @@ def plan_kthvalue(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         node.dim = dim
         node.keepdim = keepdim
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        node.indices = save_result(out[1])
-        node.indices_version = saved_version(node.indices)
+        out0, out1 = out
+        node.specs = (out0._spec, out1._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        node.indices = kept = out1.__class__()
+        kept._data = out1._data
+        kept._spec = out1._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out1._version_cell
+        if cell is None:
+            cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.indices_version = cell[0]
         return out
 
     return record
@@ -278,10 +328,23 @@ def plan_median_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         node.hooks = None
         node.dim = dim
         node.keepdim = keepdim
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        node.indices = save_result(out[1])
-        node.indices_version = saved_version(node.indices)
+        out0, out1 = out
+        node.specs = (out0._spec, out1._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        node.indices = kept = out1.__class__()
+        kept._data = out1._data
+        kept._spec = out1._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out1._version_cell
+        if cell is None:
+            cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.indices_version = cell[0]
         return out
 
     return record
@@ -332,10 +395,23 @@ def plan_nanmedian_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         node.hooks = None
         node.dim = dim
         node.keepdim = keepdim
-        node.specs = tuple([o._spec for o in out])
-        set_history(out[0], node, 0)
-        node.indices = save_result(out[1])
-        node.indices_version = saved_version(node.indices)
+        out0, out1 = out
+        node.specs = (out0._spec, out1._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        node.indices = kept = out1.__class__()
+        kept._data = out1._data
+        kept._spec = out1._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out1._version_cell
+        if cell is None:
+            cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.indices_version = cell[0]
         return out
 
     return record
@@ -389,9 +465,15 @@ def plan_median(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = save_result(out)
-        cell = kept._version_cell
-        node.result_version = cell[0] if cell else saved_version(kept)
+        node.result = kept = out.__class__()
+        kept._data = out._data
+        kept._spec = spec
+        kept._autograd = kept._view_base = None
+        cell = out._version_cell
+        if cell is None:
+            cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result_version = cell[0]
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -445,9 +527,15 @@ def plan_nanmedian(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = save_result(out)
-        cell = kept._version_cell
-        node.result_version = cell[0] if cell else saved_version(kept)
+        node.result = kept = out.__class__()
+        kept._data = out._data
+        kept._spec = spec
+        kept._autograd = kept._view_base = None
+        cell = out._version_cell
+        if cell is None:
+            cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result_version = cell[0]
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))

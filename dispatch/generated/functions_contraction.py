@@ -215,7 +215,14 @@ def einsum(equation: Any, tensors: Any, *, path: Any = None) -> Any:
     if modes:
         return einsum_packet.call_parameters(equation, tensors, path)
     try:
-        plan = einsum_plans[equation][tuple([None if t is None else t._spec for t in tensors]), path]
+        plan = einsum_plans[equation][
+            (
+                (tensors[0]._spec, tensors[1]._spec)
+                if len(tensors) == 2
+                else tuple([t._spec for t in tensors])
+            ),
+            path,
+        ]
     except (KeyError, AttributeError, TypeError):
         plan = einsum_packet.miss(equation, tensors, path)
     return plan(tensors)
@@ -370,13 +377,20 @@ def linalg_multi_dot(tensors: Any, *, out: Any = None) -> Any:
             return linalg_multi_dot_packet.call_parameters(tensors, out=out)
         try:
             plan = linalg_multi_dot_outs[
-                (tuple([None if t is None else t._spec for t in tensors])), out._spec
+                (
+                    (tensors[0]._spec, tensors[1]._spec)
+                    if len(tensors) == 2
+                    else tuple([t._spec for t in tensors])
+                ),
+                out._spec,
             ]
         except (KeyError, AttributeError, TypeError):
             plan = linalg_multi_dot_packet.miss_out(tensors, out)
         return plan(tensors, out)
     try:
-        plan = linalg_multi_dot_plans[tuple([None if t is None else t._spec for t in tensors])]
+        plan = linalg_multi_dot_plans[
+            ((tensors[0]._spec, tensors[1]._spec) if len(tensors) == 2 else tuple([t._spec for t in tensors]))
+        ]
     except (KeyError, AttributeError, TypeError):
         plan = linalg_multi_dot_packet.miss(tensors)
     return plan(tensors)
@@ -388,12 +402,25 @@ def chain_matmul(matrices: Any, *, out: Any = None) -> Any:
         if modes:
             return chain_matmul_packet.call_parameters(matrices, out=out)
         try:
-            plan = chain_matmul_outs[(tuple([None if t is None else t._spec for t in matrices])), out._spec]
+            plan = chain_matmul_outs[
+                (
+                    (matrices[0]._spec, matrices[1]._spec)
+                    if len(matrices) == 2
+                    else tuple([t._spec for t in matrices])
+                ),
+                out._spec,
+            ]
         except (KeyError, AttributeError, TypeError):
             plan = chain_matmul_packet.miss_out(matrices, out)
         return plan(matrices, out)
     try:
-        plan = chain_matmul_plans[tuple([None if t is None else t._spec for t in matrices])]
+        plan = chain_matmul_plans[
+            (
+                (matrices[0]._spec, matrices[1]._spec)
+                if len(matrices) == 2
+                else tuple([t._spec for t in matrices])
+            )
+        ]
     except (KeyError, AttributeError, TypeError):
         plan = chain_matmul_packet.miss(matrices)
     return plan(matrices)

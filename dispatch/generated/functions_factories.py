@@ -473,7 +473,10 @@ def _empty(
 ) -> Any:
     if size is None:
         size = sizes
-        if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+        if len(sizes) == 1 and (
+            sizes[0].__class__ is tuple
+            or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
+        ):
             size = sizes[0]
     if modes or out is not None or names is not None:
         made = empty_packet.call_parameters(
@@ -572,7 +575,10 @@ def _zeros(
 ) -> Any:
     if size is None:
         size = sizes
-        if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+        if len(sizes) == 1 and (
+            sizes[0].__class__ is tuple
+            or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
+        ):
             size = sizes[0]
     if modes or out is not None or names is not None:
         made = zeros_packet.call_parameters(size, dtype, layout, device, pin_memory, names, out=out)
@@ -617,7 +623,10 @@ def _ones(
 ) -> Any:
     if size is None:
         size = sizes
-        if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+        if len(sizes) == 1 and (
+            sizes[0].__class__ is tuple
+            or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
+        ):
             size = sizes[0]
     if modes or out is not None or names is not None:
         made = ones_packet.call_parameters(size, dtype, layout, device, pin_memory, names, out=out)

@@ -406,7 +406,10 @@ def view_copy(input: Any, *sizes: Any, size: Any = None, out: Any = None) -> Any
     """view_copy(Tensor self, SymInt[] size) -> Tensor"""
     if size is None:
         size = sizes
-        if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+        if len(sizes) == 1 and (
+            sizes[0].__class__ is tuple
+            or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
+        ):
             size = sizes[0]
     if modes or out is not None:
         if modes:
@@ -457,7 +460,10 @@ def expand_copy(input: Any, *sizes: Any, size: Any = None, implicit: Any = False
     """expand_copy(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor"""
     if size is None:
         size = sizes
-        if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+        if len(sizes) == 1 and (
+            sizes[0].__class__ is tuple
+            or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
+        ):
             size = sizes[0]
     if modes or out is not None:
         if modes:
@@ -478,7 +484,10 @@ def permute_copy(input: Any, *sizes: Any, dims: Any = None, out: Any = None) -> 
     """permute_copy(Tensor self, int[] dims) -> Tensor"""
     if dims is None:
         dims = sizes
-        if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+        if len(sizes) == 1 and (
+            sizes[0].__class__ is tuple
+            or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
+        ):
             dims = sizes[0]
     if modes or out is not None:
         if modes:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...runtime.local_dispatch_key_set import modes
 from ..core.call_parts import NOT_GIVEN, Parameter
-from ..core.overload_packet import packet
+from ..core.overload_packet import SHORT, packet
 
 __all__ = [
     "_histogramdd_bin_edges",
@@ -87,12 +87,24 @@ histogramdd_packet = packet(
     (),
     False,
 )
+histogramdd_short = histogramdd_packet.short
 
 
 def histogram(*args: Any, **kwargs: Any) -> Any:
     """histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)
 
     histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)"""
+    if not kwargs and not modes:
+        plan = None
+        try:
+            if len(args) == 1:
+                plan = histogram_short.get(args[0]._spec)
+            elif len(args) == 2 and args[1].__class__ in SHORT:
+                plan = histogram_short.get((args[0]._spec, args[1]))
+        except AttributeError:
+            pass
+        if plan is not None:
+            return plan(args[0])
     if modes or "out" in kwargs:
         return histogram_packet.call(*args, **kwargs)
     return histogram_packet.general(args, kwargs)
@@ -148,7 +160,7 @@ def _histogramdd_from_bin_tensors(
         try:
             plan = _histogramdd_from_bin_tensors_outs[
                 input._spec,
-                (tuple([None if t is None else t._spec for t in bins])),
+                ((bins[0]._spec, bins[1]._spec) if len(bins) == 2 else tuple([t._spec for t in bins])),
                 (None if weight is None else weight._spec),
                 density,
                 out._spec,
@@ -158,7 +170,7 @@ def _histogramdd_from_bin_tensors(
         return plan(input, bins, weight, out)
     try:
         plan = _histogramdd_from_bin_tensors_plans[input._spec][
-            tuple([None if t is None else t._spec for t in bins]),
+            ((bins[0]._spec, bins[1]._spec) if len(bins) == 2 else tuple([t._spec for t in bins])),
             (None if weight is None else weight._spec),
             density,
         ]
@@ -173,6 +185,17 @@ def histogramdd(*args: Any, **kwargs: Any) -> Any:
     histogramdd.int_bins(Tensor self, int bins, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor[] bin_edges)
 
     histogramdd.TensorList_bins(Tensor self, Tensor[] bins, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor[] bin_edges)"""
+    if not kwargs and not modes:
+        plan = None
+        try:
+            if len(args) == 1:
+                plan = histogramdd_short.get(args[0]._spec)
+            elif len(args) == 2 and args[1].__class__ in SHORT:
+                plan = histogramdd_short.get((args[0]._spec, args[1]))
+        except AttributeError:
+            pass
+        if plan is not None:
+            return plan(args[0])
     if modes or "out" in kwargs:
         return histogramdd_packet.call(*args, **kwargs)
     return histogramdd_packet.general(args, kwargs)

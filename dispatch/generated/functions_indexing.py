@@ -10,7 +10,7 @@ from typing import Any
 from ...runtime.local_dispatch_key_set import modes
 from ..core.call_parts import NOT_GIVEN, Parameter
 from ..core.constants import INT_1
-from ..core.overload_packet import packet
+from ..core.overload_packet import SHORT, packet
 
 __all__ = [
     "_chunk_cat",
@@ -449,7 +449,6 @@ scatter_packet = packet(
     (),
     False,
 )
-scatter_short = scatter_packet.short
 scatter__packet = packet(
     "scatter_",
     (
@@ -461,7 +460,6 @@ scatter__packet = packet(
     (),
     False,
 )
-scatter__short = scatter__packet.short
 scatter_add_packet = packet(
     "scatter_add",
     (
@@ -849,12 +847,22 @@ def cat(tensors: Any, dim: Any = 0, *, out: Any = None) -> Any:
         if modes:
             return cat_packet.call_parameters(tensors, dim, out=out)
         try:
-            plan = cat_outs[(tuple([None if t is None else t._spec for t in tensors])), dim, out._spec]
+            plan = cat_outs[
+                (
+                    (tensors[0]._spec, tensors[1]._spec)
+                    if len(tensors) == 2
+                    else tuple([t._spec for t in tensors])
+                ),
+                dim,
+                out._spec,
+            ]
         except (KeyError, AttributeError, TypeError):
             plan = cat_packet.miss_out(tensors, dim, out)
         return plan(tensors, out)
     try:
-        plan = cat_plans[tuple([None if t is None else t._spec for t in tensors])][dim]
+        plan = cat_plans[
+            ((tensors[0]._spec, tensors[1]._spec) if len(tensors) == 2 else tuple([t._spec for t in tensors]))
+        ][dim]
     except (KeyError, AttributeError, TypeError):
         plan = cat_packet.miss(tensors, dim)
     return plan(tensors)
@@ -865,7 +873,9 @@ def concat(tensors: Any, dim: Any = 0) -> Any:
     if modes:
         return concat_packet.call_parameters(tensors, dim)
     try:
-        plan = concat_plans[tuple([None if t is None else t._spec for t in tensors])][dim]
+        plan = concat_plans[
+            ((tensors[0]._spec, tensors[1]._spec) if len(tensors) == 2 else tuple([t._spec for t in tensors]))
+        ][dim]
     except (KeyError, AttributeError, TypeError):
         plan = concat_packet.miss(tensors, dim)
     return plan(tensors)
@@ -876,7 +886,9 @@ def concatenate(tensors: Any, dim: Any = 0) -> Any:
     if modes:
         return concatenate_packet.call_parameters(tensors, dim)
     try:
-        plan = concatenate_plans[tuple([None if t is None else t._spec for t in tensors])][dim]
+        plan = concatenate_plans[
+            ((tensors[0]._spec, tensors[1]._spec) if len(tensors) == 2 else tuple([t._spec for t in tensors]))
+        ][dim]
     except (KeyError, AttributeError, TypeError):
         plan = concatenate_packet.miss(tensors, dim)
     return plan(tensors)
@@ -888,12 +900,22 @@ def stack(tensors: Any, dim: Any = 0, *, out: Any = None) -> Any:
         if modes:
             return stack_packet.call_parameters(tensors, dim, out=out)
         try:
-            plan = stack_outs[(tuple([None if t is None else t._spec for t in tensors])), dim, out._spec]
+            plan = stack_outs[
+                (
+                    (tensors[0]._spec, tensors[1]._spec)
+                    if len(tensors) == 2
+                    else tuple([t._spec for t in tensors])
+                ),
+                dim,
+                out._spec,
+            ]
         except (KeyError, AttributeError, TypeError):
             plan = stack_packet.miss_out(tensors, dim, out)
         return plan(tensors, out)
     try:
-        plan = stack_plans[tuple([None if t is None else t._spec for t in tensors])][dim]
+        plan = stack_plans[
+            ((tensors[0]._spec, tensors[1]._spec) if len(tensors) == 2 else tuple([t._spec for t in tensors]))
+        ][dim]
     except (KeyError, AttributeError, TypeError):
         plan = stack_packet.miss(tensors, dim)
     return plan(tensors)
@@ -906,13 +928,22 @@ def _chunk_cat(tensors: Any, dim: Any, num_chunks: Any, *, out: Any = None) -> A
             return _chunk_cat_packet.call_parameters(tensors, dim, num_chunks, out=out)
         try:
             plan = _chunk_cat_outs[
-                (tuple([None if t is None else t._spec for t in tensors])), dim, num_chunks, out._spec
+                (
+                    (tensors[0]._spec, tensors[1]._spec)
+                    if len(tensors) == 2
+                    else tuple([t._spec for t in tensors])
+                ),
+                dim,
+                num_chunks,
+                out._spec,
             ]
         except (KeyError, AttributeError, TypeError):
             plan = _chunk_cat_packet.miss_out(tensors, dim, num_chunks, out)
         return plan(tensors, out)
     try:
-        plan = _chunk_cat_plans[tuple([None if t is None else t._spec for t in tensors])][dim, num_chunks]
+        plan = _chunk_cat_plans[
+            ((tensors[0]._spec, tensors[1]._spec) if len(tensors) == 2 else tuple([t._spec for t in tensors]))
+        ][dim, num_chunks]
     except (KeyError, AttributeError, TypeError):
         plan = _chunk_cat_packet.miss(tensors, dim, num_chunks)
     return plan(tensors)
@@ -924,12 +955,21 @@ def hstack(tensors: Any, *, out: Any = None) -> Any:
         if modes:
             return hstack_packet.call_parameters(tensors, out=out)
         try:
-            plan = hstack_outs[(tuple([None if t is None else t._spec for t in tensors])), out._spec]
+            plan = hstack_outs[
+                (
+                    (tensors[0]._spec, tensors[1]._spec)
+                    if len(tensors) == 2
+                    else tuple([t._spec for t in tensors])
+                ),
+                out._spec,
+            ]
         except (KeyError, AttributeError, TypeError):
             plan = hstack_packet.miss_out(tensors, out)
         return plan(tensors, out)
     try:
-        plan = hstack_plans[tuple([None if t is None else t._spec for t in tensors])]
+        plan = hstack_plans[
+            ((tensors[0]._spec, tensors[1]._spec) if len(tensors) == 2 else tuple([t._spec for t in tensors]))
+        ]
     except (KeyError, AttributeError, TypeError):
         plan = hstack_packet.miss(tensors)
     return plan(tensors)
@@ -941,12 +981,21 @@ def vstack(tensors: Any, *, out: Any = None) -> Any:
         if modes:
             return vstack_packet.call_parameters(tensors, out=out)
         try:
-            plan = vstack_outs[(tuple([None if t is None else t._spec for t in tensors])), out._spec]
+            plan = vstack_outs[
+                (
+                    (tensors[0]._spec, tensors[1]._spec)
+                    if len(tensors) == 2
+                    else tuple([t._spec for t in tensors])
+                ),
+                out._spec,
+            ]
         except (KeyError, AttributeError, TypeError):
             plan = vstack_packet.miss_out(tensors, out)
         return plan(tensors, out)
     try:
-        plan = vstack_plans[tuple([None if t is None else t._spec for t in tensors])]
+        plan = vstack_plans[
+            ((tensors[0]._spec, tensors[1]._spec) if len(tensors) == 2 else tuple([t._spec for t in tensors]))
+        ]
     except (KeyError, AttributeError, TypeError):
         plan = vstack_packet.miss(tensors)
     return plan(tensors)
@@ -958,12 +1007,21 @@ def row_stack(tensors: Any, *, out: Any = None) -> Any:
         if modes:
             return row_stack_packet.call_parameters(tensors, out=out)
         try:
-            plan = row_stack_outs[(tuple([None if t is None else t._spec for t in tensors])), out._spec]
+            plan = row_stack_outs[
+                (
+                    (tensors[0]._spec, tensors[1]._spec)
+                    if len(tensors) == 2
+                    else tuple([t._spec for t in tensors])
+                ),
+                out._spec,
+            ]
         except (KeyError, AttributeError, TypeError):
             plan = row_stack_packet.miss_out(tensors, out)
         return plan(tensors, out)
     try:
-        plan = row_stack_plans[tuple([None if t is None else t._spec for t in tensors])]
+        plan = row_stack_plans[
+            ((tensors[0]._spec, tensors[1]._spec) if len(tensors) == 2 else tuple([t._spec for t in tensors]))
+        ]
     except (KeyError, AttributeError, TypeError):
         plan = row_stack_packet.miss(tensors)
     return plan(tensors)
@@ -975,12 +1033,21 @@ def dstack(tensors: Any, *, out: Any = None) -> Any:
         if modes:
             return dstack_packet.call_parameters(tensors, out=out)
         try:
-            plan = dstack_outs[(tuple([None if t is None else t._spec for t in tensors])), out._spec]
+            plan = dstack_outs[
+                (
+                    (tensors[0]._spec, tensors[1]._spec)
+                    if len(tensors) == 2
+                    else tuple([t._spec for t in tensors])
+                ),
+                out._spec,
+            ]
         except (KeyError, AttributeError, TypeError):
             plan = dstack_packet.miss_out(tensors, out)
         return plan(tensors, out)
     try:
-        plan = dstack_plans[tuple([None if t is None else t._spec for t in tensors])]
+        plan = dstack_plans[
+            ((tensors[0]._spec, tensors[1]._spec) if len(tensors) == 2 else tuple([t._spec for t in tensors]))
+        ]
     except (KeyError, AttributeError, TypeError):
         plan = dstack_packet.miss(tensors)
     return plan(tensors)
@@ -992,12 +1059,21 @@ def column_stack(tensors: Any, *, out: Any = None) -> Any:
         if modes:
             return column_stack_packet.call_parameters(tensors, out=out)
         try:
-            plan = column_stack_outs[(tuple([None if t is None else t._spec for t in tensors])), out._spec]
+            plan = column_stack_outs[
+                (
+                    (tensors[0]._spec, tensors[1]._spec)
+                    if len(tensors) == 2
+                    else tuple([t._spec for t in tensors])
+                ),
+                out._spec,
+            ]
         except (KeyError, AttributeError, TypeError):
             plan = column_stack_packet.miss_out(tensors, out)
         return plan(tensors, out)
     try:
-        plan = column_stack_plans[tuple([None if t is None else t._spec for t in tensors])]
+        plan = column_stack_plans[
+            ((tensors[0]._spec, tensors[1]._spec) if len(tensors) == 2 else tuple([t._spec for t in tensors]))
+        ]
     except (KeyError, AttributeError, TypeError):
         plan = column_stack_packet.miss(tensors)
     return plan(tensors)
@@ -1009,7 +1085,13 @@ def index_put(input: Any, indices: Any, values: Any, accumulate: Any = False) ->
         return index_put_packet.call_parameters(input, indices, values, accumulate)
     try:
         plan = index_put_plans[input._spec][
-            tuple([None if t is None else t._spec for t in indices]), values._spec, accumulate
+            (
+                (None if indices[0] is None else indices[0]._spec,)
+                if len(indices) == 1
+                else tuple([None if t is None else t._spec for t in indices])
+            ),
+            values._spec,
+            accumulate,
         ]
     except (KeyError, AttributeError, TypeError):
         plan = index_put_packet.miss(input, indices, values, accumulate)
@@ -1022,7 +1104,13 @@ def index_put_(input: Any, indices: Any, values: Any, accumulate: Any = False) -
         return index_put__packet.call_parameters(input, indices, values, accumulate)
     try:
         plan = index_put__plans[input._spec][
-            tuple([None if t is None else t._spec for t in indices]), values._spec, accumulate
+            (
+                (None if indices[0] is None else indices[0]._spec,)
+                if len(indices) == 1
+                else tuple([None if t is None else t._spec for t in indices])
+            ),
+            values._spec,
+            accumulate,
         ]
     except (KeyError, AttributeError, TypeError):
         plan = index_put__packet.miss(input, indices, values, accumulate)
@@ -1034,7 +1122,13 @@ def _unsafe_index(input: Any, indices: Any) -> Any:
     if modes:
         return _unsafe_index_packet.call_parameters(input, indices)
     try:
-        plan = _unsafe_index_plans[input._spec][tuple([None if t is None else t._spec for t in indices])]
+        plan = _unsafe_index_plans[input._spec][
+            (
+                (None if indices[0] is None else indices[0]._spec,)
+                if len(indices) == 1
+                else tuple([None if t is None else t._spec for t in indices])
+            )
+        ]
     except (KeyError, AttributeError, TypeError):
         plan = _unsafe_index_packet.miss(input, indices)
     return plan(input, indices)
@@ -1046,7 +1140,13 @@ def _unsafe_index_put(input: Any, indices: Any, values: Any, accumulate: Any = F
         return _unsafe_index_put_packet.call_parameters(input, indices, values, accumulate)
     try:
         plan = _unsafe_index_put_plans[input._spec][
-            tuple([None if t is None else t._spec for t in indices]), values._spec, accumulate
+            (
+                (None if indices[0] is None else indices[0]._spec,)
+                if len(indices) == 1
+                else tuple([None if t is None else t._spec for t in indices])
+            ),
+            values._spec,
+            accumulate,
         ]
     except (KeyError, AttributeError, TypeError):
         plan = _unsafe_index_put_packet.miss(input, indices, values, accumulate)
@@ -1061,7 +1161,14 @@ def _index_put_impl_(
         return _index_put_impl__packet.call_parameters(input, indices, values, accumulate, unsafe)
     try:
         plan = _index_put_impl__plans[input._spec][
-            tuple([None if t is None else t._spec for t in indices]), values._spec, accumulate, unsafe
+            (
+                (None if indices[0] is None else indices[0]._spec,)
+                if len(indices) == 1
+                else tuple([None if t is None else t._spec for t in indices])
+            ),
+            values._spec,
+            accumulate,
+            unsafe,
         ]
     except (KeyError, AttributeError, TypeError):
         plan = _index_put_impl__packet.miss(input, indices, values, accumulate, unsafe)
@@ -1367,7 +1474,13 @@ def _unsafe_masked_index(input: Any, mask: Any, indices: Any, fill: Any) -> Any:
         return _unsafe_masked_index_packet.call_parameters(input, mask, indices, fill)
     try:
         plan = _unsafe_masked_index_plans[input._spec][
-            mask._spec, tuple([None if t is None else t._spec for t in indices]), fill.__class__
+            mask._spec,
+            (
+                (None if indices[0] is None else indices[0]._spec,)
+                if len(indices) == 1
+                else tuple([None if t is None else t._spec for t in indices])
+            ),
+            fill.__class__,
         ]
     except (KeyError, AttributeError, TypeError):
         plan = _unsafe_masked_index_packet.miss(input, mask, indices, fill)
@@ -1380,7 +1493,13 @@ def _unsafe_masked_index_put_accumulate(input: Any, mask: Any, indices: Any, val
         return _unsafe_masked_index_put_accumulate_packet.call_parameters(input, mask, indices, values)
     try:
         plan = _unsafe_masked_index_put_accumulate_plans[input._spec][
-            mask._spec, tuple([None if t is None else t._spec for t in indices]), values._spec
+            mask._spec,
+            (
+                (None if indices[0] is None else indices[0]._spec,)
+                if len(indices) == 1
+                else tuple([None if t is None else t._spec for t in indices])
+            ),
+            values._spec,
         ]
     except (KeyError, AttributeError, TypeError):
         plan = _unsafe_masked_index_put_accumulate_packet.miss(input, mask, indices, values)
@@ -1558,7 +1677,10 @@ def flip(input: Any, *sizes: Any, dims: Any = None) -> Any:
     """flip(Tensor self, int[] dims) -> Tensor"""
     if dims is None:
         dims = sizes
-        if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+        if len(sizes) == 1 and (
+            sizes[0].__class__ is tuple
+            or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
+        ):
             dims = sizes[0]
     if modes:
         return flip_packet.call_parameters(input, dims)
@@ -1619,6 +1741,17 @@ def repeat_interleave(*args: Any, **kwargs: Any) -> Any:
     repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor
 
     repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor"""
+    if not kwargs and not modes:
+        plan = None
+        try:
+            if len(args) == 1:
+                plan = repeat_interleave_short.get(args[0]._spec)
+            elif len(args) == 2 and args[1].__class__ in SHORT:
+                plan = repeat_interleave_short.get((args[0]._spec, args[1]))
+        except AttributeError:
+            pass
+        if plan is not None:
+            return plan(args[0])
     if modes or "out" in kwargs:
         return repeat_interleave_packet.call(*args, **kwargs)
     return repeat_interleave_packet.general(args, kwargs)
@@ -1628,7 +1761,10 @@ def tile(input: Any, *sizes: Any, dims: Any = None) -> Any:
     """tile(Tensor self, SymInt[] dims) -> Tensor"""
     if dims is None:
         dims = sizes
-        if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+        if len(sizes) == 1 and (
+            sizes[0].__class__ is tuple
+            or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
+        ):
             dims = sizes[0]
     if modes:
         return tile_packet.call_parameters(input, dims)

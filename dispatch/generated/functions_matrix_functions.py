@@ -9,7 +9,7 @@ from typing import Any
 
 from ...runtime.local_dispatch_key_set import modes
 from ..core.call_parts import NOT_GIVEN, Parameter
-from ..core.overload_packet import packet
+from ..core.overload_packet import SHORT, packet
 
 __all__ = [
     "_linalg_det",
@@ -108,6 +108,7 @@ linalg_pinv_packet = packet(
     (),
     False,
 )
+linalg_pinv_short = linalg_pinv_packet.short
 pinverse_packet = packet(
     "pinverse",
     ("pinverse",),
@@ -133,6 +134,7 @@ linalg_matrix_rank_packet = packet(
     (),
     False,
 )
+linalg_matrix_rank_short = linalg_matrix_rank_packet.short
 linalg_cond_packet = packet(
     "linalg_cond",
     (
@@ -144,6 +146,7 @@ linalg_cond_packet = packet(
     (),
     False,
 )
+linalg_cond_short = linalg_cond_packet.short
 linalg_matrix_power_packet = packet(
     "linalg_matrix_power",
     (
@@ -368,6 +371,17 @@ def linalg_pinv(*args: Any, **kwargs: Any) -> Any:
     linalg_pinv(Tensor self, float rcond, bool hermitian=False) -> Tensor
 
     linalg_pinv.rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False) -> Tensor"""
+    if not kwargs and not modes:
+        plan = None
+        try:
+            if len(args) == 1:
+                plan = linalg_pinv_short.get(args[0]._spec)
+            elif len(args) == 2 and args[1].__class__ in SHORT:
+                plan = linalg_pinv_short.get((args[0]._spec, args[1]))
+        except AttributeError:
+            pass
+        if plan is not None:
+            return plan(args[0])
     if modes or "out" in kwargs:
         return linalg_pinv_packet.call(*args, **kwargs)
     return linalg_pinv_packet.general(args, kwargs)
@@ -392,6 +406,17 @@ def linalg_matrix_rank(*args: Any, **kwargs: Any) -> Any:
     linalg_matrix_rank(Tensor self, float tol, bool hermitian=False) -> Tensor
 
     linalg_matrix_rank.tol_tensor(Tensor input, Tensor tol, bool hermitian=False) -> Tensor"""
+    if not kwargs and not modes:
+        plan = None
+        try:
+            if len(args) == 1:
+                plan = linalg_matrix_rank_short.get(args[0]._spec)
+            elif len(args) == 2 and args[1].__class__ in SHORT:
+                plan = linalg_matrix_rank_short.get((args[0]._spec, args[1]))
+        except AttributeError:
+            pass
+        if plan is not None:
+            return plan(args[0])
     if modes or "out" in kwargs:
         return linalg_matrix_rank_packet.call(*args, **kwargs)
     return linalg_matrix_rank_packet.general(args, kwargs)
@@ -401,6 +426,17 @@ def linalg_cond(*args: Any, **kwargs: Any) -> Any:
     """linalg_cond(Tensor self, Scalar? p=None) -> Tensor
 
     linalg_cond.p_str(Tensor self, str p) -> Tensor"""
+    if not kwargs and not modes:
+        plan = None
+        try:
+            if len(args) == 1:
+                plan = linalg_cond_short.get(args[0]._spec)
+            elif len(args) == 2 and args[1].__class__ in SHORT:
+                plan = linalg_cond_short.get((args[0]._spec, args[1]))
+        except AttributeError:
+            pass
+        if plan is not None:
+            return plan(args[0])
     if modes or "out" in kwargs:
         return linalg_cond_packet.call(*args, **kwargs)
     return linalg_cond_packet.general(args, kwargs)

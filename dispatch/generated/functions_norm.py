@@ -10,7 +10,7 @@ from typing import Any
 from ...runtime.local_dispatch_key_set import modes
 from ..core.call_parts import NOT_GIVEN, Parameter
 from ..core.constants import INT_2
-from ..core.overload_packet import packet
+from ..core.overload_packet import SHORT, packet
 
 __all__ = [
     "cosine_similarity",
@@ -55,6 +55,7 @@ linalg_matrix_norm_packet = packet(
     (),
     False,
 )
+linalg_matrix_norm_short = linalg_matrix_norm_packet.short
 linalg_norm_packet = packet(
     "linalg_norm",
     (
@@ -66,6 +67,7 @@ linalg_norm_packet = packet(
     (),
     False,
 )
+linalg_norm_short = linalg_norm_packet.short
 dist_packet = packet(
     "dist",
     (
@@ -161,6 +163,7 @@ nuclear_norm_packet = packet(
     (),
     False,
 )
+nuclear_norm_short = nuclear_norm_packet.short
 norm_except_dim_packet = packet(
     "norm_except_dim",
     ("norm_except_dim",),
@@ -207,6 +210,17 @@ def linalg_matrix_norm(*args: Any, **kwargs: Any) -> Any:
     """linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
 
     linalg_matrix_norm.str_ord(Tensor self, str ord='fro', int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+    if not kwargs and not modes:
+        plan = None
+        try:
+            if len(args) == 1:
+                plan = linalg_matrix_norm_short.get(args[0]._spec)
+            elif len(args) == 2 and args[1].__class__ in SHORT:
+                plan = linalg_matrix_norm_short.get((args[0]._spec, args[1]))
+        except AttributeError:
+            pass
+        if plan is not None:
+            return plan(args[0])
     if modes or "out" in kwargs:
         return linalg_matrix_norm_packet.call(*args, **kwargs)
     return linalg_matrix_norm_packet.general(args, kwargs)
@@ -216,6 +230,17 @@ def linalg_norm(*args: Any, **kwargs: Any) -> Any:
     """linalg_norm(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
 
     linalg_norm.ord_str(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+    if not kwargs and not modes:
+        plan = None
+        try:
+            if len(args) == 1:
+                plan = linalg_norm_short.get(args[0]._spec)
+            elif len(args) == 2 and args[1].__class__ in SHORT:
+                plan = linalg_norm_short.get((args[0]._spec, args[1]))
+        except AttributeError:
+            pass
+        if plan is not None:
+            return plan(args[0])
     if modes or "out" in kwargs:
         return linalg_norm_packet.call(*args, **kwargs)
     return linalg_norm_packet.general(args, kwargs)
@@ -315,6 +340,17 @@ def nuclear_norm(*args: Any, **kwargs: Any) -> Any:
     """nuclear_norm(Tensor self, bool keepdim=False) -> Tensor
 
     nuclear_norm.dim(Tensor self, int[2] dim, bool keepdim=False) -> Tensor"""
+    if not kwargs and not modes:
+        plan = None
+        try:
+            if len(args) == 1:
+                plan = nuclear_norm_short.get(args[0]._spec)
+            elif len(args) == 2 and args[1].__class__ in SHORT:
+                plan = nuclear_norm_short.get((args[0]._spec, args[1]))
+        except AttributeError:
+            pass
+        if plan is not None:
+            return plan(args[0])
     if modes or "out" in kwargs:
         return nuclear_norm_packet.call(*args, **kwargs)
     return nuclear_norm_packet.general(args, kwargs)

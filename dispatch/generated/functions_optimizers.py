@@ -141,9 +141,15 @@ def _fused_sgd_(
         )
     kind = lr.__class__
     try:
-        plan = _fused_sgd__plans[tuple([None if t is None else t._spec for t in input])][
-            tuple([None if t is None else t._spec for t in grads]),
-            tuple([None if t is None else t._spec for t in momentum_buffer_list]),
+        plan = _fused_sgd__plans[
+            ((input[0]._spec, input[1]._spec) if len(input) == 2 else tuple([t._spec for t in input]))
+        ][
+            ((grads[0]._spec, grads[1]._spec) if len(grads) == 2 else tuple([t._spec for t in grads])),
+            (
+                (momentum_buffer_list[0]._spec, momentum_buffer_list[1]._spec)
+                if len(momentum_buffer_list) == 2
+                else tuple([t._spec for t in momentum_buffer_list])
+            ),
             weight_decay.__class__,
             momentum.__class__,
             (kind if kind is float or kind is int else None if lr is None else lr._spec),
@@ -215,12 +221,30 @@ def _fused_adam_(
         )
     kind = lr.__class__
     try:
-        plan = _fused_adam__plans[tuple([None if t is None else t._spec for t in input])][
-            tuple([None if t is None else t._spec for t in grads]),
-            tuple([None if t is None else t._spec for t in exp_avgs]),
-            tuple([None if t is None else t._spec for t in exp_avg_sqs]),
-            tuple([None if t is None else t._spec for t in max_exp_avg_sqs]),
-            tuple([None if t is None else t._spec for t in state_steps]),
+        plan = _fused_adam__plans[
+            ((input[0]._spec, input[1]._spec) if len(input) == 2 else tuple([t._spec for t in input]))
+        ][
+            ((grads[0]._spec, grads[1]._spec) if len(grads) == 2 else tuple([t._spec for t in grads])),
+            (
+                (exp_avgs[0]._spec, exp_avgs[1]._spec)
+                if len(exp_avgs) == 2
+                else tuple([t._spec for t in exp_avgs])
+            ),
+            (
+                (exp_avg_sqs[0]._spec, exp_avg_sqs[1]._spec)
+                if len(exp_avg_sqs) == 2
+                else tuple([t._spec for t in exp_avg_sqs])
+            ),
+            (
+                (max_exp_avg_sqs[0]._spec, max_exp_avg_sqs[1]._spec)
+                if len(max_exp_avg_sqs) == 2
+                else tuple([t._spec for t in max_exp_avg_sqs])
+            ),
+            (
+                (state_steps[0]._spec, state_steps[1]._spec)
+                if len(state_steps) == 2
+                else tuple([t._spec for t in state_steps])
+            ),
             (kind if kind is float or kind is int else None if lr is None else lr._spec),
             beta1.__class__,
             beta2.__class__,
@@ -307,12 +331,30 @@ def _fused_adamw_(
         )
     kind = lr.__class__
     try:
-        plan = _fused_adamw__plans[tuple([None if t is None else t._spec for t in input])][
-            tuple([None if t is None else t._spec for t in grads]),
-            tuple([None if t is None else t._spec for t in exp_avgs]),
-            tuple([None if t is None else t._spec for t in exp_avg_sqs]),
-            tuple([None if t is None else t._spec for t in max_exp_avg_sqs]),
-            tuple([None if t is None else t._spec for t in state_steps]),
+        plan = _fused_adamw__plans[
+            ((input[0]._spec, input[1]._spec) if len(input) == 2 else tuple([t._spec for t in input]))
+        ][
+            ((grads[0]._spec, grads[1]._spec) if len(grads) == 2 else tuple([t._spec for t in grads])),
+            (
+                (exp_avgs[0]._spec, exp_avgs[1]._spec)
+                if len(exp_avgs) == 2
+                else tuple([t._spec for t in exp_avgs])
+            ),
+            (
+                (exp_avg_sqs[0]._spec, exp_avg_sqs[1]._spec)
+                if len(exp_avg_sqs) == 2
+                else tuple([t._spec for t in exp_avg_sqs])
+            ),
+            (
+                (max_exp_avg_sqs[0]._spec, max_exp_avg_sqs[1]._spec)
+                if len(max_exp_avg_sqs) == 2
+                else tuple([t._spec for t in max_exp_avg_sqs])
+            ),
+            (
+                (state_steps[0]._spec, state_steps[1]._spec)
+                if len(state_steps) == 2
+                else tuple([t._spec for t in state_steps])
+            ),
             (kind if kind is float or kind is int else None if lr is None else lr._spec),
             beta1.__class__,
             beta2.__class__,
@@ -364,7 +406,7 @@ def _amp_foreach_non_finite_check_and_unscale_(input: Any, found_inf: Any, inv_s
         return _amp_foreach_non_finite_check_and_unscale__packet.call_parameters(input, found_inf, inv_scale)
     try:
         plan = _amp_foreach_non_finite_check_and_unscale__plans[
-            tuple([None if t is None else t._spec for t in input])
+            ((input[0]._spec, input[1]._spec) if len(input) == 2 else tuple([t._spec for t in input]))
         ][found_inf._spec, inv_scale._spec]
     except (KeyError, AttributeError, TypeError):
         plan = _amp_foreach_non_finite_check_and_unscale__packet.miss(input, found_inf, inv_scale)

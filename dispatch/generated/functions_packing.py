@@ -116,9 +116,13 @@ def pad_sequence(
     if modes:
         return pad_sequence_packet.call_parameters(sequences, batch_first, padding_value, padding_side)
     try:
-        plan = pad_sequence_plans[tuple([None if t is None else t._spec for t in sequences])][
-            batch_first, padding_value.__class__, padding_side
-        ]
+        plan = pad_sequence_plans[
+            (
+                (sequences[0]._spec, sequences[1]._spec)
+                if len(sequences) == 2
+                else tuple([t._spec for t in sequences])
+            )
+        ][batch_first, padding_value.__class__, padding_side]
     except (KeyError, AttributeError, TypeError):
         plan = pad_sequence_packet.miss(sequences, batch_first, padding_value, padding_side)
     return plan(sequences, padding_value)

@@ -500,7 +500,10 @@ def rand(
     rand.generator_with_names(SymInt[] size, *, Generator? generator, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     if size is None:
         size = sizes
-        if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+        if len(sizes) == 1 and (
+            sizes[0].__class__ is tuple
+            or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
+        ):
             size = sizes[0]
     if modes or out is not None or names is not None:
         made = rand_packet.call_parameters(size, dtype, layout, device, pin_memory, generator, names, out=out)
@@ -565,7 +568,10 @@ def randn(
     randn.generator_with_names(SymInt[] size, *, Generator? generator, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     if size is None:
         size = sizes
-        if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+        if len(sizes) == 1 and (
+            sizes[0].__class__ is tuple
+            or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
+        ):
             size = sizes[0]
     if modes or out is not None or names is not None:
         made = randn_packet.call_parameters(

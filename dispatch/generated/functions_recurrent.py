@@ -450,7 +450,7 @@ def lstm_cell(input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh:
         return lstm_cell_packet.call_parameters(input, hx, w_ih, w_hh, b_ih, b_hh)
     try:
         plan = lstm_cell_plans[input._spec][
-            tuple([None if t is None else t._spec for t in hx]),
+            ((hx[0]._spec, hx[1]._spec) if len(hx) == 2 else tuple([t._spec for t in hx])),
             w_ih._spec,
             w_hh._spec,
             (None if b_ih is None else b_ih._spec),

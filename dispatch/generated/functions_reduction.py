@@ -9,7 +9,7 @@ from typing import Any
 
 from ...runtime.local_dispatch_key_set import modes
 from ..core.call_parts import NOT_GIVEN, Parameter
-from ..core.overload_packet import packet
+from ..core.overload_packet import SHORT, packet
 
 __all__ = [
     "_vector_norm",
@@ -326,6 +326,7 @@ var_mean_packet = packet(
     (),
     False,
 )
+var_mean_short = var_mean_packet.short
 std_mean_packet = packet(
     "std_mean",
     (
@@ -338,6 +339,7 @@ std_mean_packet = packet(
     (),
     False,
 )
+std_mean_short = std_mean_packet.short
 logsumexp_packet = packet(
     "logsumexp",
     (
@@ -661,6 +663,17 @@ def max(*args: Any, **kwargs: Any) -> Any:
     max.other(Tensor self, Tensor other) -> Tensor
 
     max(Tensor self) -> Tensor"""
+    if not kwargs and not modes:
+        plan = None
+        try:
+            if len(args) == 1:
+                plan = max_short.get(args[0]._spec)
+            elif len(args) == 2 and args[1].__class__ in SHORT:
+                plan = max_short.get((args[0]._spec, args[1]))
+        except AttributeError:
+            pass
+        if plan is not None:
+            return plan(args[0])
     if modes or "out" in kwargs:
         return max_packet.call(*args, **kwargs)
     return max_packet.general(args, kwargs)
@@ -674,6 +687,17 @@ def min(*args: Any, **kwargs: Any) -> Any:
     min.other(Tensor self, Tensor other) -> Tensor
 
     min(Tensor self) -> Tensor"""
+    if not kwargs and not modes:
+        plan = None
+        try:
+            if len(args) == 1:
+                plan = min_short.get(args[0]._spec)
+            elif len(args) == 2 and args[1].__class__ in SHORT:
+                plan = min_short.get((args[0]._spec, args[1]))
+        except AttributeError:
+            pass
+        if plan is not None:
+            return plan(args[0])
     if modes or "out" in kwargs:
         return min_packet.call(*args, **kwargs)
     return min_packet.general(args, kwargs)
@@ -782,6 +806,17 @@ def var(*args: Any, **kwargs: Any) -> Any:
     var.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> Tensor
 
     var.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
+    if not kwargs and not modes:
+        plan = None
+        try:
+            if len(args) == 1:
+                plan = var_short.get(args[0]._spec)
+            elif len(args) == 2 and args[1].__class__ in SHORT:
+                plan = var_short.get((args[0]._spec, args[1]))
+        except AttributeError:
+            pass
+        if plan is not None:
+            return plan(args[0])
     if modes or "out" in kwargs:
         return var_packet.call(*args, **kwargs)
     return var_packet.general(args, kwargs)
@@ -797,6 +832,17 @@ def std(*args: Any, **kwargs: Any) -> Any:
     std.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> Tensor
 
     std.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
+    if not kwargs and not modes:
+        plan = None
+        try:
+            if len(args) == 1:
+                plan = std_short.get(args[0]._spec)
+            elif len(args) == 2 and args[1].__class__ in SHORT:
+                plan = std_short.get((args[0]._spec, args[1]))
+        except AttributeError:
+            pass
+        if plan is not None:
+            return plan(args[0])
     if modes or "out" in kwargs:
         return std_packet.call(*args, **kwargs)
     return std_packet.general(args, kwargs)
@@ -812,6 +858,17 @@ def var_mean(*args: Any, **kwargs: Any) -> Any:
     var_mean.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)
 
     var_mean.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)"""
+    if not kwargs and not modes:
+        plan = None
+        try:
+            if len(args) == 1:
+                plan = var_mean_short.get(args[0]._spec)
+            elif len(args) == 2 and args[1].__class__ in SHORT:
+                plan = var_mean_short.get((args[0]._spec, args[1]))
+        except AttributeError:
+            pass
+        if plan is not None:
+            return plan(args[0])
     if modes or "out" in kwargs:
         return var_mean_packet.call(*args, **kwargs)
     return var_mean_packet.general(args, kwargs)
@@ -827,6 +884,17 @@ def std_mean(*args: Any, **kwargs: Any) -> Any:
     std_mean.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)
 
     std_mean.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)"""
+    if not kwargs and not modes:
+        plan = None
+        try:
+            if len(args) == 1:
+                plan = std_mean_short.get(args[0]._spec)
+            elif len(args) == 2 and args[1].__class__ in SHORT:
+                plan = std_mean_short.get((args[0]._spec, args[1]))
+        except AttributeError:
+            pass
+        if plan is not None:
+            return plan(args[0])
     if modes or "out" in kwargs:
         return std_mean_packet.call(*args, **kwargs)
     return std_mean_packet.general(args, kwargs)

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...runtime.local_dispatch_key_set import modes
 from ..core.call_parts import NOT_GIVEN, Parameter
-from ..core.overload_packet import packet
+from ..core.overload_packet import SHORT, packet
 
 __all__ = [
     "atleast_1d",
@@ -108,6 +108,7 @@ atleast_1d_packet = packet(
     (),
     False,
 )
+atleast_1d_short = atleast_1d_packet.short
 atleast_2d_packet = packet(
     "atleast_2d",
     (
@@ -117,6 +118,7 @@ atleast_2d_packet = packet(
     (),
     False,
 )
+atleast_2d_short = atleast_2d_packet.short
 atleast_3d_packet = packet(
     "atleast_3d",
     (
@@ -126,6 +128,7 @@ atleast_3d_packet = packet(
     (),
     False,
 )
+atleast_3d_short = atleast_3d_packet.short
 broadcast_tensors_packet = packet(
     "broadcast_tensors", ("broadcast_tensors",), (Parameter("tensors", "list", NOT_GIVEN, False),), False
 )
@@ -280,6 +283,17 @@ def hsplit(*args: Any, **kwargs: Any) -> Any:
     """hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]
 
     hsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]"""
+    if not kwargs and not modes:
+        plan = None
+        try:
+            if len(args) == 1:
+                plan = hsplit_short.get(args[0]._spec)
+            elif len(args) == 2 and args[1].__class__ in SHORT:
+                plan = hsplit_short.get((args[0]._spec, args[1]))
+        except AttributeError:
+            pass
+        if plan is not None:
+            return plan(args[0])
     if modes or "out" in kwargs:
         return hsplit_packet.call(*args, **kwargs)
     return hsplit_packet.general(args, kwargs)
@@ -289,6 +303,17 @@ def vsplit(*args: Any, **kwargs: Any) -> Any:
     """vsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]
 
     vsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]"""
+    if not kwargs and not modes:
+        plan = None
+        try:
+            if len(args) == 1:
+                plan = vsplit_short.get(args[0]._spec)
+            elif len(args) == 2 and args[1].__class__ in SHORT:
+                plan = vsplit_short.get((args[0]._spec, args[1]))
+        except AttributeError:
+            pass
+        if plan is not None:
+            return plan(args[0])
     if modes or "out" in kwargs:
         return vsplit_packet.call(*args, **kwargs)
     return vsplit_packet.general(args, kwargs)
@@ -298,6 +323,17 @@ def dsplit(*args: Any, **kwargs: Any) -> Any:
     """dsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]
 
     dsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]"""
+    if not kwargs and not modes:
+        plan = None
+        try:
+            if len(args) == 1:
+                plan = dsplit_short.get(args[0]._spec)
+            elif len(args) == 2 and args[1].__class__ in SHORT:
+                plan = dsplit_short.get((args[0]._spec, args[1]))
+        except AttributeError:
+            pass
+        if plan is not None:
+            return plan(args[0])
     if modes or "out" in kwargs:
         return dsplit_packet.call(*args, **kwargs)
     return dsplit_packet.general(args, kwargs)
@@ -340,6 +376,17 @@ def atleast_1d(*args: Any, **kwargs: Any) -> Any:
     """atleast_1d(Tensor self) -> Tensor
 
     atleast_1d.Sequence(Tensor[] tensors) -> Tensor[]"""
+    if not kwargs and not modes:
+        plan = None
+        try:
+            if len(args) == 1:
+                plan = atleast_1d_short.get(args[0]._spec)
+            elif len(args) == 2 and args[1].__class__ in SHORT:
+                plan = atleast_1d_short.get((args[0]._spec, args[1]))
+        except AttributeError:
+            pass
+        if plan is not None:
+            return plan(args[0])
     if modes or "out" in kwargs:
         return atleast_1d_packet.call(*args, **kwargs)
     return atleast_1d_packet.general(args, kwargs)
@@ -349,6 +396,17 @@ def atleast_2d(*args: Any, **kwargs: Any) -> Any:
     """atleast_2d(Tensor self) -> Tensor
 
     atleast_2d.Sequence(Tensor[] tensors) -> Tensor[]"""
+    if not kwargs and not modes:
+        plan = None
+        try:
+            if len(args) == 1:
+                plan = atleast_2d_short.get(args[0]._spec)
+            elif len(args) == 2 and args[1].__class__ in SHORT:
+                plan = atleast_2d_short.get((args[0]._spec, args[1]))
+        except AttributeError:
+            pass
+        if plan is not None:
+            return plan(args[0])
     if modes or "out" in kwargs:
         return atleast_2d_packet.call(*args, **kwargs)
     return atleast_2d_packet.general(args, kwargs)
@@ -358,6 +416,17 @@ def atleast_3d(*args: Any, **kwargs: Any) -> Any:
     """atleast_3d(Tensor self) -> Tensor
 
     atleast_3d.Sequence(Tensor[] tensors) -> Tensor[]"""
+    if not kwargs and not modes:
+        plan = None
+        try:
+            if len(args) == 1:
+                plan = atleast_3d_short.get(args[0]._spec)
+            elif len(args) == 2 and args[1].__class__ in SHORT:
+                plan = atleast_3d_short.get((args[0]._spec, args[1]))
+        except AttributeError:
+            pass
+        if plan is not None:
+            return plan(args[0])
     if modes or "out" in kwargs:
         return atleast_3d_packet.call(*args, **kwargs)
     return atleast_3d_packet.general(args, kwargs)
@@ -368,7 +437,9 @@ def broadcast_tensors(tensors: Any) -> Any:
     if modes:
         return broadcast_tensors_packet.call_parameters(tensors)
     try:
-        plan = broadcast_tensors_plans[tuple([None if t is None else t._spec for t in tensors])]
+        plan = broadcast_tensors_plans[
+            ((tensors[0]._spec, tensors[1]._spec) if len(tensors) == 2 else tuple([t._spec for t in tensors]))
+        ]
     except (KeyError, AttributeError, TypeError):
         plan = broadcast_tensors_packet.miss(tensors)
     return plan(tensors)
@@ -379,7 +450,9 @@ def meshgrid(tensors: Any, *, indexing: Any) -> Any:
     if modes:
         return meshgrid_packet.call_parameters(tensors, indexing)
     try:
-        plan = meshgrid_plans[tuple([None if t is None else t._spec for t in tensors])][indexing]
+        plan = meshgrid_plans[
+            ((tensors[0]._spec, tensors[1]._spec) if len(tensors) == 2 else tuple([t._spec for t in tensors]))
+        ][indexing]
     except (KeyError, AttributeError, TypeError):
         plan = meshgrid_packet.miss(tensors, indexing)
     return plan(tensors)
@@ -447,12 +520,21 @@ def block_diag(tensors: Any, *, out: Any = None) -> Any:
         if modes:
             return block_diag_packet.call_parameters(tensors, out=out)
         try:
-            plan = block_diag_outs[(tuple([None if t is None else t._spec for t in tensors])), out._spec]
+            plan = block_diag_outs[
+                (
+                    (tensors[0]._spec, tensors[1]._spec)
+                    if len(tensors) == 2
+                    else tuple([t._spec for t in tensors])
+                ),
+                out._spec,
+            ]
         except (KeyError, AttributeError, TypeError):
             plan = block_diag_packet.miss_out(tensors, out)
         return plan(tensors, out)
     try:
-        plan = block_diag_plans[tuple([None if t is None else t._spec for t in tensors])]
+        plan = block_diag_plans[
+            ((tensors[0]._spec, tensors[1]._spec) if len(tensors) == 2 else tuple([t._spec for t in tensors]))
+        ]
     except (KeyError, AttributeError, TypeError):
         plan = block_diag_packet.miss(tensors)
     return plan(tensors)
@@ -463,7 +545,9 @@ def cartesian_prod(tensors: Any) -> Any:
     if modes:
         return cartesian_prod_packet.call_parameters(tensors)
     try:
-        plan = cartesian_prod_plans[tuple([None if t is None else t._spec for t in tensors])]
+        plan = cartesian_prod_plans[
+            ((tensors[0]._spec, tensors[1]._spec) if len(tensors) == 2 else tuple([t._spec for t in tensors]))
+        ]
     except (KeyError, AttributeError, TypeError):
         plan = cartesian_prod_packet.miss(tensors)
     return plan(tensors)

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...runtime.local_dispatch_key_set import modes
 from ..core.call_parts import NOT_GIVEN, Parameter
-from ..core.overload_packet import packet
+from ..core.overload_packet import SHORT, packet
 
 __all__ = [
     "argsort",
@@ -143,6 +143,17 @@ def sort(*args: Any, **kwargs: Any) -> Any:
     sort.dimname(Tensor self, Dimname dim, bool descending=False) -> (Tensor values, Tensor indices)
 
     sort.dimname_stable(Tensor self, *, bool? stable, Dimname dim, bool descending=False) -> (Tensor values, Tensor indices)"""
+    if not kwargs and not modes:
+        plan = None
+        try:
+            if len(args) == 1:
+                plan = sort_short.get(args[0]._spec)
+            elif len(args) == 2 and args[1].__class__ in SHORT:
+                plan = sort_short.get((args[0]._spec, args[1]))
+        except AttributeError:
+            pass
+        if plan is not None:
+            return plan(args[0])
     if modes or "out" in kwargs:
         return sort_packet.call(*args, **kwargs)
     return sort_packet.general(args, kwargs)
@@ -154,6 +165,17 @@ def argsort(*args: Any, **kwargs: Any) -> Any:
     argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor
 
     argsort.dimname(Tensor self, Dimname dim, bool descending=False) -> Tensor"""
+    if not kwargs and not modes:
+        plan = None
+        try:
+            if len(args) == 1:
+                plan = argsort_short.get(args[0]._spec)
+            elif len(args) == 2 and args[1].__class__ in SHORT:
+                plan = argsort_short.get((args[0]._spec, args[1]))
+        except AttributeError:
+            pass
+        if plan is not None:
+            return plan(args[0])
     if modes or "out" in kwargs:
         return argsort_packet.call(*args, **kwargs)
     return argsort_packet.general(args, kwargs)

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...runtime.local_dispatch_key_set import modes
 from ..core.call_parts import NOT_GIVEN, Parameter
-from ..core.overload_packet import packet
+from ..core.overload_packet import SHORT, packet
 
 __all__ = [
     "_as_strided_backward",
@@ -611,7 +611,10 @@ def _unsafe_view(input: Any, *sizes: Any, size: Any = None) -> Any:
     """_unsafe_view(Tensor self, SymInt[] size) -> Tensor"""
     if size is None:
         size = sizes
-        if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+        if len(sizes) == 1 and (
+            sizes[0].__class__ is tuple
+            or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
+        ):
             size = sizes[0]
     if modes:
         return _unsafe_view_packet.call_parameters(input, size)
@@ -637,7 +640,10 @@ def permute(input: Any, *sizes: Any, dims: Any = None) -> Any:
     """permute(Tensor(a) self, int[] dims) -> Tensor(a)"""
     if dims is None:
         dims = sizes
-        if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+        if len(sizes) == 1 and (
+            sizes[0].__class__ is tuple
+            or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
+        ):
             dims = sizes[0]
     if modes:
         return permute_packet.call_parameters(input, dims)
@@ -739,7 +745,10 @@ def reshape(input: Any, *sizes: Any, shape: Any = None) -> Any:
     """reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)"""
     if shape is None:
         shape = sizes
-        if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+        if len(sizes) == 1 and (
+            sizes[0].__class__ is tuple
+            or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
+        ):
             shape = sizes[0]
     if modes:
         return reshape_packet.call_parameters(input, shape)
@@ -881,7 +890,10 @@ def broadcast_to(input: Any, *sizes: Any, size: Any = None) -> Any:
     """broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)"""
     if size is None:
         size = sizes
-        if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+        if len(sizes) == 1 and (
+            sizes[0].__class__ is tuple
+            or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
+        ):
             size = sizes[0]
     if modes:
         return broadcast_to_packet.call_parameters(input, size)
@@ -1035,6 +1047,17 @@ def tensor_split(*args: Any, **kwargs: Any) -> Any:
     tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]
 
     tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor(a)[]"""
+    if not kwargs and not modes:
+        plan = None
+        try:
+            if len(args) == 1:
+                plan = tensor_split_short.get(args[0]._spec)
+            elif len(args) == 2 and args[1].__class__ in SHORT:
+                plan = tensor_split_short.get((args[0]._spec, args[1]))
+        except AttributeError:
+            pass
+        if plan is not None:
+            return plan(args[0])
     if modes or "out" in kwargs:
         return tensor_split_packet.call(*args, **kwargs)
     return tensor_split_packet.general(args, kwargs)

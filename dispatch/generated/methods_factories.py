@@ -73,7 +73,10 @@ class FactoriesMethods:
         """new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
         if size is None:
             size = sizes
-            if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+            if len(sizes) == 1 and (
+                sizes[0].__class__ is tuple
+                or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
+            ):
                 size = sizes[0]
         if modes:
             made = new_empty_packet.call_method_parameters(self, size, dtype, layout, device, pin_memory)
@@ -99,7 +102,10 @@ class FactoriesMethods:
         """new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
         if size is None:
             size = sizes
-            if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+            if len(sizes) == 1 and (
+                sizes[0].__class__ is tuple
+                or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
+            ):
                 size = sizes[0]
         if modes:
             made = new_zeros_packet.call_method_parameters(self, size, dtype, layout, device, pin_memory)
@@ -125,7 +131,10 @@ class FactoriesMethods:
         """new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
         if size is None:
             size = sizes
-            if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+            if len(sizes) == 1 and (
+                sizes[0].__class__ is tuple
+                or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
+            ):
                 size = sizes[0]
         if modes:
             made = new_ones_packet.call_method_parameters(self, size, dtype, layout, device, pin_memory)

@@ -27,8 +27,12 @@ class HistogramMethods:
         """histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)
 
         histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)"""
-        if len(args) == 1 and not kwargs and args[0].__class__ in SHORT and not modes:
-            plan = histogram_short.get((self._spec, args[0]))
+        if not kwargs and not modes:
+            plan = None
+            if not args:
+                plan = histogram_short.get(self._spec)
+            elif len(args) == 1 and args[0].__class__ in SHORT:
+                plan = histogram_short.get((self._spec, args[0]))
             if plan is not None:
                 return plan(self)
         if modes or "out" in kwargs:

@@ -86,7 +86,6 @@ from .functions_indexing import (
     rot90_packet,
     rot90_plans,
     scatter__packet,
-    scatter__short,
     scatter_add__packet,
     scatter_add__plans,
     scatter_add_outs,
@@ -98,7 +97,6 @@ from .functions_indexing import (
     scatter_reduce_outs,
     scatter_reduce_packet,
     scatter_reduce_plans,
-    scatter_short,
     take_along_dim_outs,
     take_along_dim_packet,
     take_along_dim_plans,
@@ -132,7 +130,13 @@ class IndexingMethods:
         if modes:
             return index_packet.call_method_parameters(self, indices)
         try:
-            plan = index_plans[self._spec][tuple([None if t is None else t._spec for t in indices])]
+            plan = index_plans[self._spec][
+                (
+                    (None if indices[0] is None else indices[0]._spec,)
+                    if len(indices) == 1
+                    else tuple([None if t is None else t._spec for t in indices])
+                )
+            ]
         except (KeyError, AttributeError, TypeError):
             plan = index_packet.miss_method(self, indices)
         return plan(self, indices)
@@ -143,7 +147,13 @@ class IndexingMethods:
             return index_put_packet.call_method_parameters(self, indices, values, accumulate)
         try:
             plan = index_put_plans[self._spec][
-                tuple([None if t is None else t._spec for t in indices]), values._spec, accumulate
+                (
+                    (None if indices[0] is None else indices[0]._spec,)
+                    if len(indices) == 1
+                    else tuple([None if t is None else t._spec for t in indices])
+                ),
+                values._spec,
+                accumulate,
             ]
         except (KeyError, AttributeError, TypeError):
             plan = index_put_packet.miss_method(self, indices, values, accumulate)
@@ -155,7 +165,13 @@ class IndexingMethods:
             return index_put__packet.call_method_parameters(self, indices, values, accumulate)
         try:
             plan = index_put__plans[self._spec][
-                tuple([None if t is None else t._spec for t in indices]), values._spec, accumulate
+                (
+                    (None if indices[0] is None else indices[0]._spec,)
+                    if len(indices) == 1
+                    else tuple([None if t is None else t._spec for t in indices])
+                ),
+                values._spec,
+                accumulate,
             ]
         except (KeyError, AttributeError, TypeError):
             plan = index_put__packet.miss_method(self, indices, values, accumulate)
@@ -374,10 +390,6 @@ class IndexingMethods:
         scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor
 
         scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor"""
-        if len(args) == 1 and not kwargs and args[0].__class__ in SHORT and not modes:
-            plan = scatter_short.get((self._spec, args[0]))
-            if plan is not None:
-                return plan(self)
         if modes or "out" in kwargs:
             return scatter_packet.call_method(self, *args, **kwargs)
         return scatter_packet.general((self, *args), kwargs, METHOD)
@@ -390,10 +402,6 @@ class IndexingMethods:
         scatter_.reduce(Tensor(a!) self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor(a!)
 
         scatter_.value_reduce(Tensor(a!) self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor(a!)"""
-        if len(args) == 1 and not kwargs and args[0].__class__ in SHORT and not modes:
-            plan = scatter__short.get((self._spec, args[0]))
-            if plan is not None:
-                return plan(self)
         if modes or "out" in kwargs:
             return scatter__packet.call_method(self, *args, **kwargs)
         return scatter__packet.general((self, *args), kwargs, METHOD)
@@ -618,7 +626,10 @@ class IndexingMethods:
         """flip(Tensor self, int[] dims) -> Tensor"""
         if dims is None:
             dims = sizes
-            if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+            if len(sizes) == 1 and (
+                sizes[0].__class__ is tuple
+                or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
+            ):
                 dims = sizes[0]
         if modes:
             return flip_packet.call_method_parameters(self, dims)
@@ -672,7 +683,10 @@ class IndexingMethods:
         """repeat(Tensor self, SymInt[] repeats) -> Tensor"""
         if repeats is None:
             repeats = sizes
-            if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+            if len(sizes) == 1 and (
+                sizes[0].__class__ is tuple
+                or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
+            ):
                 repeats = sizes[0]
         if modes:
             return repeat_packet.call_method_parameters(self, repeats)
@@ -688,8 +702,12 @@ class IndexingMethods:
         repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor
 
         repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor"""
-        if len(args) == 1 and not kwargs and args[0].__class__ in SHORT and not modes:
-            plan = repeat_interleave_short.get((self._spec, args[0]))
+        if not kwargs and not modes:
+            plan = None
+            if not args:
+                plan = repeat_interleave_short.get(self._spec)
+            elif len(args) == 1 and args[0].__class__ in SHORT:
+                plan = repeat_interleave_short.get((self._spec, args[0]))
             if plan is not None:
                 return plan(self)
         if modes or "out" in kwargs:
@@ -700,7 +718,10 @@ class IndexingMethods:
         """tile(Tensor self, SymInt[] dims) -> Tensor"""
         if dims is None:
             dims = sizes
-            if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+            if len(sizes) == 1 and (
+                sizes[0].__class__ is tuple
+                or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
+            ):
                 dims = sizes[0]
         if modes:
             return tile_packet.call_method_parameters(self, dims)

@@ -110,8 +110,12 @@ class RandomMethods:
         random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)
 
         random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)"""
-        if len(args) == 1 and not kwargs and args[0].__class__ in SHORT and not modes:
-            plan = random__short.get((self._spec, args[0]))
+        if not kwargs and not modes:
+            plan = None
+            if not args:
+                plan = random__short.get(self._spec)
+            elif len(args) == 1 and args[0].__class__ in SHORT:
+                plan = random__short.get((self._spec, args[0]))
             if plan is not None:
                 return plan(self)
         if modes or "out" in kwargs:

@@ -225,8 +225,12 @@ class ReductionMethods:
         max.other(Tensor self, Tensor other) -> Tensor
 
         max(Tensor self) -> Tensor"""
-        if len(args) == 1 and not kwargs and args[0].__class__ in SHORT and not modes:
-            plan = max_short.get((self._spec, args[0]))
+        if not kwargs and not modes:
+            plan = None
+            if not args:
+                plan = max_short.get(self._spec)
+            elif len(args) == 1 and args[0].__class__ in SHORT:
+                plan = max_short.get((self._spec, args[0]))
             if plan is not None:
                 return plan(self)
         if modes or "out" in kwargs:
@@ -241,8 +245,12 @@ class ReductionMethods:
         min.other(Tensor self, Tensor other) -> Tensor
 
         min(Tensor self) -> Tensor"""
-        if len(args) == 1 and not kwargs and args[0].__class__ in SHORT and not modes:
-            plan = min_short.get((self._spec, args[0]))
+        if not kwargs and not modes:
+            plan = None
+            if not args:
+                plan = min_short.get(self._spec)
+            elif len(args) == 1 and args[0].__class__ in SHORT:
+                plan = min_short.get((self._spec, args[0]))
             if plan is not None:
                 return plan(self)
         if modes or "out" in kwargs:
@@ -347,8 +355,12 @@ class ReductionMethods:
         var.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> Tensor
 
         var.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
-        if len(args) == 1 and not kwargs and args[0].__class__ in SHORT and not modes:
-            plan = var_short.get((self._spec, args[0]))
+        if not kwargs and not modes:
+            plan = None
+            if not args:
+                plan = var_short.get(self._spec)
+            elif len(args) == 1 and args[0].__class__ in SHORT:
+                plan = var_short.get((self._spec, args[0]))
             if plan is not None:
                 return plan(self)
         if modes or "out" in kwargs:
@@ -365,8 +377,12 @@ class ReductionMethods:
         std.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> Tensor
 
         std.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
-        if len(args) == 1 and not kwargs and args[0].__class__ in SHORT and not modes:
-            plan = std_short.get((self._spec, args[0]))
+        if not kwargs and not modes:
+            plan = None
+            if not args:
+                plan = std_short.get(self._spec)
+            elif len(args) == 1 and args[0].__class__ in SHORT:
+                plan = std_short.get((self._spec, args[0]))
             if plan is not None:
                 return plan(self)
         if modes or "out" in kwargs:

@@ -50,8 +50,12 @@ class ShapesMethods:
         """hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]
 
         hsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]"""
-        if len(args) == 1 and not kwargs and args[0].__class__ in SHORT and not modes:
-            plan = hsplit_short.get((self._spec, args[0]))
+        if not kwargs and not modes:
+            plan = None
+            if not args:
+                plan = hsplit_short.get(self._spec)
+            elif len(args) == 1 and args[0].__class__ in SHORT:
+                plan = hsplit_short.get((self._spec, args[0]))
             if plan is not None:
                 return plan(self)
         if modes or "out" in kwargs:
@@ -62,8 +66,12 @@ class ShapesMethods:
         """vsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]
 
         vsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]"""
-        if len(args) == 1 and not kwargs and args[0].__class__ in SHORT and not modes:
-            plan = vsplit_short.get((self._spec, args[0]))
+        if not kwargs and not modes:
+            plan = None
+            if not args:
+                plan = vsplit_short.get(self._spec)
+            elif len(args) == 1 and args[0].__class__ in SHORT:
+                plan = vsplit_short.get((self._spec, args[0]))
             if plan is not None:
                 return plan(self)
         if modes or "out" in kwargs:
@@ -74,8 +82,12 @@ class ShapesMethods:
         """dsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]
 
         dsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]"""
-        if len(args) == 1 and not kwargs and args[0].__class__ in SHORT and not modes:
-            plan = dsplit_short.get((self._spec, args[0]))
+        if not kwargs and not modes:
+            plan = None
+            if not args:
+                plan = dsplit_short.get(self._spec)
+            elif len(args) == 1 and args[0].__class__ in SHORT:
+                plan = dsplit_short.get((self._spec, args[0]))
             if plan is not None:
                 return plan(self)
         if modes or "out" in kwargs:
@@ -174,7 +186,10 @@ class ShapesMethods:
         """sum_to_size(Tensor self, SymInt[] size) -> Tensor"""
         if size is None:
             size = sizes
-            if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+            if len(sizes) == 1 and (
+                sizes[0].__class__ is tuple
+                or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
+            ):
                 size = sizes[0]
         if modes:
             return sum_to_size_packet.call_method_parameters(self, size)

@@ -49,8 +49,12 @@ class SortingMethods:
         sort.dimname(Tensor self, Dimname dim, bool descending=False) -> (Tensor values, Tensor indices)
 
         sort.dimname_stable(Tensor self, *, bool? stable, Dimname dim, bool descending=False) -> (Tensor values, Tensor indices)"""
-        if len(args) == 1 and not kwargs and args[0].__class__ in SHORT and not modes:
-            plan = sort_short.get((self._spec, args[0]))
+        if not kwargs and not modes:
+            plan = None
+            if not args:
+                plan = sort_short.get(self._spec)
+            elif len(args) == 1 and args[0].__class__ in SHORT:
+                plan = sort_short.get((self._spec, args[0]))
             if plan is not None:
                 return plan(self)
         if modes or "out" in kwargs:
@@ -63,8 +67,12 @@ class SortingMethods:
         argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor
 
         argsort.dimname(Tensor self, Dimname dim, bool descending=False) -> Tensor"""
-        if len(args) == 1 and not kwargs and args[0].__class__ in SHORT and not modes:
-            plan = argsort_short.get((self._spec, args[0]))
+        if not kwargs and not modes:
+            plan = None
+            if not args:
+                plan = argsort_short.get(self._spec)
+            elif len(args) == 1 and args[0].__class__ in SHORT:
+                plan = argsort_short.get((self._spec, args[0]))
             if plan is not None:
                 return plan(self)
         if modes or "out" in kwargs:

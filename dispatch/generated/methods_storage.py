@@ -32,7 +32,10 @@ class StorageMethods:
         """resize_(Tensor(a!) self, SymInt[] size, *, MemoryFormat? memory_format=None) -> Tensor(a!)"""
         if size is None:
             size = sizes
-            if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+            if len(sizes) == 1 and (
+                sizes[0].__class__ is tuple
+                or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
+            ):
                 size = sizes[0]
         if modes:
             return resize__packet.call_method_parameters(self, size, memory_format)

@@ -116,7 +116,10 @@ class ViewsMethods:
         view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)"""
         if size is None:
             size = sizes
-            if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+            if len(sizes) == 1 and (
+                sizes[0].__class__ is tuple
+                or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
+            ):
                 size = sizes[0]
         if modes:
             return view_packet.call_method_parameters(self, size)
@@ -150,7 +153,10 @@ class ViewsMethods:
         """expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)"""
         if size is None:
             size = sizes
-            if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+            if len(sizes) == 1 and (
+                sizes[0].__class__ is tuple
+                or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
+            ):
                 size = sizes[0]
         if modes:
             return expand_packet.call_method_parameters(self, size, implicit)
@@ -164,7 +170,10 @@ class ViewsMethods:
         """permute(Tensor(a) self, int[] dims) -> Tensor(a)"""
         if dims is None:
             dims = sizes
-            if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+            if len(sizes) == 1 and (
+                sizes[0].__class__ is tuple
+                or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
+            ):
                 dims = sizes[0]
         if modes:
             return permute_packet.call_method_parameters(self, dims)
@@ -278,7 +287,10 @@ class ViewsMethods:
         """reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)"""
         if shape is None:
             shape = sizes
-            if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+            if len(sizes) == 1 and (
+                sizes[0].__class__ is tuple
+                or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
+            ):
                 shape = sizes[0]
         if modes:
             return reshape_packet.call_method_parameters(self, shape)
@@ -374,7 +386,10 @@ class ViewsMethods:
         """broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)"""
         if size is None:
             size = sizes
-            if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+            if len(sizes) == 1 and (
+                sizes[0].__class__ is tuple
+                or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
+            ):
                 size = sizes[0]
         if modes:
             return broadcast_to_packet.call_method_parameters(self, size)
@@ -516,8 +531,12 @@ class ViewsMethods:
         tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]
 
         tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor(a)[]"""
-        if len(args) == 1 and not kwargs and args[0].__class__ in SHORT and not modes:
-            plan = tensor_split_short.get((self._spec, args[0]))
+        if not kwargs and not modes:
+            plan = None
+            if not args:
+                plan = tensor_split_short.get(self._spec)
+            elif len(args) == 1 and args[0].__class__ in SHORT:
+                plan = tensor_split_short.get((self._spec, args[0]))
             if plan is not None:
                 return plan(self)
         if modes or "out" in kwargs:

@@ -17,7 +17,12 @@ from ...runtime.tensor_spec import TensorSpec
 
 def numpy_may_allocate(spec: TensorSpec) -> bool:
     """Whether NumPy's own allocation of a result is as good as ours: small, contiguous, no user's allocator."""
-    return spec.is_contiguous and spec.nbytes < ALIGN_FROM and not allocators.host_is_custom and spec.ndim > 0
+    return spec.ndim > 0 and spec.is_contiguous and spec.nbytes < ALIGN_FROM and not allocators.host_is_custom
+
+
+def numpy_may_make_number(spec: TensorSpec) -> bool:
+    """The same of a result without dimensions, which `numpy_may_allocate` leaves out: NumPy would make it a scalar."""
+    return spec.ndim == 0 and spec.device is CPU and not allocators.host_is_custom
 
 
 def allocator_of(spec: TensorSpec) -> Callable[[], Any]:

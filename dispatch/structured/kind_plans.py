@@ -18,10 +18,11 @@ from ...runtime.tensor_spec import TensorSpec
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..schema import FunctionSchema
-from .call_plans import compute_nothing, functional_plan, writing_plan
+from .functional_plans import FunctionalForm
 from .meta_base import MetaBase
 from .result_types import result_type_of
 from .stub import KernelFactory, PlannedKernel, StructuredCall, find_kernel
+from .writing_plans import compute_nothing, writing_plan
 
 MetaFunction = Callable[..., None]
 OfKind = Callable[[Sequence[Any]], Plan | None]
@@ -70,10 +71,11 @@ class KindPlanner:
         "factory",
         "form",
         "frame",
+        "functional",
         "given",
         "kinds",
-        "lists",
         "meta",
+        "others",
         "passed",
         "stub",
         "written",
@@ -99,7 +101,8 @@ class KindPlanner:
         self.given = [] if form == "functional" else [0] if form == "inplace" else outs
         self.passed = tuple([names[i] for i in runtime if i not in outs])
         self.written = len(self.passed) if form == "out" else 0
-        self.lists = runtime[0] if len(runtime) == 1 and not kinds[0] else None
+        self.others = [i for i, kind in zip(runtime, kinds, strict=True) if not kind]
+        self.functional: dict[tuple[int, ...], FunctionalForm] = {}
         self.factory: tuple[Device, KernelFactory] | None = None
 
     def __call__(self, specs: Sequence[Any]) -> Plan:
@@ -131,20 +134,30 @@ class KindPlanner:
             if found is None or found[0] is not where:
                 found = self.factory = (where, find_kernel(self.stub, where.type, name))
             kernel = found[1](call)
-        kinds, is_functional = self.kinds, self.form == "functional"
-        one_list = self.lists is not None and _is_list(specs[self.lists])
-
-        def plan_for(kernel: PlannedKernel, outputs: tuple[TensorSpec, ...]) -> Plan:
-            if is_functional:
-                return functional_plan(kernel, outputs, kinds, result_type, one_list)
-            return writing_plan(kernel, builder, outputs, kinds, self.written, result_type, self.passed)
-
+        is_functional = self.form == "functional"
+        if is_functional:
+            listed = tuple([_listed(specs[i]) for i in self.others]) if self.others else ()
+            form = self.functional.get(listed)
+            if form is None:
+                form = self.functional[listed] = FunctionalForm(self.kinds, result_type, listed)
+            plan_for = form.plan
+        else:
+            plan_for = self._writing(builder)
         plan, of_kind = plan_for(kernel, outputs), None
         if builder.rule is not None and is_functional and where.type != "meta":
             of_kind = self._by_rule(builder.rule, call, kernel, plan_for)
         elif kernel.any_shape and serves_shapes and _is_plain(builder, specs):
             of_kind = plans_of_kind(plan_for, kernel, outputs[0].dtype, is_functional)
         return plan, of_kind, builder.iterator is not None
+
+    def _writing(self, builder: MetaBase) -> Callable[[PlannedKernel, tuple[TensorSpec, ...]], Plan]:
+        """A function from a kernel and outputs to the plan of an in-place or ``out=`` form."""
+        kinds, written, passed, gather = self.kinds, self.written, self.passed, self.frame.result_type
+
+        def plan_for(kernel: PlannedKernel, outputs: tuple[TensorSpec, ...]) -> Plan:
+            return writing_plan(kernel, builder, outputs, kinds, written, gather, passed)
+
+        return plan_for
 
     def _by_rule(
         self,
@@ -170,9 +183,11 @@ class KindPlanner:
         return of_kind
 
 
-def _is_list(specs: Any) -> bool:
-    """Whether a runtime argument is a list of tensors, none of them missing."""
-    return specs.__class__ is tuple and all(spec.__class__ is TensorSpec for spec in specs)
+def _listed(specs: Any) -> int:
+    """Of how many tensors a runtime argument is a list, none of them missing; 0 for what is none."""
+    if specs.__class__ is not tuple or not all(spec.__class__ is TensorSpec for spec in specs):
+        return 0
+    return len(specs)
 
 
 def _is_plain(builder: MetaBase, specs: Sequence[Any]) -> bool:

@@ -59,10 +59,11 @@ class PlannedKernel(NamedTuple):
 
     `into(*outputs, *inputs)` writes to given outputs; `fresh(*inputs)`, where there is one, returns a new
     contiguous array, for host results that NumPy may allocate itself. `quiet` has the plan call them with
-    floating-point errors ignored; such kernels raise no RuntimeError of their own. A kernel that depends on
+    floating-point errors ignored. A kernel that depends on
     dtypes alone as long as all operands are contiguous serves other shapes too, up to `any_shape` elements;
     `sized`, where there is one, makes it anew for the output's sizes. `first(*inputs)` returns a new array of the first
-    of several outputs, and is called as if `quiet`, where nobody asks for the others. `unshared` is `into` for one
+    of several outputs, and is called as if `quiet`, where nobody asks for the others. `number` is `fresh` for one
+    output without dimensions: a new 0-d array, where NumPy's own result would be a scalar. `unshared` is `into` for one
     output that overlaps no input, where that saves looking.
     """
 
@@ -73,6 +74,7 @@ class PlannedKernel(NamedTuple):
     sized: Callable[[tuple[int, ...]], Any] | None = None
     first: Callable[..., Any] | None = None
     unshared: Callable[..., Any] | None = None
+    number: Callable[..., Any] | None = None
 
 
 KernelFactory = Callable[[StructuredCall], PlannedKernel]
@@ -280,6 +282,7 @@ def _guarded(kernel: PlannedKernel, device: Device) -> PlannedKernel:
         fresh=None if kernel.fresh is None else guarded(kernel.fresh),
         first=None if kernel.first is None else guarded(kernel.first),
         unshared=None if kernel.unshared is None else guarded(kernel.unshared),
+        number=None if kernel.number is None else guarded(kernel.number),
         sized=None if sized is None else lambda sizes: _guarded(sized(sizes), device),
     )
 

@@ -134,10 +134,11 @@ def taker(spec: TensorSpec, result: TensorSpec, geometry: Geometry) -> Callable[
         return _itself
     if offset == 0 and result.numel == spec.numel:
         if spec.is_contiguous and result.is_contiguous:
-            return operator.methodcaller("reshape", sizes)
+            return lambda data: data.reshape(sizes)
         axes = geometry.axes or _permutation(spec, result)
         if axes is not None:
-            return operator.methodcaller("transpose", axes)
+            is_reversed = axes == tuple(range(len(axes) - 1, -1, -1))
+            return operator.attrgetter("T") if is_reversed else operator.methodcaller("transpose", axes)
     if geometry.numpy_index is not None:
         return operator.itemgetter((*geometry.numpy_index, Ellipsis))
     last = offset

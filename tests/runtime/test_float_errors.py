@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.runtime.float_errors import run_quiet, run_quiet_copy
+from triten.runtime.float_errors import quietly, run_quiet, run_quiet_copy
 
 INF, NAN = float("inf"), float("nan")
 
@@ -195,3 +195,18 @@ def test_context_variables_of_the_user_are_kept() -> None:
     mine.set(5)
     overflow_add()
     assert mine.get() == 5
+
+
+def test_quietly_runs_inside_itself_and_raises_a_functions_own_error_once() -> None:
+    calls = []
+
+    def failing() -> None:
+        calls.append(np.geterr()["over"])
+        raise RuntimeError("its own")
+
+    nested = quietly(lambda: quietly(failing)())
+    with np.errstate(all="raise"):
+        for function in (quietly(failing), nested):
+            with pytest.raises(RuntimeError, match="its own"):
+                function()
+    assert calls == ["ignore", "ignore"]

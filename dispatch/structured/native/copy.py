@@ -21,9 +21,11 @@ from ...core.operator_entry import OperatorEntry
 from ...iterator.overlap import check_write_overlap
 from ...tensor import Tensor
 from ..allocation import allocator_of, numpy_may_allocate, pinned_allocator_of
-from ..call_plans import functional_plan
+from ..functional_plans import FunctionalForm
 from ..meta_base import MetaBase
 from ..stub import OWN, StructuredCall, find_kernel, has_kernel
+
+_OF_ONE = FunctionalForm((True,), None)
 
 
 def clone(meta: MetaBase, self: TensorSpec, memory_format: MemoryFormat | None) -> None:
@@ -193,7 +195,7 @@ def to_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         call = StructuredCall("copy", {"self": source}, ("self",), (target,), None, CPU, {})
         kernel = find_kernel("copy_stub", "cpu", "copy_")(call)
         if kernel.fresh is not None and numpy_may_allocate(target):
-            return functional_plan(kernel, (target,), (True,), None)
+            return _OF_ONE.plan(kernel, (target,))
     copy = copier(target, source, non_blocking)
 
     def plan(self: Any) -> Any:

@@ -19,7 +19,7 @@ from ...iterator.overlap import shares_memory
 from ...iterator.type_promotion import promote_types
 from ...tensor import Tensor
 from ..allocation import allocator_of
-from ..call_plans import data_of
+from ..functional_plans import data_of
 from ..meta_base import MetaBase
 from ..structured_kernel import StructuredKernel
 from ..stub import StructuredCall, find_kernel, stub_names

@@ -220,23 +220,44 @@ def slice_(self: TensorSpec, dim: int, start: int | None, end: int | None, step:
     if step <= 0:
         raise RuntimeError("slice step must be positive")
     d = wrap_dim(dim, self.ndim)
-    size = self.sizes[d]
+    sizes, strides = self.sizes, self.strides
+    first, last = _clamped(sizes[d], start, end)
+    return Geometry(
+        (*sizes[:d], (last - first + step - 1) // step, *sizes[d + 1 :]),
+        (*strides[:d], strides[d] * step, *strides[d + 1 :]),
+        first * strides[d],
+        (*(slice(None),) * d, slice(first, last, step)),
+    )
+
+
+def _clamped(size: int, start: int | None, end: int | None) -> tuple[int, int]:
+    """The bounds of a range within a dimension; an empty one ends where it starts."""
     first = 0 if start is None else start
+    if first < 0:
+        first = first + size if first > -size else 0
+    elif first > size:
+        first = size
     last = size if end is None else end
-    first = min(max(first + size if first < 0 else first, 0), size)
-    last = min(max(last + size if last < 0 else last, first), size)
-    length = (last - first + step - 1) // step
-    sizes = (*self.sizes[:d], length, *self.sizes[d + 1 :])
-    strides = (*self.strides[:d], self.strides[d] * step, *self.strides[d + 1 :])
-    index = (slice(None),) * d + (slice(first, last, step),)
-    return Geometry(sizes, strides, first * self.strides[d], numpy_index=index)
+    if last < 0:
+        last += size
+    return first, first if last < first else size if last > size else last
 
 
 def slice_first(self: TensorSpec, start: int | None, end: int | None, step: int) -> Geometry:
     """``x[start:end:step]``: a slice whose step Python checks."""
     if step <= 0:
         raise ValueError("step must be greater than zero" if step else "slice step cannot be zero")
-    return slice_(self, 0, start, end, step)
+    sizes, strides = self.sizes, self.strides
+    if not sizes:
+        raise IndexError("slice() cannot be applied to a 0-dim tensor.")
+    first, last = _clamped(sizes[0], start, end)
+    stride = strides[0]
+    return Geometry(
+        ((last - first + step - 1) // step, *sizes[1:]),
+        (stride * step, *strides[1:]),
+        first * stride,
+        (slice(first, last, step),),
+    )
 
 
 def squeeze_all(self: TensorSpec) -> Geometry:

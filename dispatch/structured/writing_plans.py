@@ -1,4 +1,4 @@
-"""Plans of structured kernels: closures over a kernel and its outputs' specs, which read bytes, compute and wrap.
+"""Plans of the forms that write: closures over a kernel, which read bytes, compute, check overlaps, count versions.
 
 Frequent shapes of calls are spelt out: a loop over the arguments would cost more than many a small kernel.
 """
@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.float_errors import run_quiet, run_quiet_copy
+from ...runtime.float_errors import quietly, run_quiet, run_quiet_copy
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.storage import root_of
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from ..core.kernel_function import Plan
 from ..iterator.overlap import check_no_overlap, check_write_overlap, shares_memory
-from ..tensor import Tensor
-from .allocation import allocator_of, numpy_may_allocate
+from .allocation import allocator_of
+from .functional_plans import data_of
 from .meta_base import MetaBase
 from .resizing import resize_output
 from .stub import PlannedKernel, StructuredCall, find_kernel, has_kernel
@@ -28,288 +28,6 @@ _LISTS = (list, tuple)
 
 def compute_nothing(*data: Any) -> None:
     """The kernel of the Meta backend: shapes are all there is."""
-
-
-def data_of(value: Any) -> Any:
-    """What a kernel is called with: a tensor's bytes; numbers and generators as they are; lists opened."""
-    if isinstance(value, TensorImpl):
-        return value._data
-    if value.__class__ is list or value.__class__ is tuple:
-        return [None if v is None else v._data for v in value]
-    return value
-
-
-def functional_plan(
-    kernel: PlannedKernel,
-    outputs: tuple[TensorSpec, ...],
-    kinds: Sequence[bool],
-    result_type: Callable[[Sequence[Any]], Any] | None,
-    one_list: bool = False,
-) -> Plan:
-    """The plan of a functional form, its frequent shapes spelt out to keep the call short.
-
-    `kinds` says which runtime arguments are tensors; `one_list` that the only one is a list of tensors.
-    """
-    into, fresh, quiet = kernel.unshared or kernel.into, kernel.fresh, kernel.quiet
-    if len(outputs) != 1 or result_type is not None:
-        several = _several_outputs(quietly(into) if quiet else into, outputs, result_type)
-        if kernel.first is not None and numpy_may_allocate(outputs[0]):
-            several.first = _first_output(kernel.first, outputs[0])  # type: ignore[attr-defined]
-        return several
-    spec = outputs[0]
-    if one_list and fresh is not None and not quiet and numpy_may_allocate(spec):
-        join = fresh
-
-        def listed(tensors: Any) -> Any:
-            out = Tensor()
-            out._data = join([t._data for t in tensors])
-            out._spec = spec
-            out._version_cell = out._autograd = out._view_base = None
-            return out
-
-        return listed
-    if quiet and fresh is not None and numpy_may_allocate(spec) and all(kinds):
-        compute = fresh
-        if len(kinds) == 1:
-
-            def quiet_unary(self: Any) -> Any:
-                out = Tensor()
-                try:
-                    out._data = run_quiet(compute, self._data)
-                except RuntimeError:
-                    out._data = run_quiet_copy(compute, self._data)
-                out._spec = spec
-                out._version_cell = out._autograd = out._view_base = None
-                return out
-
-            return quiet_unary
-        if len(kinds) == 2:
-
-            def quiet_binary(self: Any, other: Any) -> Any:
-                out = Tensor()
-                try:
-                    out._data = run_quiet(compute, self._data, other._data)
-                except RuntimeError:
-                    out._data = run_quiet_copy(compute, self._data, other._data)
-                out._spec = spec
-                out._version_cell = out._autograd = out._view_base = None
-                return out
-
-            return quiet_binary
-        if len(kinds) == 3:
-
-            def quiet_ternary(self: Any, other: Any, third: Any) -> Any:
-                out = Tensor()
-                try:
-                    out._data = run_quiet(compute, self._data, other._data, third._data)
-                except RuntimeError:
-                    out._data = run_quiet_copy(compute, self._data, other._data, third._data)
-                out._spec = spec
-                out._version_cell = out._autograd = out._view_base = None
-                return out
-
-            return quiet_ternary
-    if quiet and len(kinds) == 1 and kinds[0]:
-        allocate, write = allocator_of(spec), into
-
-        def quiet_unary_into(self: Any) -> Any:
-            out = Tensor()
-            out._data = data = allocate()
-            try:
-                run_quiet(write, data, self._data)
-            except RuntimeError:
-                run_quiet_copy(write, data, self._data)
-            out._spec = spec
-            out._version_cell = out._autograd = out._view_base = None
-            return out
-
-        return quiet_unary_into
-    if quiet and len(kinds) in (2, 3) and all(kinds):
-        return _quiet_into(spec, into, len(kinds))
-    if quiet:
-        into = quietly(into)
-        fresh = None if fresh is None else quietly(fresh)
-    if fresh is None or not numpy_may_allocate(spec):
-        allocate = allocator_of(spec)
-
-        def fresh(*data: Any) -> Any:
-            out = allocate()
-            into(out, *data)
-            return out
-
-        if len(kinds) == 1 and kinds[0]:
-
-            def unary_into(self: Any) -> Any:
-                out = Tensor()
-                out._data = data = allocate()
-                into(data, self._data)
-                out._spec = spec
-                out._version_cell = out._autograd = out._view_base = None
-                return out
-
-            return unary_into
-        if len(kinds) == 2 and all(kinds):
-
-            def binary_into(self: Any, other: Any) -> Any:
-                out = Tensor()
-                out._data = data = allocate()
-                into(data, self._data, other._data)
-                out._spec = spec
-                out._version_cell = out._autograd = out._view_base = None
-                return out
-
-            return binary_into
-    if len(kinds) == 1 and kinds[0]:
-
-        def unary(self: Any) -> Any:
-            out = Tensor()
-            out._data = fresh(self._data)
-            out._spec = spec
-            out._version_cell = out._autograd = out._view_base = None
-            return out
-
-        return unary
-    if len(kinds) == 2 and all(kinds):
-
-        def binary(self: Any, other: Any) -> Any:
-            out = Tensor()
-            out._data = fresh(self._data, other._data)
-            out._spec = spec
-            out._version_cell = out._autograd = out._view_base = None
-            return out
-
-        return binary
-    if len(kinds) == 2 and kinds[0]:
-
-        def binary_second(self: Any, other: Any) -> Any:
-            out = Tensor()
-            out._data = fresh(self._data, data_of(other))
-            out._spec = spec
-            out._version_cell = out._autograd = out._view_base = None
-            return out
-
-        return binary_second
-    if len(kinds) == 3 and all(kinds):
-
-        def ternary(self: Any, other: Any, third: Any) -> Any:
-            out = Tensor()
-            out._data = fresh(self._data, other._data, third._data)
-            out._spec = spec
-            out._version_cell = out._autograd = out._view_base = None
-            return out
-
-        return ternary
-    if len(kinds) == 3 and kinds[0] and kinds[1]:
-
-        def ternary_last(self: Any, other: Any, third: Any) -> Any:
-            out = Tensor()
-            out._data = fresh(self._data, other._data, data_of(third))
-            out._spec = spec
-            out._version_cell = out._autograd = out._view_base = None
-            return out
-
-        return ternary_last
-
-    def general(*values: Any) -> Any:
-        out = Tensor()
-        out._data = fresh(*[data_of(v) for v in values])
-        out._spec = spec
-        out._version_cell = out._autograd = out._view_base = None
-        return out
-
-    return general
-
-
-def _quiet_into(spec: TensorSpec, write: Callable[..., Any], count: int) -> Plan:
-    """The plan that has `write` fill new memory from two or three tensors, with floating-point errors ignored."""
-    allocate = allocator_of(spec)
-    if count == 2:
-
-        def binary_into(self: Any, other: Any) -> Any:
-            out = Tensor()
-            out._data = data = allocate()
-            try:
-                run_quiet(write, data, self._data, other._data)
-            except RuntimeError:
-                run_quiet_copy(write, data, self._data, other._data)
-            out._spec = spec
-            out._version_cell = out._autograd = out._view_base = None
-            return out
-
-        return binary_into
-
-    def ternary_into(self: Any, other: Any, third: Any) -> Any:
-        out = Tensor()
-        out._data = data = allocate()
-        try:
-            run_quiet(write, data, self._data, other._data, third._data)
-        except RuntimeError:
-            run_quiet_copy(write, data, self._data, other._data, third._data)
-        out._spec = spec
-        out._version_cell = out._autograd = out._view_base = None
-        return out
-
-    return ternary_into
-
-
-def quietly(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, called with floating-point errors ignored."""
-
-    def called(*data: Any) -> Any:
-        try:
-            return run_quiet(function, *data)
-        except RuntimeError:
-            return run_quiet_copy(function, *data)
-
-    return called
-
-
-def _several_outputs(
-    into: Callable[..., Any],
-    outputs: tuple[TensorSpec, ...],
-    result_type: Callable[[Sequence[Any]], Any] | None,
-) -> Plan:
-    allocators = [(spec, allocator_of(spec)) for spec in outputs]
-    if len(outputs) == 2:
-        (first, allocate_first), (second, allocate_second) = allocators
-
-        def two(*values: Any) -> Any:
-            one, other = Tensor(), Tensor()
-            one._data, other._data = allocate_first(), allocate_second()
-            one._spec, other._spec = first, second
-            one._version_cell = one._autograd = one._view_base = None
-            other._version_cell = other._autograd = other._view_base = None
-            into(one._data, other._data, *[data_of(v) for v in values])
-            return (one, other) if result_type is None else result_type((one, other))
-
-        return two
-
-    def several(*values: Any) -> Any:
-        results = [Tensor.from_data(allocate(), spec) for spec, allocate in allocators]
-        into(*[r._data for r in results], *[data_of(v) for v in values])
-        return tuple(results) if result_type is None else result_type(results)
-
-    return several
-
-
-def _first_output(compute: Callable[..., Any], spec: TensorSpec) -> Plan:
-    """The plan of the first output alone, for those who want no other."""
-
-    def first(*values: Any) -> Any:
-        out = Tensor()
-        inputs = [
-            v._data if v.__class__ is Tensor else v if v is None or v.__class__ is float else data_of(v)
-            for v in values
-        ]
-        try:
-            out._data = run_quiet(compute, *inputs)
-        except RuntimeError:
-            out._data = run_quiet_copy(compute, *inputs)
-        out._spec = spec
-        out._version_cell = out._autograd = out._view_base = None
-        return out
-
-    return first
 
 
 def writing_plan(
@@ -486,9 +204,10 @@ def _ufunc_writing(function: np.ufunc, count: int, inplace: bool) -> Plan:
     def binary_out(self: Any, other: Any, out: Any) -> Any:
         cell = out._version_cell
         if cell is not None:
-            for value in (self, other):
-                if value._version_cell is cell and value is not out:
-                    check_write_overlap(out, value)
+            if self._version_cell is cell and self is not out:
+                check_write_overlap(out, self)
+            if other._version_cell is cell and other is not out:
+                check_write_overlap(out, other)
         try:
             run_quiet(ufunc, self._data, other._data, out._data)
         except RuntimeError:
