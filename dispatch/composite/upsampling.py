@@ -8,7 +8,7 @@ from typing import Any
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
-from ..structured.part_plans import plan_of_part
+from ..structured.part_plans import plan_with_numbers
 from ..structured.register import planned_by
 
 
@@ -38,12 +38,8 @@ def _by_vector(name: str) -> Callable[..., Any]:
         if scale_factors is not None or output_size is None or len(output_size) != input._spec.ndim - 2:
             return op.rebind(vec, args)
         given = (input, tuple(output_size), *align_corners, *[None] * len(output_size))
-        part = plan_of_part(op, key_set, args, f"aten::{name}", given)
-        if part is None:
-            return op.rebind(vec, args)
-        target = Dispatcher.singleton().find_schema_or_throw(f"aten::{name}")
-        numbers = [given[i] for i in target.runtime_positions(given)[1:]]
-        return lambda input, _: part(input, *numbers)
+        part = plan_with_numbers(op, key_set, args, f"aten::{name}", given)
+        return op.rebind(vec, args) if part is None else part
 
     @planned_by(plan)
     def vec(input: Any, output_size: Sequence[int] | None, *rest: Any) -> Any:
