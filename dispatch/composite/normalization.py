@@ -85,7 +85,7 @@ def _groups(input: Any, num_groups: int, weight: Any, bias: Any) -> tuple[int, i
 
 def _plan_batch_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """The first result of the operator that has the call's statistics."""
-    input, weight, bias, mean, var, training, momentum, eps, _ = args
+    input, weight, bias, mean, _, training, momentum, eps, _ = args
     if not input._spec.numel:
         return op.rebind(batch_norm, args)
     _check_batch_norm(*args[:6])
