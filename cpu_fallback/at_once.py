@@ -5,6 +5,7 @@ What a kernel does not do it leaves to the composition by raising `Unsuited`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -146,6 +147,34 @@ def multi_margin(call: StructuredCall) -> PlannedKernel:
     return _of_rows(call, compute)
 
 
+def cross_entropy(call: StructuredCall) -> PlannedKernel:
+    """log(sum(exp(x))) - x[target] along dimension 1 of three or more."""
+    spec, reduction = call.args["self"], call.args["reduction"]
+    n, c, *rest = spec.sizes
+    positions = math.prod(rest)
+    shape, kept = (n, c, positions), (n, positions)
+    starts = np.arange(n)[:, None] * (c * positions) + np.arange(positions)
+    units = np.ones(n * positions, spec.np_dtype)
+    sizes = call.outputs[0].sizes
+
+    def compute(x: Array, target: Array, weight: None, label_smoothing: float) -> Any:
+        if label_smoothing or not all_classes(target, c):
+            raise Unsuited
+        lines = x.reshape(shape)
+        lines = np.subtract(lines, np.maximum.reduce(lines, 1, None, None, True))
+        own = target.reshape(kept) * positions
+        np.add(own, starts, own)
+        picked = lines.take(own)
+        np.exp(lines, lines)
+        losses = np.add.reduce(lines, 1)
+        np.log(losses, losses)
+        np.subtract(losses, picked, losses)
+        made = _reduced(losses.reshape(-1), reduction, units)
+        return made.reshape(sizes) if reduction == NONE else made
+
+    return _of_rows(call, compute)
+
+
 def multilabel_margin(call: StructuredCall) -> PlannedKernel:
     """The hinges of every class against each right one, which are those before a row's first negative one."""
     spec, reduction = call.args["self"], call.args["reduction"]
@@ -225,12 +254,14 @@ def pdist(call: StructuredCall) -> PlannedKernel:
             raise Unsuited
         made = np.empty(rows * (rows - 1) // 2, np_dtype)
         kept = np.empty((rows - 1, columns), np_dtype)
+        ones = np.ones(columns, np_dtype)
         start = 0
         for row in range(rows - 1):
             gaps = kept[row:]
             np.subtract(x[row + 1 :], x[row], gaps)
             end = start + len(gaps)
-            np.vecdot(gaps, gaps, made[start:end])
+            np.multiply(gaps, gaps, gaps)
+            np.dot(gaps, ones, made[start:end])
             start = end
         return np.sqrt(made, made)
 
@@ -238,13 +269,14 @@ def pdist(call: StructuredCall) -> PlannedKernel:
 
 
 FACTORIES: dict[str, KernelFactory] = {
+    "cross_entropy_loss": cross_entropy,
     "huber_loss": gap_loss(huber),
     "smooth_l1_loss": gap_loss(smooth_l1),
     "multi_margin_loss": multi_margin,
     "multilabel_margin_loss": multilabel_margin,
     "cosine_similarity": cosine_similarity,
     "pairwise_distance": pairwise_distance,
-    "_pdist_forward": pdist,
+    "pdist": pdist,
 }
 
 for _name, _factory in FACTORIES.items():

@@ -14,7 +14,6 @@ from ..core.overload_packet import packets
 from ..generated import functions as ops
 from ..structured.host_plans import plan_on_host
 from ..structured.native.factorization import broadcast_batches
-from ..structured.part_plans import plan_of_part
 from ..structured.register import planned_by
 from .forms import owned
 
@@ -138,14 +137,17 @@ def _directions(differences: Any, p: float, distances: Any) -> Any:
 
 
 def _plan_pdist(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    self, p = args
-    spec = self._spec
-    part = None
-    if spec.ndim == 2 and spec.dtype.is_floating_point and spec.is_contiguous and p >= 0:
-        part = plan_of_part(op, key_set, args, "aten::_pdist_forward", args)
-    if part is None or op.runtime_positions(args) != [0, 1]:
-        return op.rebind(pdist, args)
-    return lambda self, p: part(self, p) if p >= 0 else pdist(self, p)
+    """Euclidean distances of contiguous rows are taken at once."""
+    composed = op.rebind(pdist, args)
+    spec = args[0]._spec
+    if spec.ndim != 2 or spec.dtype not in (float32, float64) or not spec.is_contiguous:
+        return composed
+    rows, columns = spec.sizes
+    if rows <= 1 or not columns or op.runtime_positions(args) != [0, 1]:
+        return composed
+    out = TensorSpec.contiguous((rows * (rows - 1) // 2,), spec.dtype, spec.device)
+    parts = ("aten::_pdist_forward", "aten::sub.Tensor", "aten::sum.dim_IntList", "aten::index_select")
+    return plan_on_host(op, key_set, args, out, parts, composed) or composed
 
 
 @planned_by(_plan_pdist)
@@ -170,21 +172,6 @@ def _pairs(n: int, device: Any) -> Any:
     return wide + ops.arange(count, device=device)
 
 
-def _plan_pdist_forward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """Euclidean distances of contiguous rows are taken at once."""
-    composed = op.rebind(_pdist_forward, args)
-    spec = args[0]._spec
-    if spec.ndim != 2 or spec.dtype not in (float32, float64) or not spec.is_contiguous:
-        return composed
-    rows, columns = spec.sizes
-    if rows <= 1 or not columns or op.runtime_positions(args) != [0, 1]:
-        return composed
-    out = TensorSpec.contiguous((rows * (rows - 1) // 2,), spec.dtype, spec.device)
-    parts = ("aten::sub.Tensor", "aten::mul.Tensor", "aten::sum.dim_IntList", "aten::index_select")
-    return plan_on_host(op, key_set, args, out, parts, composed) or composed
-
-
-@planned_by(_plan_pdist_forward)
 def _pdist_forward(self: Any, p: float) -> Any:
     """Distances of the pairs i < j: the upper triangle of those of all pairs."""
     n, columns = self._spec.sizes

@@ -17,9 +17,20 @@ from ..generated import functions as ops
 from ..iterator.type_promotion import result_type_of
 from ..structured.host_plans import plan_on_host
 from ..structured.native.loss import MEAN, NONE
+from ..structured.part_plans import first_of, plan_of_part
 from ..structured.register import planned_by
 from ..structured.supported_dtypes import check_dtype
 from ..tensor import Tensor
+
+SMALL = 1 << 12
+"""Elements up to which the margin losses are computed at once."""
+
+
+def _is_wide(*specs: Any) -> bool:
+    """Whether all are tensors of one geometry, contiguous and not empty, of a dtype that is computed in."""
+    first = specs[0]
+    plain = first.dtype in (float32, float64) and first.numel and first.ndim and first.is_contiguous
+    return bool(plain) and all(spec is first for spec in specs)
 
 
 def reduced(loss: Any, reduction: int) -> Any:
@@ -39,6 +50,19 @@ def nll_loss2d(self: Any, target: Any, weight: Any, reduction: int, ignore_index
     return ops.nll_loss2d_forward(self, target, weight, reduction, ignore_index)[0]
 
 
+def _plan_nll_loss_nd(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """(N, C) and (N, C, H, W) are planned as what gives the sum of the weights too."""
+    self, target, *_ = args
+    sizes, rank = self._spec.sizes, self._spec.ndim
+    part = None
+    # Autocast knows `nll_loss` and not its part.
+    if rank in (2, 4) and sizes[:1] == target._spec.sizes[:1] and not key_set & AUTOCAST_BIT:
+        name = "aten::nll_loss_forward" if rank == 2 else "aten::nll_loss2d_forward"
+        part = plan_of_part(op, key_set, args, name, args)
+    return op.rebind(nll_loss_nd, args) if part is None else first_of(part)
+
+
+@planned_by(_plan_nll_loss_nd)
 def nll_loss_nd(self: Any, target: Any, weight: Any, reduction: int, ignore_index: int) -> Any:
     """Negative log likelihood of any rank: (C), (N, C) or (N, C, d1, d2, ...)."""
     rank = self.dim()
@@ -62,11 +86,29 @@ def nll_loss_nd(self: Any, target: Any, weight: Any, reduction: int, ignore_inde
     return loss.reshape(out_size) if reduction == NONE else loss
 
 
+def _plan_cross_entropy_of_positions(
+    op: OperatorEntry, key_set: int, args: Sequence[Any], composed: Plan
+) -> Plan:
+    """Class indices for a small (N, C, d1, ...), without weights, are taken at once."""
+    self, target, weight, reduction, ignore_index, _ = args
+    spec, labels = self._spec, target._spec
+    if not _is_wide(spec) or spec.numel > SMALL or weight is not None or 0 <= ignore_index < spec.sizes[1]:
+        return composed
+    sizes = (spec.sizes[0], *spec.sizes[2:])
+    if labels.dtype is not int64 or labels.sizes != sizes or len(op.runtime_positions(args)) != 4:
+        return composed
+    out = TensorSpec.contiguous(sizes if reduction == NONE else (), spec.dtype, spec.device)
+    parts = ("aten::_log_softmax", "aten::nll_loss2d_forward")
+    return plan_on_host(op, key_set, args, out, parts, composed) or composed
+
+
 def plan_cross_entropy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """Class indices for (N, C), without smoothing, are planned as `_log_softmax` and `nll_loss_forward`."""
     self, target, weight, reduction, ignore_index, _ = args
     composed = op.rebind(cross_entropy_loss, args)
     sizes, target_sizes = self._spec.sizes, target._spec.sizes
+    if len(sizes) > 2:
+        return _plan_cross_entropy_of_positions(op, key_set, args, composed)
     if len(sizes) != 2 or sizes == target_sizes or sizes[:1] != target_sizes[:1]:
         return composed
     if key_set & AUTOCAST_BIT:
@@ -172,17 +214,6 @@ def l1_loss(self: Any, target: Any, reduction: int) -> Any:
 def check_common(operator: str, self: Any, target: Any) -> None:
     """Refuse a loss's common dtype where the operator does not have it."""
     check_dtype(operator, result_type_of([self._spec, target._spec]), self._spec.device)
-
-
-SMALL = 1 << 12
-"""Elements up to which the margin losses are computed at once."""
-
-
-def _is_wide(*specs: Any) -> bool:
-    """Whether all are tensors of one geometry, contiguous and not empty, of a dtype that is computed in."""
-    first = specs[0]
-    plain = first.dtype in (float32, float64) and first.numel and first.ndim and first.is_contiguous
-    return bool(plain) and all(spec is first for spec in specs)
 
 
 def _plan_gap_loss(parts: Sequence[str], function: Callable[[], Callable[..., Any]]) -> Planner:

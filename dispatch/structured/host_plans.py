@@ -31,7 +31,9 @@ def plan_on_host(
     parts: Sequence[str],
     composed: Plan,
 ) -> Plan | None:
-    """The plan by the kernel under ``<operator>_at_once_stub``; None where somebody would see that `parts` do not run.
+    """The plan of a CompositeImplicit operator by the kernel under ``<operator>_at_once_stub``.
+
+    None where somebody would see that `parts` do not run.
 
     Args:
         op: the composition.
