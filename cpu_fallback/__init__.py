@@ -8,6 +8,7 @@ calls. No loop over elements in Python.
 from . import (
     activation,
     adaptive_pooling,
+    at_once,
     attention,
     channel_norm,
     convolution,
@@ -47,6 +48,7 @@ from . import (
 __all__ = [
     "activation",
     "adaptive_pooling",
+    "at_once",
     "attention",
     "channel_norm",
     "convolution",

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy._core.umath import clip  # the ufunc under np.clip, which keeps NaN and goes over the data once
 
-from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub, with_defaults
+from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..dispatch.structured.supported_dtypes import kernel_name
 from ..runtime.scalar_type import bfloat16, finfo, float16, registered
 from ..runtime.tensor_spec import TensorSpec
@@ -78,7 +78,6 @@ OPERATORS: dict[str, Row] = {
     "hypot": (np.hypot, FLOAT),
     "le": (np.less_equal, REAL),
     "lcm": (parts.least_multiple, "iu"),
-    "leaky_relu": (m.leaky_relu, FLOAT),
     "leaky_relu_backward": (m.leaky_relu_backward, FLOAT),
     "lerp": (m.lerp, INEXACT),
     "log": (np.log, INEXACT),
@@ -105,12 +104,10 @@ OPERATORS: dict[str, Row] = {
     "sigmoid_backward": (m.sigmoid_backward, INEXACT),
     "sign": (m.sign, REAL),
     "signbit": (parts.signbit, REAL),
-    "silu": (m.silu, INEXACT),
     "silu_backward": (m.silu_backward, INEXACT),
     "sin": (np.sin, INEXACT),
     "sinc": (parts.sinc, INEXACT),
     "sinh": (np.sinh, INEXACT),
-    "softplus": (m.softplus, FLOAT),
     "softplus_backward": (m.softplus_backward, FLOAT),
     "sqrt": (np.sqrt, INEXACT),
     "sub": (m.sub_scaled, "iufc"),
@@ -450,7 +447,6 @@ FACTORIES: dict[str, Callable[[StructuredCall], PlannedKernel]] = {
     "round_decimals": round_decimals,
     "sigmoid": sigmoid,
     "threshold_backward": threshold_backward,
-    "softplus": with_defaults(row("softplus")),
     "where": where,
 }
 FACTORIES |= {name: rounding(name) for name in ROUNDING}

@@ -151,22 +151,11 @@ def silu_backward(grad: Any, a: Any) -> Any:
     return grad * (np.conjugate(factor) if factor.dtype.kind == "c" else factor)
 
 
-def softplus(a: Any, beta: Any, threshold: Any) -> Any:
-    """log(1 + exp(beta * a)) / beta, and a itself above the threshold."""
-    scaled = a * beta
-    return selected(scaled > threshold, a, log1p(np.exp(scaled)) / beta)
-
-
 def softplus_backward(grad: Any, a: Any, beta: Any, threshold: Any) -> Any:
     """grad * sigmoid(beta * a), and grad itself above the threshold."""
     scaled = a * beta
     z = np.exp(scaled)
     return selected(scaled > threshold, grad, grad * z / (z + 1))
-
-
-def leaky_relu(a: Any, slope: Any) -> Any:
-    """a where positive, else a * slope."""
-    return selected(a > 0, a, a * slope)
 
 
 def leaky_relu_backward(grad: Any, a: Any, slope: Any) -> Any:

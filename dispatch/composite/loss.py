@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...runtime.dispatch_key import AUTOCAST_BIT
 from ...runtime.local_dispatch_key_set import effective
+from ...runtime.scalar_type import float32, float64, int64
+from ...runtime.tensor_spec import TensorSpec
 from ..core.dispatcher import Dispatcher
-from ..core.kernel_function import Plan
+from ..core.kernel_function import Plan, Planner
 from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
 from ..iterator.type_promotion import result_type_of
+from ..structured.host_plans import plan_on_host
 from ..structured.native.loss import MEAN, NONE
+from ..structured.part_plans import first_of, plan_of_part
 from ..structured.register import planned_by
 from ..structured.supported_dtypes import check_dtype
 from ..tensor import Tensor
+
+SMALL = 1 << 12
+"""Elements up to which the margin losses are computed at once."""
+
+
+def _is_wide(*specs: Any) -> bool:
+    """Whether all are tensors of one geometry, contiguous and not empty, of a dtype that is computed in."""
+    first = specs[0]
+    plain = first.dtype in (float32, float64) and first.numel and first.ndim and first.is_contiguous
+    return bool(plain) and all(spec is first for spec in specs)
 
 
 def reduced(loss: Any, reduction: int) -> Any:
@@ -36,6 +50,19 @@ def nll_loss2d(self: Any, target: Any, weight: Any, reduction: int, ignore_index
     return ops.nll_loss2d_forward(self, target, weight, reduction, ignore_index)[0]
 
 
+def _plan_nll_loss_nd(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """(N, C) and (N, C, H, W) are planned as what gives the sum of the weights too."""
+    self, target, *_ = args
+    sizes, rank = self._spec.sizes, self._spec.ndim
+    part = None
+    # Autocast knows `nll_loss` and not its part.
+    if rank in (2, 4) and sizes[:1] == target._spec.sizes[:1] and not key_set & AUTOCAST_BIT:
+        name = "aten::nll_loss_forward" if rank == 2 else "aten::nll_loss2d_forward"
+        part = plan_of_part(op, key_set, args, name, args)
+    return op.rebind(nll_loss_nd, args) if part is None else first_of(part)
+
+
+@planned_by(_plan_nll_loss_nd)
 def nll_loss_nd(self: Any, target: Any, weight: Any, reduction: int, ignore_index: int) -> Any:
     """Negative log likelihood of any rank: (C), (N, C) or (N, C, d1, d2, ...)."""
     rank = self.dim()
@@ -59,11 +86,29 @@ def nll_loss_nd(self: Any, target: Any, weight: Any, reduction: int, ignore_inde
     return loss.reshape(out_size) if reduction == NONE else loss
 
 
+def _plan_cross_entropy_of_positions(
+    op: OperatorEntry, key_set: int, args: Sequence[Any], composed: Plan
+) -> Plan:
+    """Class indices for a small (N, C, d1, ...), without weights, are taken at once."""
+    self, target, weight, reduction, ignore_index, _ = args
+    spec, labels = self._spec, target._spec
+    if not _is_wide(spec) or spec.numel > SMALL or weight is not None or 0 <= ignore_index < spec.sizes[1]:
+        return composed
+    sizes = (spec.sizes[0], *spec.sizes[2:])
+    if labels.dtype is not int64 or labels.sizes != sizes or len(op.runtime_positions(args)) != 4:
+        return composed
+    out = TensorSpec.contiguous(sizes if reduction == NONE else (), spec.dtype, spec.device)
+    parts = ("aten::_log_softmax", "aten::nll_loss2d_forward")
+    return plan_on_host(op, key_set, args, out, parts, composed) or composed
+
+
 def plan_cross_entropy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """Class indices for (N, C), without smoothing, are planned as `_log_softmax` and `nll_loss_forward`."""
     self, target, weight, reduction, ignore_index, _ = args
     composed = op.rebind(cross_entropy_loss, args)
     sizes, target_sizes = self._spec.sizes, target._spec.sizes
+    if len(sizes) > 2:
+        return _plan_cross_entropy_of_positions(op, key_set, args, composed)
     if len(sizes) != 2 or sizes == target_sizes or sizes[:1] != target_sizes[:1]:
         return composed
     if key_set & AUTOCAST_BIT:
@@ -171,6 +216,27 @@ def check_common(operator: str, self: Any, target: Any) -> None:
     check_dtype(operator, result_type_of([self._spec, target._spec]), self._spec.device)
 
 
+def _plan_gap_loss(parts: Sequence[str], function: Callable[[], Callable[..., Any]]) -> Planner:
+    """The planner of a loss of the gap between two tensors of one geometry."""
+
+    def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+        self, target, reduction, number = args
+        composed = op.rebind(function(), args)
+        spec = self._spec
+        if not _is_wide(spec, target._spec) or number.__class__ is not float or not number > 0:
+            return composed
+        out = TensorSpec.contiguous(spec.sizes if reduction == NONE else (), spec.dtype, spec.device)
+        if len(op.runtime_positions(args)) != 3:
+            return composed
+        return plan_on_host(op, key_set, args, out, parts, composed) or composed
+
+    return plan
+
+
+_OF_GAPS = ("aten::sub.Tensor", "aten::clamp", "aten::mul.Tensor", "aten::mean", "aten::sum")
+
+
+@planned_by(_plan_gap_loss((*_OF_GAPS, "aten::div.Tensor"), lambda: smooth_l1_loss))
 def smooth_l1_loss(self: Any, target: Any, reduction: int, beta: float) -> Any:
     """Squared below `beta`, linear above."""
     if beta < 0:
@@ -184,6 +250,7 @@ def smooth_l1_loss(self: Any, target: Any, reduction: int, beta: float) -> Any:
     return reduced(ops.sub(gap, near, alpha=0.5) * (near / beta), reduction)
 
 
+@planned_by(_plan_gap_loss(_OF_GAPS, lambda: huber_loss))
 def huber_loss(self: Any, target: Any, reduction: int, delta: float) -> Any:
     """Squared up to `delta`, linear above, continuous in slope."""
     if delta <= 0:
@@ -310,6 +377,34 @@ def binary_cross_entropy_with_logits(
     return reduced(loss if weight is None else ops.mul(loss, weight), reduction)
 
 
+def _plan_margin_loss(parts: Sequence[str], function: Callable[[], Callable[..., Any]]) -> Planner:
+    """The planner of a loss of small matrices with classes of each row."""
+
+    def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+        self, target, reduction = args[0], args[1], args[-1]
+        composed = op.rebind(function(), args)
+        spec, labels = self._spec, target._spec
+        if not _is_wide(spec) or spec.ndim != 2 or spec.numel > SMALL or labels.dtype is not int64:
+            return composed
+        if labels.sizes not in (spec.sizes, spec.sizes[:1]) or (labels.ndim == 2) != (len(args) == 3):
+            return composed
+        weight = args[4] if len(args) > 3 else None
+        if weight is not None and (
+            weight._spec.dtype is not spec.dtype or weight._spec.sizes != spec.sizes[1:]
+        ):
+            return composed
+        out = TensorSpec.contiguous(spec.sizes[:1] if reduction == NONE else (), spec.dtype, spec.device)
+        return plan_on_host(op, key_set, args, out, parts, composed) or composed
+
+    return plan
+
+
+@planned_by(
+    _plan_margin_loss(
+        ("aten::gather", "aten::sub.Tensor", "aten::clamp_min", "aten::sum.dim_IntList"),
+        lambda: multi_margin_loss,
+    )
+)
 def multi_margin_loss(self: Any, target: Any, p: Any, margin: Any, weight: Any, reduction: int) -> Any:
     """The mean over other classes of max(0, margin - x[target] + x[class]) ** p, times the target's weight."""
     if p not in (1, 2):
@@ -339,6 +434,12 @@ def multi_margin_loss(self: Any, target: Any, p: Any, margin: Any, weight: Any, 
     return reduced(loss, reduction)
 
 
+@planned_by(
+    _plan_margin_loss(
+        ("aten::cumprod", "aten::scatter_add", "aten::gather", "aten::clamp_min", "aten::sum.dim_IntList"),
+        lambda: multilabel_margin_loss,
+    )
+)
 def multilabel_margin_loss(self: Any, target: Any, reduction: int) -> Any:
     """The hinges of every class against each right one; `target` lists the right ones up to its first -1."""
     rank = self._spec.ndim

@@ -7,9 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.scalar_type import bfloat16, float16, float32
+from ...runtime.tensor_spec import TensorSpec
+from ..core.kernel_function import Plan
+from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
 from ..iterator.type_promotion import promote_types, result_type_of
+from ..structured.host_plans import plan_on_host
 from ..structured.native.dims import reduced_dims, wrap_dim
+from ..structured.register import planned_by
 
 ONE_PASS = {0: "0", 1: "1", 2: "2", math.inf: "inf", -math.inf: "-inf"}
 """Orders of vector norms that one pass over real elements gives, and their names there."""
@@ -128,12 +133,48 @@ def dist(self: Any, other: Any, p: Any) -> Any:
     return ops.linalg_vector_norm(ops.sub(self, other), p)
 
 
+SMALL = 1 << 12
+"""Elements up to which distances are computed at once."""
+
+
+def _plan_pairwise_distance(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """Small tensors of one geometry are taken at once."""
+    composed = op.rebind(pairwise_distance, args)
+    x1, x2, _, _, keepdim = args
+    spec = x1._spec
+    if spec is not x2._spec or spec.dtype is not float32 or not spec.ndim or not 0 < spec.numel <= SMALL:
+        return composed
+    if op.runtime_positions(args) != [0, 1, 2, 3]:
+        return composed
+    sizes = (*spec.sizes[:-1], 1) if keepdim else spec.sizes[:-1]
+    out = TensorSpec.contiguous(sizes, spec.dtype, spec.device)
+    parts = ("aten::sub.Tensor", "aten::add.Tensor", "aten::linalg_vector_norm")
+    return plan_on_host(op, key_set, args, out, parts, composed) or composed
+
+
+@planned_by(_plan_pairwise_distance)
 def pairwise_distance(x1: Any, x2: Any, p: float, eps: float, keepdim: bool) -> Any:
     """`torch.pairwise_distance`: the norm of x1 - x2 + eps along the last dimension."""
     last = max(x1._spec.ndim, x2._spec.ndim) - 1
     return ops.linalg_vector_norm(ops.add(ops.sub(x1, x2), eps), p, [last], keepdim)
 
 
+def _plan_cosine_similarity(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """Small tensors of one geometry are taken at once."""
+    composed = op.rebind(cosine_similarity, args)
+    x1, x2, dim, _ = args
+    spec = x1._spec
+    if spec is not x2._spec or spec.dtype is not float32 or not 0 < spec.numel <= SMALL:
+        return composed
+    if not -spec.ndim <= dim < spec.ndim or op.runtime_positions(args) != [0, 1, 3]:
+        return composed
+    sizes = tuple([n for d, n in enumerate(spec.sizes) if d != dim % spec.ndim])
+    out = TensorSpec.contiguous(sizes, spec.dtype, spec.device)
+    parts = ("aten::linalg_vector_norm", "aten::div.Tensor", "aten::mul.Tensor", "aten::sum.dim_IntList")
+    return plan_on_host(op, key_set, args, out, parts, composed) or composed
+
+
+@planned_by(_plan_cosine_similarity)
 def cosine_similarity(x1: Any, x2: Any, dim: int, eps: float) -> Any:
     """`torch.cosine_similarity`: the product of both over their lengths, which are at least `eps`."""
     common = promote_types(x1.dtype, x2.dtype)
