@@ -30,12 +30,16 @@ LEAST_POSITIONS = 512
 LEAST_PRODUCTS = 1 << 24
 """Multiplications of a product, where its columns stay below `MOST_BYTES`: 300 us, in which nobody needs the GIL."""
 MOST_BYTES = 4 << 20
+ROOM_BYTES = 1 << 17
+"""Columns from which memory that is kept is borrowed for one part too: it is in a cache, as fresh memory is not."""
 TOTALS, TOTAL_BYTES = 8, 24 << 20
 """How many sums of the weight's gradient are made side by side, and the memory that these may take."""
 FEW_POSITIONS = 1 << 10
 """Up to so many the gradient of the input is added tap by tap, which takes fewer calls."""
 MORE_OUTPUTS = 2
 """How many more outputs than channels may be gathered: columns are made of the outputs, and taps added to channels."""
+FEW_CHANNELS, FEW_TAPS = 32, 9
+"""Fewer channels than outputs are rows of a product that are too few for the BLAS; that costs more than few taps do."""
 
 Array = np.ndarray[Any, Any]
 
@@ -137,7 +141,8 @@ class Convolution:
         self.batches = [] if self.is_empty else self._batches()
         parts = [part for batch in self.batches for part in batch]
         self.has_pool = self.is_pooled(max((part.columns[2] for part in parts), default=0))
-        self.room = 0 if len(parts) < 2 else max(math.prod(part.view) for part in parts)
+        room = max((math.prod(part.view) for part in parts), default=0)
+        self.room = room if len(parts) > 1 or room * self.dtype.itemsize >= ROOM_BYTES else 0
 
     def _lay_out(self, has_shared_border: bool) -> None:
         window = self.window
@@ -257,7 +262,7 @@ class Convolution:
     def over(self, batches: int, some: Callable[[int, int, Array | None], None]) -> None:
         """``some(first, last, room)`` over batches on several threads, each with room for the columns of any part.
 
-        The room is None where one part is all there is.
+        The room is None where a small part is all there is.
         """
 
         def with_room(first: int, last: int) -> None:
@@ -463,6 +468,8 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
         return PlannedKernel(_bias_alone)
     window = conv.window
     is_narrow = conv.outputs <= MORE_OUTPUTS * conv.channels
+    if conv.channels < min(conv.outputs, FEW_CHANNELS) and math.prod(window.kernel) <= FEW_TAPS:
+        is_narrow = False
     if is_narrow and conv.n * conv.run > FEW_POSITIONS and not window.is_pointwise and _gathers(window):
         return PlannedKernel(_backward_by_gathering(call, conv))
     inside = (slice(None), slice(None), *window.inside)
