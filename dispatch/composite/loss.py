@@ -8,11 +8,12 @@ from typing import Any
 
 from ...runtime.dispatch_key import AUTOCAST_BIT
 from ...runtime.local_dispatch_key_set import effective
+from ...runtime.scalar_type import float32
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
-from ..iterator.type_promotion import result_type_of
+from ..iterator.type_promotion import can_cast, promote_types, result_type_of
 from ..structured.native.loss import MEAN, NONE
 from ..structured.register import planned_by
 from ..structured.supported_dtypes import check_dtype
@@ -259,11 +260,20 @@ def poisson_nll_loss(input: Any, target: Any, log_input: bool, full: bool, eps: 
 
 
 def soft_margin_loss(self: Any, target: Any, reduction: int) -> Any:
-    """log(1 + exp(-target * self))."""
-    dtype = self._spec.dtype
-    if dtype.is_integral:
-        raise RuntimeError(f"result type Float can't be cast to the desired output type {dtype.scalar_name}")
-    return reduced(ops.softplus(ops.mul(ops.neg(target), self)), reduction)
+    """log(1 + exp(-target * self)), in self's dtype whatever the target's.
+
+    Of real numbers softplus, which does not overflow; it has no complex form.
+    """
+    dtype, given = self._spec.dtype, target._spec.dtype
+    computed = promote_types(dtype, given)
+    if dtype.is_integral or not can_cast(computed, dtype):
+        computed = computed if computed.is_floating_point or computed.is_complex else float32
+        raise RuntimeError(
+            f"result type {computed.scalar_name} can't be cast to the desired output type {dtype.scalar_name}"
+        )
+    exponent = ops.mul(ops.neg(target if given is dtype else target.to(dtype)), self)
+    loss = ops.log1p(ops.exp(exponent)) if dtype.is_complex else ops.softplus(exponent)
+    return reduced(loss, reduction)
 
 
 def triplet_margin_loss(
