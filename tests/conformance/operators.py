@@ -37,6 +37,7 @@ ORDER = {
     "special.polygamma": (1, 0),
     "where": (1, 0, 2),
     "nn.functional.embedding": (1, 0),
+    "nn.functional.embedding_bag": (1, 0),
 }
 ONLY_IN_PLACE = {"cauchy", "exponential", "geometric", "log_normal", "uniform"}
 

@@ -245,3 +245,11 @@ def test_under_vmap(call):
     A = matrices((4, 3, 3), tt.float64) + 3 * tt.eye(3, dtype=tt.float64)
     close(tt.vmap(call)(A), tt.stack([call(a) for a in A]))
     close(tt.vmap(call, in_dims=2)(A.permute(1, 2, 0)), tt.stack([call(a) for a in A]))
+
+
+@pytest.mark.parametrize("dtype", [tt.float16, tt.bfloat16, tt.int64])
+def test_ranks_without_a_relative_tolerance_need_a_precision_to_derive_it_from(dtype):
+    x = tt.ones(2, 2, dtype=dtype)
+    for options in ({}, {"atol": 1.0}, {"atol": tt.ones(())}):
+        with pytest.raises(RuntimeError, match="doesn't handle types other than float and double"):
+            tt.linalg.matrix_rank(x, **options)
