@@ -160,7 +160,7 @@ def renorm(self: Any, p: Any, dim: int, maxnorm: Any) -> Any:
     narrow = spec.dtype.is_floating_point and spec.dtype.itemsize < 4
     norms = ops.linalg_vector_norm(self, p, others, True, dtype=float32 if narrow else None)
     scale = ops.where(ops.gt(norms, maxnorm), maxnorm / (norms + 1e-7), ops.ones_like(norms))
-    return self * scale.to(spec.dtype)
+    return (self * scale.to(spec.dtype)).contiguous()
 
 
 def old_norm(input: Any, p: Any, dim: Any, keepdim: bool, out: Any, dtype: Any) -> Any:

@@ -253,3 +253,14 @@ def test_ranks_without_a_relative_tolerance_need_a_precision_to_derive_it_from(d
     for options in ({}, {"atol": 1.0}, {"atol": tt.ones(())}):
         with pytest.raises(RuntimeError, match="doesn't handle types other than float and double"):
             tt.linalg.matrix_rank(x, **options)
+
+
+def test_resized_outputs_lie_as_the_results_do(device):
+    A = tt.tensor([[4.0, 1.0, 0.0], [1.0, 3.0, 1.0], [0.0, 1.0, 2.0]], device=device)
+    for solve in (tt.linalg.inv, tt.linalg.cholesky, lambda A, out: tt.linalg.solve(A, A[:, :2], out=out)):
+        out = tt.empty(0, device=device)
+        solve(A, out=out)
+        assert out.stride() == (1, 3)
+        given = tt.empty(*out.shape, device=device)
+        solve(A, out=given)
+        assert given.is_contiguous() and given.tolist() == out.tolist()

@@ -104,7 +104,7 @@ def test_refusals() -> None:
 @pytest.mark.parametrize("order", ["nuc", 2, -2])
 def test_norms_by_singular_values_refuse_narrow_floats(dtype: tt.dtype, order: str | int) -> None:
     x = tt.ones(2, 2, dtype=dtype)
-    with pytest.raises(RuntimeError, match="linalg.matrix_norm: Low precision dtypes not supported"):
+    with pytest.raises(RuntimeError, match=r"linalg\.matrix_norm: Low precision dtypes not supported"):
         tt.linalg.matrix_norm(x, order)
     assert tt.linalg.matrix_norm(x, 1).item() == 2.0
 
