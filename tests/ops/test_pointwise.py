@@ -549,9 +549,15 @@ def test_what_pytorch_makes_contiguous_of_transposed_operands(device):
     assert x.rot90(4).is_contiguous() and x.rot90(4).tolist() == x.tolist()
     scaled = tt.renorm(x, 2, 1, 5.0)
     assert scaled.is_contiguous()
-    np.testing.assert_allclose(tt.linalg.vector_norm(scaled, 2, (0, 2)).tolist(), [3.0, math.sqrt(17), 5.0], rtol=1e-6)
+    np.testing.assert_allclose(
+        tt.linalg.vector_norm(scaled, 2, (0, 2)).tolist(), [3.0, math.sqrt(17), 5.0], rtol=1e-6
+    )
     padded = tt.nn.functional.pad(x, (1, 0), mode="circular")
-    assert padded.is_contiguous() and padded[0].tolist() == [[3.0, 0.0, 3.0], [4.0, 1.0, 4.0], [5.0, 2.0, 5.0]]
+    assert padded.is_contiguous() and padded[0].tolist() == [
+        [3.0, 0.0, 3.0],
+        [4.0, 1.0, 4.0],
+        [5.0, 2.0, 5.0],
+    ]
 
 
 def test_complex():
