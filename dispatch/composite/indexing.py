@@ -563,7 +563,9 @@ def repeat_interleave_each(self: Any, repeats: int, dim: int | None, output_size
             f"repeat_interleave: Invalid output_size, expected {sizes[d] * repeats} but got {output_size}"
         )
     apart = source.unsqueeze(d + 1).expand((*sizes[: d + 1], repeats, *sizes[d + 1 :]))
-    return apart.clone().reshape((*sizes[:d], sizes[d] * repeats, *sizes[d + 1 :]))
+    return apart.clone(memory_format=contiguous_format).reshape(
+        (*sizes[:d], sizes[d] * repeats, *sizes[d + 1 :])
+    )
 
 
 def tile(self: Any, dims: Sequence[int]) -> Any:

@@ -547,6 +547,9 @@ def test_what_is_made_of_transposed_parts_lies_as_they_do(device):
 def test_what_pytorch_makes_contiguous_of_transposed_operands(device):
     x = tt.arange(6.0, device=device).reshape(1, 2, 3).mT
     assert x.rot90(4).is_contiguous() and x.rot90(4).tolist() == x.tolist()
+    y = x.permute(1, 0, 2).mT
+    assert y.repeat_interleave(2, 1).is_contiguous()
+    assert y.repeat_interleave(2, 1).tolist() == [[row for row in rows for _ in "ab"] for rows in y.tolist()]
     scaled = tt.renorm(x, 2, 1, 5.0)
     assert scaled.is_contiguous()
     np.testing.assert_allclose(
