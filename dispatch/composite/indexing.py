@@ -24,7 +24,7 @@ from ..structured.register import planned_by
 from ..structured.stub import PlannedKernel, StructuredCall, find_kernel
 from ..tensor import Tensor
 from .dimnames import by_name, refused
-from .forms import write_out
+from .forms import laid_as, outermost_first, restored, write_out
 
 
 def concat(tensors: Sequence[Any], dim: int) -> Any:
@@ -246,8 +246,12 @@ def _entries(self: Any, dim: int, index: Any) -> Any:
 
 
 def index_fill(self: Any, dim: int, index: Any, value: Any) -> Any:
-    """`torch.index_fill`."""
-    return self.masked_fill(_entries(self, dim, index), value)
+    """`torch.index_fill`: a copy that lies in memory as the tensor does."""
+    order = outermost_first(self._spec)
+    if order is None:
+        return self.masked_fill(_entries(self, dim, index), value)
+    moved = order.index(wrap_dim(dim, len(order)))
+    return restored(index_fill(self.permute(order), moved, index, value), order)
 
 
 def index_fill_(self: Any, dim: int, index: Any, value: Any) -> Any:
@@ -392,10 +396,10 @@ def _checked_put(self: Any, index: Any, source: Any) -> Any:
 
 
 def put(self: Any, index: Any, source: Any, accumulate: bool) -> Any:
-    """`torch.put`: elements of `source` at places of the flattened tensor."""
+    """`torch.put`: elements of `source` at places of the flattened tensor, in a copy that lies as the tensor does."""
     where = _checked_put(self, index, source)
     flat = self.reshape((-1,)).index_put(where, source.reshape((-1,)), accumulate)
-    return ops._unsafe_view(flat, self._spec.sizes)
+    return laid_as(ops._unsafe_view(flat, self._spec.sizes), self._spec)
 
 
 def put_(self: Any, index: Any, source: Any, accumulate: bool) -> Any:
@@ -463,7 +467,7 @@ def rot90(self: Any, k: int, dims: Sequence[int]) -> Any:
         return self.flip((a, b))
     if turns == 3:
         return self.flip((a,)).transpose(a, b)
-    return self.clone()
+    return self.clone(memory_format=contiguous_format)
 
 
 def repeat(self: Any, repeats: Sequence[int]) -> Any:
@@ -552,7 +556,9 @@ def repeat_interleave_each(self: Any, repeats: int, dim: int | None, output_size
             f"repeat_interleave: Invalid output_size, expected {sizes[d] * repeats} but got {output_size}"
         )
     apart = source.unsqueeze(d + 1).expand((*sizes[: d + 1], repeats, *sizes[d + 1 :]))
-    return apart.clone().reshape((*sizes[:d], sizes[d] * repeats, *sizes[d + 1 :]))
+    return apart.clone(memory_format=contiguous_format).reshape(
+        (*sizes[:d], sizes[d] * repeats, *sizes[d + 1 :])
+    )
 
 
 def tile(self: Any, dims: Sequence[int]) -> Any:

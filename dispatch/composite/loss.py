@@ -14,7 +14,7 @@ from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan, Planner
 from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
-from ..iterator.type_promotion import result_type_of
+from ..iterator.type_promotion import can_cast, promote_types, result_type_of
 from ..structured.host_plans import plan_on_host
 from ..structured.native.loss import MEAN, NONE
 from ..structured.part_plans import first_of, plan_of_part
@@ -326,11 +326,20 @@ def poisson_nll_loss(input: Any, target: Any, log_input: bool, full: bool, eps: 
 
 
 def soft_margin_loss(self: Any, target: Any, reduction: int) -> Any:
-    """log(1 + exp(-target * self))."""
-    dtype = self._spec.dtype
-    if dtype.is_integral:
-        raise RuntimeError(f"result type Float can't be cast to the desired output type {dtype.scalar_name}")
-    return reduced(ops.softplus(ops.mul(ops.neg(target), self)), reduction)
+    """log(1 + exp(-target * self)), in self's dtype whatever the target's.
+
+    Of real numbers softplus, which does not overflow; it has no complex form.
+    """
+    dtype, given = self._spec.dtype, target._spec.dtype
+    computed = promote_types(dtype, given)
+    if dtype.is_integral or not can_cast(computed, dtype):
+        computed = computed if computed.is_floating_point or computed.is_complex else float32
+        raise RuntimeError(
+            f"result type {computed.scalar_name} can't be cast to the desired output type {dtype.scalar_name}"
+        )
+    exponent = ops.mul(ops.neg(target if given is dtype else target.to(dtype)), self)
+    loss = ops.log1p(ops.exp(exponent)) if dtype.is_complex else ops.softplus(exponent)
+    return reduced(loss, reduction)
 
 
 def triplet_margin_loss(

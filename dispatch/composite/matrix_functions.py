@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...runtime.scalar_type import bfloat16, finfo, float16, float32
+from ...runtime.scalar_type import bfloat16, finfo, float16, float32, float64
 from ..autograd.formulas.factorization import adjoint, pivots_sign
 from ..core.overload_packet import packets
 from ..generated import functions as ops
@@ -75,6 +75,8 @@ def _tolerances(name: str, A: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
     """
     real = _real(A.dtype)
     if rtol is None:
+        if real not in (float32, float64):
+            raise RuntimeError("This function doesn't handle types other than float and double")
         rtol = finfo(real).eps * max(A._spec.sizes[-2:])
         if hasattr(atol, "_spec"):
             rtol = ops.where(ops.gt(atol, 0), 0.0, rtol).to(real)
@@ -168,8 +170,6 @@ def linalg_matrix_rank(input: Any, atol: Any, rtol: Any, hermitian: bool) -> Any
 
 def linalg_matrix_rank_float(self: Any, atol: float | None, rtol: float | None, hermitian: bool) -> Any:
     """``linalg.matrix_rank`` with tolerances in numbers."""
-    if not (self.dtype.is_floating_point or self.dtype.is_complex):
-        raise RuntimeError("This function doesn't handle types other than float and double")
     return linalg_matrix_rank(self, atol, rtol, hermitian)
 
 

@@ -14,6 +14,7 @@ from ..generated import functions as ops
 from ..iterator.type_promotion import promote_types, result_type_of
 from ..structured.host_plans import plan_on_host
 from ..structured.native.dims import reduced_dims, wrap_dim
+from ..structured.native.factorization import check_floating
 from ..structured.register import planned_by
 
 ONE_PASS = {0: "0", 1: "1", 2: "2", math.inf: "inf", -math.inf: "-inf"}
@@ -23,7 +24,7 @@ ONE_PASS = {0: "0", 1: "1", 2: "2", math.inf: "inf", -math.inf: "-inf"}
 def linalg_vector_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     """`torch.linalg.vector_norm`: sum(|x| ** ord) ** (1 / ord), in float32 for the narrow floats."""
     name = "linalg.vector_norm"
-    _check_floating(name, self)
+    check_floating(name, self._spec)
     if dtype is not None:
         if not (dtype.is_floating_point or dtype.is_complex):
             raise RuntimeError(f"{name}: dtype should be floating point or complex. Got {dtype.scalar_name}")
@@ -50,17 +51,11 @@ def linalg_vector_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any)
     return result if result.dtype is wanted else result.to(wanted)
 
 
-def _check_floating(name: str, self: Any) -> None:
-    if not (self.dtype.is_floating_point or self.dtype.is_complex):
-        raise RuntimeError(
-            f"{name}: Expected a floating point or complex tensor as input. Got {self.dtype.scalar_name}"
-        )
-
-
 def linalg_matrix_norm(self: Any, ord: Any, dim: Sequence[int], keepdim: bool, dtype: Any) -> Any:
     """`torch.linalg.matrix_norm`: Frobenius, and the largest or smallest sum of rows or columns."""
     name = "linalg.matrix_norm"
-    _check_floating(name, self)
+    by_singular_values = ord == "nuc" or (not isinstance(ord, str) and abs(ord) == 2)
+    check_floating(name, self._spec, narrow=not by_singular_values)
     rank = self._spec.ndim
     if rank < 2:
         raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
@@ -75,7 +70,7 @@ def linalg_matrix_norm(self: Any, ord: Any, dim: Sequence[int], keepdim: bool, d
         not isinstance(ord, str) and abs(ord) not in (1, 2, math.inf)
     ):
         raise RuntimeError(f"{name}: Order {ord} not supported.")
-    if ord in ("nuc", 2, -2):
+    if by_singular_values:
         return _norm_of_singular_values(self, ord, rows, columns, keepdim, dtype)
     summed, chosen = (rows, columns) if abs(ord) == 1 else (columns, rows)
     sums = ops.linalg_vector_norm(self, 1, [summed], keepdim, dtype=dtype)
@@ -206,7 +201,7 @@ def renorm(self: Any, p: Any, dim: int, maxnorm: Any) -> Any:
     narrow = spec.dtype.is_floating_point and spec.dtype.itemsize < 4
     norms = ops.linalg_vector_norm(self, p, others, True, dtype=float32 if narrow else None)
     scale = ops.where(ops.gt(norms, maxnorm), maxnorm / (norms + 1e-7), ops.ones_like(norms))
-    return self * scale.to(spec.dtype)
+    return (self * scale.to(spec.dtype)).contiguous()
 
 
 def old_norm(input: Any, p: Any, dim: Any, keepdim: bool, out: Any, dtype: Any) -> Any:

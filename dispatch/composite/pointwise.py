@@ -54,7 +54,7 @@ from ..generated.functions import (
     xlogy,
     xlogy_,
 )
-from .forms import write_out
+from .forms import outermost_first, restored, write_out
 from .indexing import nonzero_numpy
 
 INFINITY = float("inf")
@@ -265,7 +265,12 @@ def angle(self: Any) -> Any:
 def complex_(real: Any, imag: Any) -> Any:
     """Numbers from their two parts, which are of one floating dtype."""
     check_parts("complex", real, imag)
-    return ops.view_as_complex(ops.stack(list(ops.broadcast_tensors([real, imag])), -1))
+    parts = list(ops.broadcast_tensors([real, imag]))
+    leading = imag if real._spec.numel < parts[0]._spec.numel else real
+    order = outermost_first(leading._spec) if leading._spec.ndim == parts[0]._spec.ndim else None
+    if order is None:
+        return ops.view_as_complex(ops.stack(parts, -1))
+    return restored(ops.view_as_complex(ops.stack([part.permute(order) for part in parts], -1)), order)
 
 
 def complex_out(real: Any, imag: Any, out: Any) -> Any:

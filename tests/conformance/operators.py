@@ -37,7 +37,10 @@ ORDER = {
     "special.polygamma": (1, 0),
     "where": (1, 0, 2),
     "nn.functional.embedding": (1, 0),
+    "nn.functional.embedding_bag": (1, 0),
 }
+# The database hands these two matrices, whose product is of low rank.
+OF_A_PRODUCT = {"pca_lowrank", "svd_lowrank"}
 ONLY_IN_PLACE = {"cauchy", "exponential", "geometric", "log_normal", "uniform"}
 
 
@@ -91,6 +94,8 @@ def functional(operator: OpInfo, library: Any = tt) -> Callable[..., Any]:
         name += "_"
     found = _reach(library, name)
     if callable(found):
+        if name in OF_A_PRODUCT:
+            return lambda a, b, **named: found(a @ b.mT, **named)
         return found
     method = getattr(library.Tensor, name, None)
     if method is None:
