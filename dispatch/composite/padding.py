@@ -47,6 +47,7 @@ def _pad_circular(self: Any, pad: Sequence[int]) -> Any:
         if right > 0:
             parts.append(kept.narrow(dim, 0, right))
         out = ops.cat(parts, dim) if len(parts) > 1 else kept
+    out = out.contiguous()
     return out if out is not self and not _is_view(pad) else out.clone()
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ...runtime.memory_format import channels_last
 from ...runtime.scalar_type import int64
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
@@ -109,7 +110,16 @@ def _adaptive_average(self: Any, output_size: Sequence[int], rank: int, pool: An
     spec = self._spec
     whole = all(n == 1 for n in output_size) and spec.ndim in (rank + 1, rank + 2)
     if whole and spec.dtype.is_floating_point and 0 not in spec.sizes[-rank:]:
-        return ops.mean(self, tuple(range(-rank, 0)), keepdim=True)
+        out = ops.mean(self, tuple(range(-rank, 0)), keepdim=True)
+        if (
+            spec.ndim == rank + 2
+            and rank == 2
+            and spec.is_contiguous_in(channels_last)
+            and not spec.is_contiguous
+        ):
+            n, c = spec.sizes[:2]
+            out = out.as_strided((n, c, 1, 1), (c, 1, c, c))
+        return out
     return pool(self, output_size)
 
 
