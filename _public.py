@@ -26,6 +26,11 @@ from . import signal_namespace as signal
 from ._lazy_subpackage import LazySubpackage as _LazySubpackage
 from .dispatch import load as _load
 from .dispatch import random
+from .dispatch.autograd.anomaly import (
+    is_anomaly_check_nan_enabled,
+    is_anomaly_enabled,
+    set_anomaly_enabled,
+)
 from .dispatch.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from .dispatch.composite.tensor_data import as_tensor, asarray, from_numpy, tensor
 from .dispatch.core.op_overload import Ops as _Ops
