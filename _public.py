@@ -19,6 +19,7 @@ from . import (
     optim,
     overrides,
     profiler,
+    serialization,
     special,
     utils,
 )
@@ -123,6 +124,7 @@ from .runtime.scalar_type import (
 from .runtime.scalar_type import bool_ as bool
 from .runtime.size import Size
 from .runtime.storage import Storage as UntypedStorage
+from .serialization import load, save
 from .tensor_queries import *
 
 half, double, short, long = float16, float64, int16, int64
