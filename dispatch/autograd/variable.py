@@ -200,6 +200,10 @@ class AutogradMethods(_Base):
             )
         self._data = value._data
         self._spec = value._spec.differentiable if self._spec.requires_grad else value._spec.detached
+        meta = self._autograd
+        if meta is not None and meta.edge is not None and meta.edge[0].__class__ is AccumulateGrad:
+            # Gradients come in the dtype and on the device that the leaf has now.
+            meta.edge[0].specs = (self._spec,)
 
     def register_hook(self, hook: Callable[[Any], Any]) -> RemovableHandle:
         """Call ``hook(grad)`` when the gradient of this tensor is computed; a result replaces it.

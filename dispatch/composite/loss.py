@@ -262,13 +262,11 @@ def huber_loss(self: Any, target: Any, reduction: int, delta: float) -> Any:
 
 
 def kl_div(self: Any, target: Any, reduction: int, log_target: bool) -> Any:
-    """target * (log(target) - self); 0 where the target is 0."""
+    """target * (log(target) - self); 0 where the target is 0, nan where it is negative."""
     if log_target:
         loss = ops.mul(ops.exp(target), ops.sub(target, self))
     else:
-        some = ops.gt(target, 0)
-        logs = ops.log(ops.where(some, target, 1.0))
-        loss = ops.sub(ops.where(some, ops.mul(target, logs), 0.0), ops.mul(target, self))
+        loss = ops.sub(ops.xlogy(target, target), ops.mul(target, self))
     return reduced(loss, reduction)
 
 

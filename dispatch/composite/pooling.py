@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...runtime.memory_format import channels_last
 from ...runtime.scalar_type import int64
 from ..core.kernel_function import Plan, Planner
 from ..core.operator_entry import OperatorEntry
@@ -122,14 +123,23 @@ def _adaptive_average(self: Any, output_size: Sequence[int], rank: int, pool: An
         raise RuntimeError(
             f"{name}: elements of output_size must be greater than or equal to 0 but received {{{sizes}}}"
         )
-    if _is_mean(self._spec, output_size, rank):
-        return ops.mean(self, tuple(range(-rank, 0)), keepdim=True)
+    spec = self._spec
+    if _is_mean(spec, output_size, rank):
+        out = ops.mean(self, tuple(range(-rank, 0)), keepdim=True)
+        if _keeps_channels_last(spec, rank):
+            n, c = spec.sizes[:2]
+            return out.as_strided((n, c, 1, 1), (c, 1, c, c))
+        return out
     return pool(self, output_size)
 
 
 def _is_mean(spec: Any, output_size: Sequence[int], rank: int) -> bool:
     whole = all(n == 1 for n in output_size) and spec.ndim in (rank + 1, rank + 2)
     return bool(whole and spec.dtype.is_floating_point and 0 not in spec.sizes[-rank:])
+
+
+def _keeps_channels_last(spec: Any, rank: int) -> bool:
+    return bool(rank == 2 and spec.ndim == 4 and spec.is_contiguous_in(channels_last) and not spec.is_contiguous)
 
 
 def _adaptive_average_of(rank: int) -> Callable[..., Any]:
@@ -140,6 +150,8 @@ def _adaptive_average_of(rank: int) -> Callable[..., Any]:
         self, output_size = args
         if len(output_size) == rank and min(output_size) >= 0:
             if _is_mean(self._spec, output_size, rank):
+                if _keeps_channels_last(self._spec, rank):
+                    return op.rebind(pool, args)
                 given = (self, tuple(range(-rank, 0)), True, None)
                 part = plan_of_part(op, key_set, args, "aten::mean.dim", given)
             else:

@@ -62,9 +62,10 @@ def chosen(pattern: str, dtype: Any = None) -> Iterator[OpInfo]:
             yield operator
 
 
-def title(operator: OpInfo) -> str:
-    """Its name, and its variant where it has several."""
-    return f"{operator.name}.{operator.variant_test_name}" if operator.variant_test_name else operator.name
+def title(operator: Any) -> str:
+    """Its name, and its variant where it has several, as operators have."""
+    variant = getattr(operator, "variant_test_name", "")
+    return f"{operator.name}.{variant}" if variant else str(operator.name)
 
 
 def values_are_free(operator: OpInfo) -> bool:
