@@ -9,12 +9,15 @@ from typing import Any
 from ...runtime.scalar_type import bfloat16, float16, float32
 from ..generated import functions as ops
 from ..iterator.type_promotion import promote_types, result_type_of
+from ..structured.host_kernel import on_host
 from ..structured.native.dims import reduced_dims, wrap_dim
+from ..structured.register import planned_by
 
 ONE_PASS = {0: "0", 1: "1", 2: "2", math.inf: "inf", -math.inf: "-inf"}
 """Orders of vector norms that one pass over real elements gives, and their names there."""
 
 
+@planned_by(on_host("linalg_vector_norm", "_vector_norm"))
 def linalg_vector_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     """`torch.linalg.vector_norm`: sum(|x| ** ord) ** (1 / ord), in float32 for the narrow floats."""
     name = "linalg.vector_norm"
@@ -52,6 +55,7 @@ def _check_floating(name: str, self: Any) -> None:
         )
 
 
+@planned_by(on_host("linalg_matrix_norm", "linalg_vector_norm", "_vector_norm"))
 def linalg_matrix_norm(self: Any, ord: Any, dim: Sequence[int], keepdim: bool, dtype: Any) -> Any:
     """`torch.linalg.matrix_norm`: Frobenius, and the largest or smallest sum of rows or columns."""
     name = "linalg.matrix_norm"
@@ -97,6 +101,7 @@ def _norm_of_singular_values(self: Any, ord: Any, rows: int, columns: int, keepd
     return result
 
 
+@planned_by(on_host("linalg_norm", "linalg_vector_norm", "_vector_norm"))
 def linalg_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     """`torch.linalg.norm`: a matrix norm of two dimensions with an order, else a vector norm."""
     if ord is None:
@@ -118,6 +123,7 @@ def linalg_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any
     return ops.linalg_vector_norm(self, ord, dims, keepdim, dtype=dtype)
 
 
+@planned_by(on_host("dist", "sub.Tensor", "linalg_vector_norm", "_vector_norm"))
 def dist(self: Any, other: Any, p: Any) -> Any:
     """`torch.dist`: the norm of the difference."""
     dtype = result_type_of([self._spec, other._spec])
@@ -128,6 +134,7 @@ def dist(self: Any, other: Any, p: Any) -> Any:
     return ops.linalg_vector_norm(ops.sub(self, other), p)
 
 
+@planned_by(on_host("pairwise_distance", "sub.Tensor", "linalg_vector_norm", "_vector_norm"))
 def pairwise_distance(x1: Any, x2: Any, p: float, eps: float, keepdim: bool) -> Any:
     """`torch.pairwise_distance`: the norm of x1 - x2 + eps along the last dimension."""
     last = max(x1._spec.ndim, x2._spec.ndim) - 1
@@ -148,6 +155,7 @@ def cosine_similarity(x1: Any, x2: Any, dim: int, eps: float) -> Any:
     return ops.sum(ops.mul(*units), [dim])
 
 
+@planned_by(on_host("renorm", "mul.Tensor", "linalg_vector_norm", "_vector_norm"))
 def renorm(self: Any, p: Any, dim: int, maxnorm: Any) -> Any:
     """`torch.renorm`: entries along a dimension scaled down to a norm where theirs is greater."""
     spec = self._spec

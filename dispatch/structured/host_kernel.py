@@ -21,6 +21,7 @@ from ..core.argument_roles import spec_of
 from ..core.kernel_function import Plan, Planner
 from ..core.operator_entry import OperatorEntry, guarded_below_autograd
 from ..tensor import Tensor
+from .allocation import allocator_of
 from .call_plans import data_of
 from .part_plans import is_unseen
 from .result_types import result_type_of
@@ -29,13 +30,19 @@ from .result_types import result_type_of
 class HostCall(NamedTuple):
     """A planned call: the outputs' specs, and what computes them.
 
+    Args:
+        outputs: the specs.
+        compute: of small outputs; None where there is no quicker way than `into`.
+        into: ``into(out, *arrays)`` fills the memory of one output, of any size; it takes all values.
+
     `compute`, called with the runtime arguments (arrays for tensors), gives a new array in the strides of its spec for
     each output, a tuple of them for several; or None for values that are to be composed: a singular matrix, whose error
     the composition raises. Floating-point errors are ignored meanwhile.
     """
 
     outputs: tuple[TensorSpec, ...]
-    compute: Callable[..., Any]
+    compute: Callable[..., Any] | None
+    into: Callable[..., None] | None = None
 
 
 HostFactory = Callable[..., HostCall | None]
@@ -69,11 +76,16 @@ def on_host(name: str, *parts: str) -> Planner:
         factory = _factories.get(name)
         specs = [spec_of(value) for value in args]
         made = None if factory is None else factory(*specs)
-        if made is None or any(_is_out_of_place(spec) for spec in made.outputs):
+        if made is None:
             return None
+        compute = made.compute
+        if compute is None or any(_is_out_of_place(spec) for spec in made.outputs):
+            if made.into is None or made.outputs[0].device is not CPU:
+                return None
+            compute = _filling(made.into, made.outputs[0])
         kinds = [isinstance(args[i], TensorImpl) for i in op.runtime_positions(args)]
         composed = guarded_below_autograd(args, op.rebind(op.lookup(key_set).bind(op, key_set), args))
-        return _plan_of(made, kinds, result_type_of(op.schema), composed)
+        return _plan_of(made.outputs, compute, kinds, result_type_of(op.schema), composed)
 
     return plan
 
@@ -83,13 +95,25 @@ def _is_out_of_place(spec: TensorSpec) -> bool:
     return spec.nbytes >= ALIGN_FROM or spec.device is not CPU
 
 
+def _filling(into: Callable[..., None], spec: TensorSpec) -> Callable[..., Any]:
+    """What allocates an output as every other one is, and fills it."""
+    allocate = allocator_of(spec)
+
+    def compute(*data: Any) -> Any:
+        out = allocate()
+        into(out, *data)
+        return out
+
+    return compute
+
+
 def _plan_of(
-    call: HostCall,
+    outputs: tuple[TensorSpec, ...],
+    compute: Callable[..., Any],
     kinds: Sequence[bool],
     gather: Callable[[Sequence[Any]], Any] | None,
     composed: Plan,
 ) -> Plan:
-    outputs, compute = call
     if gather is not None:
         return _several(outputs, compute, gather, composed)
     (spec,) = outputs

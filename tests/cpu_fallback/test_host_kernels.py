@@ -1,0 +1,62 @@
+"""Norms, distances and products in one kernel on the host: as the compositions that they stand for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import triten as tt
+from triten.dispatch.structured.record_kernels import record_kernels
+
+ORDERS = (0, 0.5, 1, 2, 3, math.inf)
+CALLS: dict[str, Callable[[Any, Any], Any]] = {
+    **{f"vector_norm {p}": lambda a, b, p=p: tt.linalg.vector_norm(a, p) for p in (*ORDERS, -1, -math.inf)},
+    "vector_norm, kept": lambda a, b: tt.linalg.vector_norm(a, 3, keepdim=True),
+    "vector_norm of columns": lambda a, b: tt.linalg.vector_norm(a.mT, 2, dim=(0, 1), keepdim=True),
+    "vector_norm of a number": lambda a, b: tt.linalg.vector_norm(a[0, 0], 6),
+    "norm": lambda a, b: tt.linalg.norm(a),
+    "norm, fro": lambda a, b: tt.linalg.norm(a, "fro"),
+    "matrix_norm": lambda a, b: tt.linalg.matrix_norm(a, keepdim=True),
+    **{f"dist {p}": lambda a, b, p=p: tt.dist(a, b, p) for p in (1, 2, 2.5)},
+    "pairwise_distance": lambda a, b: tt.nn.functional.pairwise_distance(a, b),
+    "pairwise_distance of vectors": lambda a, b: tt.nn.functional.pairwise_distance(a[0], b[0], keepdim=True),
+    **{f"renorm along {d}": lambda a, b, d=d: tt.renorm(a, 2.5, d, 1.5) for d in (0, 1, -1)},
+    **{f"cdist {p}": lambda a, b, p=p: tt.cdist(a, b, p) for p in ORDERS},
+    "cdist of batches": lambda a, b: tt.cdist(tt.stack([a, b]), tt.stack([b, a])),
+    "cdist by products": lambda a, b: tt.cdist(a.repeat(6, 1), b),
+    **{f"pdist {p}": lambda a, b, p=p: tt.pdist(a, p) for p in ORDERS},
+    "kron": lambda a, b: tt.kron(a, b.mT),
+    "kron of columns": lambda a, b: tt.kron(a.mT, b[:2]),
+    "kron of many": lambda a, b: tt.kron(a.repeat(3, 3), b),
+    "kron of long rows": lambda a, b: tt.kron(a, b.repeat(1, 200)),
+    "cross": lambda a, b: tt.cross(a[:, :3], b[:, 1:]),
+    "cross of rows": lambda a, b: tt.linalg.cross(a[:3], b[2:], dim=-2),
+    "einsum": lambda a, b: tt.einsum("ij,Ab->ijAb", a, b),
+    "multi_dot": lambda a, b: tt.linalg.multi_dot([a, b.mT, a.mT.contiguous().mT]),
+    "addr": lambda a, b: tt.addr(tt.stack([a[0]] * 5), b[:, 0], b[0]),
+    "addr of many": lambda a, b: tt.addr(a.repeat(20, 20), a.repeat(20, 1)[:, 0], b.repeat(1, 20)[0]),
+}
+
+
+@pytest.mark.parametrize("values", ["plain", "repeated", "nan", "infinite"])
+@pytest.mark.parametrize("dtype", [tt.float32, tt.float64], ids=str)
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_gives_what_the_composition_gives(name: str, dtype: Any, values: str) -> None:
+    generator = tt.Generator().manual_seed(0)
+    a, b = (tt.randn(5, 4, dtype=dtype, generator=generator) for _ in range(2))
+    if values == "repeated":
+        a[1], b[0] = a[0], a[0]
+    elif values != "plain":
+        a[1, 2] = math.nan if values == "nan" else math.inf
+    call = CALLS[name]
+    with record_kernels():
+        expected = call(a, b)
+    made = call(a, b)
+    assert (made.dtype, made.shape, made.stride()) == (expected.dtype, expected.shape, expected.stride())
+    assert made._data.shape == made.shape
+    eps = tt.finfo(dtype).eps
+    np.testing.assert_allclose(made.numpy(), expected.numpy(), rtol=100 * eps, atol=100 * eps)
