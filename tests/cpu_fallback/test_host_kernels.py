@@ -41,6 +41,43 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "addr of many": lambda a, b: tt.addr(a.repeat(20, 20), a.repeat(20, 1)[:, 0], b.repeat(1, 20)[0]),
 }
 
+TRANSFORMS = [f"{direction}{kind}" for kind in ("fft", "rfft", "hfft") for direction in ("", "i")]
+
+
+@pytest.mark.parametrize("dtype", [tt.float32, tt.complex128], ids=str)
+@pytest.mark.parametrize("norm", [None, "forward", "ortho"])
+@pytest.mark.parametrize("n", [None, 3, 9])
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_a_transform_gives_what_the_composition_gives(
+    name: str, n: int | None, norm: Any, dtype: Any
+) -> None:
+    if dtype.is_complex and name in ("rfft", "ihfft"):
+        pytest.skip("of real tensors alone")
+    x = tt.randn(4, 5, 6, dtype=dtype, generator=tt.Generator().manual_seed(0))
+    one, several = getattr(tt.fft, name), getattr(tt.fft, f"{name}n")
+    calls: list[Callable[[], Any]] = [
+        lambda: one(x, n, 1, norm),
+        lambda: one(x.transpose(0, 2), n, -1, norm),
+        lambda: several(x, None if n is None else (n, 4), (0, -1) if n is None else None, norm),
+        lambda: several(x.mT, None if n is None else (4, n), (2, 0), norm),
+    ]
+    for call in calls:
+        with record_kernels():
+            expected = call()
+        made = call()
+        assert (made.dtype, made.shape, made.stride()) == (expected.dtype, expected.shape, expected.stride())
+        eps = tt.finfo(dtype).eps
+        np.testing.assert_allclose(made.numpy(), expected.numpy(), rtol=100 * eps, atol=100 * eps)
+
+
+def test_a_large_transform_lies_where_every_result_does() -> None:
+    x = tt.randn(64, 300, generator=tt.Generator().manual_seed(0))
+    with record_kernels():
+        expected = tt.fft.fft(x)
+    made = tt.fft.fft(x)
+    assert made.tolist() == expected.tolist()
+    assert made.data_ptr() % 64 == 0
+
 
 @pytest.mark.parametrize("values", ["plain", "repeated", "nan", "infinite"])
 @pytest.mark.parametrize("dtype", [tt.float32, tt.float64], ids=str)
