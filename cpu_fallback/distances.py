@@ -7,7 +7,7 @@ them.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -175,7 +175,7 @@ def cdist(x1: TensorSpec, x2: TensorSpec, p: Any, compute_mode: int | None) -> H
     many = m > USE_PRODUCTS_FROM or n > USE_PRODUCTS_FROM
     by_products = compute_mode == 1 or (compute_mode in (None, 0) and many)
     if spec.numel * columns > 4 * SMALL:
-        return None
+        return None if x1.ndim > 2 or not by_products else HostCall((spec,), None, _by_products)
 
     def compute(x: Any, y: Any, order: Any) -> Any:
         if not order >= 0 or (by_products and order == 2):
@@ -183,6 +183,52 @@ def cdist(x1: TensorSpec, x2: TensorSpec, p: Any, compute_mode: int | None) -> H
         return norms_of(x[..., :, None, :] - y[..., None, :, :], order)
 
     return HostCall((spec,), compute)
+
+
+def _by_products(out: Any, x: Any, y: Any, order: float) -> bool | None:
+    """Euclidean distances of rows as one product: |a|^2 - 2 a b + |b|^2, at least zero before the root."""
+    if order != 2:
+        return None
+    columns = x.shape[1]
+    left, right = (np.empty((len(z), columns + 2), z.dtype) for z in (x, y))
+    np.multiply(x, -2, left[:, :columns])
+    np.add.reduce(x * x, 1, out=left[:, columns])
+    left[:, columns + 1] = 1
+    right[:, :columns] = y
+    right[:, columns] = 1
+    np.add.reduce(y * y, 1, out=right[:, columns + 1])
+    np.dot(left, right.T, out)
+    np.maximum(out, 0, out)
+    np.sqrt(out, out)
+    return True
+
+
+def _pairs_by_products(n: int) -> Callable[[Any, Any, float], bool | None]:
+    """``into(out, x, order)``: Euclidean distances of the pairs of `n` rows in float32, from products in float64.
+
+    Those are as good as differences where the distance is not tiny beside the rows; other pairs, and those that are
+    not finite, are done by differences.
+    """
+
+    def into(out: Any, x: Any, order: float) -> bool | None:
+        if order != 2:
+            return None
+        wide = x.astype(np.float64)
+        squares = np.add.reduce(wide * wide, 1)
+        whole = np.dot(wide, wide.T)
+        start = 0
+        for i in range(n - 1):
+            both = squares[i + 1 :] + squares[i]
+            apart = both - 2 * whole[i, i + 1 :]
+            stop = start + n - 1 - i
+            np.sqrt(apart, out[start:stop], casting="same_kind")
+            if not apart.min() > FAR * both.max():
+                near = np.flatnonzero(~(apart > FAR * both))
+                out[start + near] = norms_of(x[i + 1 + near] - x[i], 2)
+            start = stop
+        return True
+
+    return into
 
 
 @host_kernel("pdist")
@@ -200,4 +246,4 @@ def pdist(self: TensorSpec, p: Any) -> HostCall | None:
             return norms_of(x.take(first, 0) - x.take(second, 0), order) if order >= 0 else None
 
         return HostCall((spec,), compute)
-    return None
+    return HostCall((spec,), None, _pairs_by_products(n)) if self.dtype.name == "float32" else None

@@ -116,8 +116,9 @@ def _call(
     def compute(x: Any) -> Any:
         return function(x if cut is None else x[cut], n, axes, norm)
 
-    def into(out: Any, x: Any) -> None:
+    def into(out: Any, x: Any) -> bool:
         np.copyto(out, function(x if cut is None else x[cut], n, axes, norm))
+        return True
 
     return HostCall((spec,), compute, into)
 

@@ -650,3 +650,77 @@ def pinv(A: TensorSpec, *how: Any) -> HostCall | None:
         return np.dot(right * inverse, left)
 
     return HostCall((in_rows(A.dtype, A.sizes[1], A.sizes[0]),), compute)
+
+
+@host_kernel("linalg_ldl_factor")
+def ldl_factor(A: TensorSpec, hermitian: bool) -> HostCall | None:
+    """L and D in one matrix, and the interchanges."""
+    if not is_square(A):
+        return None
+    char, n = char_of(A), A.sizes[0]
+    name = "hetrf" if hermitian and A.dtype.is_complex else "sytrf"
+    factor = find_routine(char, "sytrf", name)
+    lwork = int(find_routine(char, "sytrf_lwork", f"{name}_lwork")(n, lower=1)[0].real)
+    kept, zero = np.tri(n, dtype=bool).T, np.zeros((), char)
+
+    def compute(a: Any) -> tuple[Any, Any] | None:
+        made, pivots, info = factor(a, 1, lwork)
+        return None if info else (np.where(kept, made.T, zero).T, pivots)
+
+    return HostCall((in_columns(A.dtype, n, n), in_rows(int32, n)), compute)
+
+
+@host_kernel("linalg_lstsq")
+def lstsq(A: TensorSpec, B: TensorSpec, rcond: Any, driver: str | None) -> HostCall | None:
+    """The solution by ``gels`` of a few matrices that are as long as they are wide, or less."""
+    *batch, m, n = A.sizes if A.ndim > 1 else (0, 0)
+    if driver != "gels" or m > n or A.ndim != B.ndim or A.dtype.scalar_name not in LIBRARY_DTYPES:
+        return None
+    if not A.numel or not B.numel or A.sizes[:-1] != B.sizes[:-1] or B.dtype is not A.dtype:
+        return None
+    if math.prod(batch) > FEW:
+        return None
+    char, columns = char_of(A), B.sizes[-1]
+    solve = find_routine(char, "gels")
+    lwork = int(find_routine(char, "gels_lwork")(m, n, columns)[0].real)
+    places, turned = list(np.ndindex(*batch)), (*batch, columns, n)
+    real = in_rows(real_of(A.dtype), 0)
+
+    def compute(a: Any, b: Any, _: None) -> tuple[Any, ...] | None:
+        made = np.zeros(turned, char).swapaxes(-1, -2)
+        made[..., :m, :] = b
+        if not (is_finite(a) and is_finite(b)):
+            return None
+        for i in places:
+            _, made[i], info = solve(a[i], made[i], lwork=lwork)
+            if info:
+                return None
+        return made, np.empty(0, real.np_dtype), np.empty(0, np.int64), np.empty(0, real.np_dtype)
+
+    return HostCall((in_columns(A.dtype, *batch, n, columns), real, in_rows(int64, 0), real), compute)
+
+
+@host_kernel("linalg_matrix_power")
+def matrix_power(A: TensorSpec, n: int) -> HostCall | None:
+    """The product of a matrix with itself, by repeated squares."""
+    if not is_square(A) or n < 0:
+        return None
+    if n == 0:
+        if not A.is_contiguous:
+            return None
+        whole = np.eye(A.sizes[0], dtype=char_of(A))
+        return HostCall((in_rows(A.dtype, *A.sizes),), lambda a: whole.copy())
+    if n == 1:
+        return None
+
+    def compute(a: Any) -> Any:
+        result, square, left = None, a, n
+        while left:
+            if left & 1:
+                result = square if result is None else result.dot(square)
+            left >>= 1
+            if left:
+                square = square.dot(square)
+        return result
+
+    return HostCall((in_rows(A.dtype, *A.sizes),), compute)

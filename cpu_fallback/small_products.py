@@ -34,12 +34,13 @@ def kron(self: TensorSpec, other: TensorSpec) -> HostCall | None:
     def compute(x: Any, y: Any) -> Any:
         return np.multiply(x[:, None, :, None], y[:, None, :]).reshape(sizes)
 
-    def into(out: Any, x: Any, y: Any) -> None:
+    def into(out: Any, x: Any, y: Any) -> bool:
         if q > SHORT:
             np.multiply(x[:, None, :, None], y[:, None, :], out.reshape(m, p, n, q))
-            return
-        # Both rows written out: lines of n * q instead of q elements.
-        np.multiply(np.repeat(x, q, 1)[:, None], np.tile(y, n), out.reshape(lines))
+        else:
+            # Both rows written out: lines of n * q instead of q elements.
+            np.multiply(np.repeat(x, q, 1)[:, None], np.tile(y, n), out.reshape(lines))
+        return True
 
     return HostCall((spec,), compute if spec.numel <= SMALL else None, into)
 
@@ -120,12 +121,13 @@ def addr(self: TensorSpec, vec1: TensorSpec, vec2: TensorSpec, beta: Any, alpha:
     spec = TensorSpec.contiguous(sizes, self.dtype, CPU)
     rows = max(1, 16384 // sizes[1])
 
-    def into(out: Any, x: Any, a: Any, b: Any) -> None:
+    def into(out: Any, x: Any, a: Any, b: Any) -> bool:
         column = a[:, None]
         for start in range(0, sizes[0], rows):
             part = out[start : start + rows]
             np.multiply(column[start : start + rows], b, part)
             part += x[start : start + rows]
+        return True
 
     def compute(x: Any, a: Any, b: Any) -> Any:
         made = a[:, None] * b

@@ -440,6 +440,7 @@ def svd(self: Any, some: bool, compute_uv: bool) -> Any:
 DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
 
+@planned_by(on_host("linalg_lstsq", "_least_squares"))
 def linalg_lstsq(self: Any, b: Any, rcond: float | None, driver: str | None) -> Any:
     """`torch.linalg.lstsq`: the least-squares solution, and what else the driver finds."""
     name = "torch.linalg.lstsq"
@@ -542,6 +543,7 @@ def is_vector_side_of_least_squares(A: Any, b: Any) -> bool:
     return bool(A.ndim - 1 == b.ndim and A.sizes[:-1] == b.sizes)
 
 
+@planned_by(on_host("linalg_ldl_factor", "linalg_ldl_factor_ex"))
 def linalg_ldl_factor(self: Any, hermitian: bool) -> Any:
     """`torch.linalg.ldl_factor`."""
     LD, pivots, info = ops.linalg_ldl_factor_ex(self, hermitian=hermitian)

@@ -220,6 +220,7 @@ def linalg_cond(self: Any, p: Any) -> Any:
     return ops.linalg_matrix_norm(self, p) * ops.linalg_matrix_norm(inverse, p)
 
 
+@planned_by(on_host("linalg_matrix_power", "mm"))
 def linalg_matrix_power(self: Any, n: int) -> Any:
     """`torch.linalg.matrix_power`: by repeated squares, of the inverse for negative powers."""
     name = "linalg.matrix_power"

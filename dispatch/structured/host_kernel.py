@@ -33,7 +33,7 @@ class HostCall(NamedTuple):
     Args:
         outputs: the specs.
         compute: of small outputs; None where there is no quicker way than `into`.
-        into: ``into(out, *arrays)`` fills the memory of one output, of any size; it takes all values.
+        into: ``into(out, *arrays)`` fills the memory of one output, of any size, and gives whether it has.
 
     `compute`, called with the runtime arguments (arrays for tensors), gives a new array in the strides of its spec for
     each output, a tuple of them for several; or None for values that are to be composed: a singular matrix, whose error
@@ -42,7 +42,7 @@ class HostCall(NamedTuple):
 
     outputs: tuple[TensorSpec, ...]
     compute: Callable[..., Any] | None
-    into: Callable[..., None] | None = None
+    into: Callable[..., bool | None] | None = None
 
 
 HostFactory = Callable[..., HostCall | None]
@@ -95,14 +95,13 @@ def _is_out_of_place(spec: TensorSpec) -> bool:
     return spec.nbytes >= ALIGN_FROM or spec.device is not CPU
 
 
-def _filling(into: Callable[..., None], spec: TensorSpec) -> Callable[..., Any]:
+def _filling(into: Callable[..., bool | None], spec: TensorSpec) -> Callable[..., Any]:
     """What allocates an output as every other one is, and fills it."""
     allocate = allocator_of(spec)
 
     def compute(*data: Any) -> Any:
         out = allocate()
-        into(out, *data)
-        return out
+        return out if into(out, *data) else None
 
     return compute
 
