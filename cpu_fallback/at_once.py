@@ -218,56 +218,6 @@ def cosine_similarity(call: StructuredCall) -> PlannedKernel:
     return _of_rows(call, compute)
 
 
-def pairwise_distance(call: StructuredCall) -> PlannedKernel:
-    """The Euclidean norm of x1 - x2 + eps along the last dimension: squares are added in float64."""
-    out, np_dtype, sizes = call.outputs[0], call.outputs[0].np_dtype, call.outputs[0].sizes
-
-    def compute(x1: Array, x2: Array, p: float, eps: float) -> Any:
-        if p != 2:
-            raise Unsuited
-        gap = np.subtract(x1, x2)
-        np.add(gap, np_dtype.type(eps), gap)
-        wide = gap.astype(np.float64)
-        made = np.sqrt(np.vecdot(wide, wide)).astype(np_dtype)
-        return made.reshape(sizes) if out.ndim else made
-
-    return _of_rows(call, compute)
-
-
-def pdist(call: StructuredCall) -> PlannedKernel:
-    """The Euclidean distances of the pairs i < j of rows: of few rows by a table, of many a row with all after it."""
-    spec = call.args["self"]
-    rows, columns = spec.sizes
-    np_dtype = spec.np_dtype
-    first, second = np.triu_indices(rows, 1) if rows <= FEW else (None, None)
-
-    def by_table(x: Array, p: float) -> Array:
-        if p != 2:
-            raise Unsuited
-        gaps = x.take(second, 0)
-        np.subtract(gaps, x.take(first, 0), gaps)
-        made = np.vecdot(gaps, gaps)
-        return np.sqrt(made, made)
-
-    def by_rows(x: Array, p: float) -> Array:
-        if p != 2:
-            raise Unsuited
-        made = np.empty(rows * (rows - 1) // 2, np_dtype)
-        kept = np.empty((rows - 1, columns), np_dtype)
-        ones = np.ones(columns, np_dtype)
-        start = 0
-        for row in range(rows - 1):
-            gaps = kept[row:]
-            np.subtract(x[row + 1 :], x[row], gaps)
-            end = start + len(gaps)
-            np.multiply(gaps, gaps, gaps)
-            np.dot(gaps, ones, made[start:end])
-            start = end
-        return np.sqrt(made, made)
-
-    return array(by_table if first is not None else by_rows)
-
-
 FACTORIES: dict[str, KernelFactory] = {
     "cross_entropy_loss": cross_entropy,
     "huber_loss": gap_loss(huber),
@@ -275,8 +225,6 @@ FACTORIES: dict[str, KernelFactory] = {
     "multi_margin_loss": multi_margin,
     "multilabel_margin_loss": multilabel_margin,
     "cosine_similarity": cosine_similarity,
-    "pairwise_distance": pairwise_distance,
-    "pdist": pdist,
 }
 
 for _name, _factory in FACTORIES.items():

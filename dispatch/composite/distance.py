@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
-from ...runtime.scalar_type import float32, float64
-from ...runtime.tensor_spec import TensorSpec
-from ..core.kernel_function import Plan
-from ..core.operator_entry import OperatorEntry
 from ..core.overload_packet import packets
 from ..generated import functions as ops
-from ..structured.host_plans import plan_on_host
+from ..structured.host_kernel import on_host
 from ..structured.native.factorization import broadcast_batches
 from ..structured.register import planned_by
 from .forms import owned
@@ -23,6 +18,7 @@ DIFFERENCES = 1 << 24
 """How many elements of differences exist at a time: rows are taken in parts."""
 
 
+@planned_by(on_host("cdist", "_cdist_forward", "sub.Tensor", "sum.dim_IntList"))
 def cdist(x1: Any, x2: Any, p: float, compute_mode: int | None) -> Any:
     """`torch.cdist`: the distance of each row of one matrix from each of another's, batches broadcast."""
     for name, x in (("X1", x1), ("X2", x2)):
@@ -136,21 +132,7 @@ def _directions(differences: Any, p: float, distances: Any) -> Any:
     return ops.where(moved, ops.sign(differences) * powers, 0.0)
 
 
-def _plan_pdist(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """Euclidean distances of contiguous rows are taken at once."""
-    composed = op.rebind(pdist, args)
-    spec = args[0]._spec
-    if spec.ndim != 2 or spec.dtype not in (float32, float64) or not spec.is_contiguous:
-        return composed
-    rows, columns = spec.sizes
-    if rows <= 1 or not columns or op.runtime_positions(args) != [0, 1]:
-        return composed
-    out = TensorSpec.contiguous((rows * (rows - 1) // 2,), spec.dtype, spec.device)
-    parts = ("aten::_pdist_forward", "aten::sub.Tensor", "aten::sum.dim_IntList", "aten::index_select")
-    return plan_on_host(op, key_set, args, out, parts, composed) or composed
-
-
-@planned_by(_plan_pdist)
+@planned_by(on_host("pdist", "_pdist_forward", "sub.Tensor", "sum.dim_IntList"))
 def pdist(self: Any, p: float) -> Any:
     """`torch.pdist`: the distances between the rows of a matrix, each pair once."""
     if self._spec.ndim != 2:

@@ -12,6 +12,7 @@ from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
 from ..iterator.type_promotion import promote_types, result_type_of
+from ..structured.host_kernel import on_host
 from ..structured.host_plans import plan_on_host
 from ..structured.native.dims import reduced_dims, wrap_dim
 from ..structured.native.factorization import check_floating
@@ -21,6 +22,7 @@ ONE_PASS = {0: "0", 1: "1", 2: "2", math.inf: "inf", -math.inf: "-inf"}
 """Orders of vector norms that one pass over real elements gives, and their names there."""
 
 
+@planned_by(on_host("linalg_vector_norm", "_vector_norm"))
 def linalg_vector_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     """`torch.linalg.vector_norm`: sum(|x| ** ord) ** (1 / ord), in float32 for the narrow floats."""
     name = "linalg.vector_norm"
@@ -51,6 +53,7 @@ def linalg_vector_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any)
     return result if result.dtype is wanted else result.to(wanted)
 
 
+@planned_by(on_host("linalg_matrix_norm", "linalg_vector_norm", "_vector_norm"))
 def linalg_matrix_norm(self: Any, ord: Any, dim: Sequence[int], keepdim: bool, dtype: Any) -> Any:
     """`torch.linalg.matrix_norm`: Frobenius, and the largest or smallest sum of rows or columns."""
     name = "linalg.matrix_norm"
@@ -97,6 +100,7 @@ def _norm_of_singular_values(self: Any, ord: Any, rows: int, columns: int, keepd
     return result
 
 
+@planned_by(on_host("linalg_norm", "linalg_vector_norm", "_vector_norm"))
 def linalg_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     """`torch.linalg.norm`: a matrix norm of two dimensions with an order, else a vector norm."""
     if ord is None:
@@ -118,6 +122,7 @@ def linalg_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any
     return ops.linalg_vector_norm(self, ord, dims, keepdim, dtype=dtype)
 
 
+@planned_by(on_host("dist", "sub.Tensor", "linalg_vector_norm", "_vector_norm"))
 def dist(self: Any, other: Any, p: Any) -> Any:
     """`torch.dist`: the norm of the difference."""
     dtype = result_type_of([self._spec, other._spec])
@@ -128,30 +133,15 @@ def dist(self: Any, other: Any, p: Any) -> Any:
     return ops.linalg_vector_norm(ops.sub(self, other), p)
 
 
-SMALL = 1 << 12
-"""Elements up to which distances are computed at once."""
-
-
-def _plan_pairwise_distance(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """Small tensors of one geometry are taken at once."""
-    composed = op.rebind(pairwise_distance, args)
-    x1, x2, _, _, keepdim = args
-    spec = x1._spec
-    if spec is not x2._spec or spec.dtype is not float32 or not spec.ndim or not 0 < spec.numel <= SMALL:
-        return composed
-    if op.runtime_positions(args) != [0, 1, 2, 3]:
-        return composed
-    sizes = (*spec.sizes[:-1], 1) if keepdim else spec.sizes[:-1]
-    out = TensorSpec.contiguous(sizes, spec.dtype, spec.device)
-    parts = ("aten::sub.Tensor", "aten::add.Tensor", "aten::linalg_vector_norm")
-    return plan_on_host(op, key_set, args, out, parts, composed) or composed
-
-
-@planned_by(_plan_pairwise_distance)
+@planned_by(on_host("pairwise_distance", "sub.Tensor", "linalg_vector_norm", "_vector_norm"))
 def pairwise_distance(x1: Any, x2: Any, p: float, eps: float, keepdim: bool) -> Any:
     """`torch.pairwise_distance`: the norm of x1 - x2 + eps along the last dimension."""
     last = max(x1._spec.ndim, x2._spec.ndim) - 1
     return ops.linalg_vector_norm(ops.add(ops.sub(x1, x2), eps), p, [last], keepdim)
+
+
+SMALL = 1 << 12
+"""Elements up to which similarities are computed at once."""
 
 
 def _plan_cosine_similarity(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -184,6 +174,7 @@ def cosine_similarity(x1: Any, x2: Any, dim: int, eps: float) -> Any:
     return ops.sum(ops.mul(*units), [dim])
 
 
+@planned_by(on_host("renorm", "mul.Tensor", "linalg_vector_norm", "_vector_norm"))
 def renorm(self: Any, p: Any, dim: int, maxnorm: Any) -> Any:
     """`torch.renorm`: entries along a dimension scaled down to a norm where theirs is greater."""
     spec = self._spec

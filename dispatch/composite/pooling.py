@@ -139,7 +139,9 @@ def _is_mean(spec: Any, output_size: Sequence[int], rank: int) -> bool:
 
 
 def _keeps_channels_last(spec: Any, rank: int) -> bool:
-    return bool(rank == 2 and spec.ndim == 4 and spec.is_contiguous_in(channels_last) and not spec.is_contiguous)
+    return bool(
+        rank == 2 and spec.ndim == 4 and spec.is_contiguous_in(channels_last) and not spec.is_contiguous
+    )
 
 
 def _adaptive_average_of(rank: int) -> Callable[..., Any]:

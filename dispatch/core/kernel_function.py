@@ -2,7 +2,7 @@
 
 A kernel may have a *planner*: given the operator, the key set and the bound arguments it returns a *plan*, a
 closure over every decision that the specs allow, called with the runtime arguments alone. A kernel without
-one is called as it is.
+one, or whose planner gives None for a call, is called as it is.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .operator_entry import OperatorEntry
 
 Plan = Callable[..., Any]
-Planner = Callable[["OperatorEntry", int, Sequence[Any]], Plan]
+Planner = Callable[["OperatorEntry", int, Sequence[Any]], Plan | None]
 
 
 class KernelFunction:
@@ -99,9 +99,8 @@ class KernelFunction:
 
     def plan(self, op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         """A callable of the runtime arguments of `args` (see `OperatorEntry.runtime_positions`)."""
-        if self.planner is not None:
-            return self.planner(op, key_set, args)
-        return op.rebind(self.bind(op, key_set), args)
+        plan = None if self.planner is None else self.planner(op, key_set, args)
+        return op.rebind(self.bind(op, key_set), args) if plan is None else plan
 
     def bind(self, op: OperatorEntry, key_set: int) -> Plan:
         """A callable of all arguments in schema order."""

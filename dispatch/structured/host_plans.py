@@ -14,7 +14,7 @@ from ...runtime.tensor_spec import TensorSpec
 from ..core.argument_roles import spec_of
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
-from .call_plans import functional_plan
+from .functional_plans import functional_plan
 from .part_plans import is_unseen
 from .stub import StructuredCall, find_kernel
 
