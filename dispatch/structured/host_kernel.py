@@ -14,15 +14,13 @@ from typing import Any, NamedTuple
 from ...runtime import allocator
 from ...runtime.allocator import ALIGN_FROM
 from ...runtime.device import CPU
-from ...runtime.float_errors import run_quiet, run_quiet_copy
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from ..core.argument_roles import spec_of
 from ..core.kernel_function import Plan, Planner
 from ..core.operator_entry import OperatorEntry, guarded_below_autograd
-from ..tensor import Tensor
 from .allocation import allocator_of
-from .functional_plans import data_of
+from .functional_plans import TENSOR, VALUE, composed_maker
 from .part_plans import is_unseen
 from .result_types import result_type_of
 
@@ -84,8 +82,11 @@ def on_host(name: str, *parts: str) -> Planner:
                 return None
             compute = _filling(made.into, made.outputs[0])
         kinds = [isinstance(args[i], TensorImpl) for i in op.runtime_positions(args)]
+        roles = tuple([TENSOR if kind else VALUE for kind in kinds])
+        gather = result_type_of(op.schema)
         composed = guarded_below_autograd(args, op.rebind(op.lookup(key_set).bind(op, key_set), args))
-        return _plan_of(made.outputs, compute, kinds, result_type_of(op.schema), composed)
+        make = composed_maker(roles, len(made.outputs), gather is not None)
+        return make(compute, made.outputs, gather, composed)
 
     return plan
 
@@ -104,89 +105,3 @@ def _filling(into: Callable[..., bool | None], spec: TensorSpec) -> Callable[...
         return out if into(out, *data) else None
 
     return compute
-
-
-def _plan_of(
-    outputs: tuple[TensorSpec, ...],
-    compute: Callable[..., Any],
-    kinds: Sequence[bool],
-    gather: Callable[[Sequence[Any]], Any] | None,
-    composed: Plan,
-) -> Plan:
-    if gather is not None:
-        return _several(outputs, compute, gather, composed)
-    (spec,) = outputs
-    if kinds == [True]:
-
-        def unary(self: Any) -> Any:
-            try:
-                data = run_quiet(compute, self._data)
-            except RuntimeError:
-                data = run_quiet_copy(compute, self._data)
-            if data is None:
-                return composed(self)
-            out = Tensor()
-            out._data = data
-            out._spec = spec
-            out._version_cell = out._autograd = out._view_base = None
-            return out
-
-        return unary
-    if kinds == [True, True]:
-
-        def binary(self: Any, other: Any) -> Any:
-            try:
-                data = run_quiet(compute, self._data, other._data)
-            except RuntimeError:
-                data = run_quiet_copy(compute, self._data, other._data)
-            if data is None:
-                return composed(self, other)
-            out = Tensor()
-            out._data = data
-            out._spec = spec
-            out._version_cell = out._autograd = out._view_base = None
-            return out
-
-        return binary
-
-    def one(*values: Any) -> Any:
-        given = [v._data if v.__class__ is Tensor else data_of(v) for v in values]
-        try:
-            data = run_quiet(compute, *given)
-        except RuntimeError:
-            data = run_quiet_copy(compute, *given)
-        if data is None:
-            return composed(*values)
-        out = Tensor()
-        out._data = data
-        out._spec = spec
-        out._version_cell = out._autograd = out._view_base = None
-        return out
-
-    return one
-
-
-def _several(
-    outputs: tuple[TensorSpec, ...],
-    compute: Callable[..., Any],
-    gather: Callable[[Sequence[Any]], Any],
-    composed: Plan,
-) -> Plan:
-    def several(*values: Any) -> Any:
-        given = [v._data if v.__class__ is Tensor else data_of(v) for v in values]
-        try:
-            arrays = run_quiet(compute, *given)
-        except RuntimeError:
-            arrays = run_quiet_copy(compute, *given)
-        if arrays is None:
-            return composed(*values)
-        results = []
-        for array, spec in zip(arrays, outputs):  # noqa: B905 - as many as the factory has said
-            out = Tensor()
-            out._data = array
-            out._spec = spec
-            out._version_cell = out._autograd = out._view_base = None
-            results.append(out)
-        return gather(results)
-
-    return several

@@ -14,7 +14,7 @@ from ...runtime.tensor_spec import TensorSpec
 from ..core.argument_roles import spec_of
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
-from .functional_plans import functional_plan
+from .functional_plans import FunctionalForm
 from .part_plans import is_unseen
 from .stub import StructuredCall, find_kernel
 
@@ -54,7 +54,7 @@ def plan_on_host(
     passed = tuple([names[i] for i in runtime])
     call = StructuredCall(name, known, passed, (output,), None, CPU, {})
     kernel = find_kernel(f"{name}_at_once_stub", "cpu", name)(call)
-    quick = functional_plan(kernel, (output,), kinds, None)
+    quick = FunctionalForm(kinds, None).plan(kernel, (output,))
 
     def planned(*values: Any) -> Any:
         try:
