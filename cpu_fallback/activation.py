@@ -39,9 +39,15 @@ def hardswish(a: Array, out: Array) -> None:
 @writing
 def hardsigmoid(a: Array, out: Array) -> None:
     """relu6(a + 3) / 6."""
-    np.add(a, 3, out)
-    clip(out, 0, 6, out=out)
-    np.divide(out, 6, out)
+    zero, three, six = _HARD[a.dtype]
+    np.add(a, three, out)
+    clip(out, zero, six, out=out)
+    np.divide(out, six, out)
+
+
+_HARD = {
+    np.dtype(kind): tuple(np.array(number, kind) for number in (0, 3, 6)) for kind in (np.float32, np.float64)
+}
 
 
 def hardshrink(a: Array, lambd: float) -> Array:

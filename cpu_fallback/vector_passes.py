@@ -1,7 +1,7 @@
 """Functions of many elements as a few passes of NumPy's vector loops.
 
 NumPy and the C library take some functions one element at a time, at 4 to 20 nanoseconds each; a pass of a vector loop
-over a block in the cache takes 0.1. Each function here returns a new array with what the one of its name in NumPy gives,
+over a block in the cache takes 0.1. Each function here returns a new array with what the one of its name in NumPy gives
 bit by bit but for `hypot` (1 unit in the last place) and `logaddexp` and its kin (some units of the larger operand or
 the result); where a block holds what the passes cannot do, those elements go the other way.
 """

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.scalar_type import bool_
+from ...runtime.tensor_spec import TensorSpec
 from ..generated import functions as ops
 from ..iterator.type_promotion import promote_types
 from ..structured.native.dims import wrap_dim
+from .at_once import at_once
 from .einsum import einsum
 from .forms import out_form
 
@@ -96,6 +98,15 @@ def trace(self: Any) -> Any:
     return ops.sum(ops.diagonal(self))
 
 
+def _of_outer_product(
+    self: TensorSpec, vec1: TensorSpec, vec2: TensorSpec, *_: Any
+) -> tuple[int, ...] | None:
+    if vec1.ndim != 1 or vec2.ndim != 1 or self.sizes != (*vec1.sizes, *vec2.sizes):
+        return None
+    return self.sizes
+
+
+@at_once("aten::mul.Tensor", "aten::add.Tensor", sizes=_of_outer_product)
 def addr(self: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any) -> Any:
     """`torch.addr`: beta * self + alpha * outer(vec1, vec2); with beta 0 `self` does not count, NaN neither."""
     for name, x in (("vec1", vec1), ("vec2", vec2)):
