@@ -17,6 +17,7 @@ from numpy._core.umath import clip  # the ufunc under np.clip, which keeps NaN a
 from .elementwise import writing
 from .selection import selected
 from .undispatched import undispatched
+from .vector_passes import square_sum
 
 count_nonzero: Callable[[Any], int] = undispatched(np.count_nonzero)
 
@@ -372,7 +373,11 @@ def divide_floor(a: Any, b: Any) -> Any:
     Of finite float32 the quotient in float64 has the same floor: where it is no whole number it lies further from one
     than it was rounded, up to quotients of 2^29, and float32 holds no whole numbers beyond those one by one.
     """
-    if a.dtype == np.float32 and a.size > FEW and np.isfinite(a).all() and np.isfinite(b).all():
+    if a.dtype == np.float32 and square_sum(b, b) < np.inf:
+        quotient = np.divide(a, b, dtype=np.float64)
+        if square_sum(quotient, quotient) < np.inf:
+            return np.floor(quotient, out=quotient if quotient.ndim else None).astype(np.float32)
+    if a.dtype == np.float32 and np.isfinite(a).all() and np.isfinite(b).all():
         quotient = np.divide(a, b, dtype=np.float64)
         return np.floor(quotient, out=quotient if quotient.ndim else None).astype(np.float32)
     return np.floor_divide(a, b)

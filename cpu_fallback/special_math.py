@@ -260,8 +260,15 @@ Recurrence = Callable[[Any, Any, Any, int], Any]
 
 LOW_DEGREE = 6
 """Degrees up to this are reached by recurrence everywhere."""
+SMALL_SQUARES = 1e8
+"""The sum of squares up to which no polynomial of a low degree overflows in float32."""
 LONG_RECURRENCE = 64
 """Beyond that many steps it is worth looking whether nothing but NaN is left."""
+
+
+def _is_tame(x: Array) -> bool:
+    """Whether `x` has few elements, of float32, and none is large."""
+    return x.dtype == np.float32 and x.size <= FEW and bool(square_sum(x, x) < SMALL_SQUARES)
 
 
 def polynomial(
@@ -269,6 +276,7 @@ def polynomial(
     first: Callable[[Array], Array],
     step: Recurrence,
     whole: Callable[[Array, Array], tuple[Array, Array]] | None = None,
+    known: Callable[[int, Array], Array] | None = None,
 ) -> Callable[[Array, Array], Array]:
     """An orthogonal polynomial of degree n at x, 0 for a negative degree.
 
@@ -278,6 +286,7 @@ def polynomial(
         step: of the argument, the polynomials of degrees k and k - 1, and k, the polynomial of degree k + 1. A product
             is added to in float64 before it is rounded, as the fused instruction of PyTorch's build does.
         whole: of x and n, where a formula without recurrence holds, and its value.
+        known: of a low degree and x of float32, the polynomial in float64.
     """
 
     def of_one_degree(x: Array, n: float) -> Array:
@@ -293,24 +302,27 @@ def polynomial(
     def evaluate(x: Array, degree: Array) -> Array:
         if degree.size == 1 and x.ndim >= degree.ndim:
             n = degree.item()
+            if known is not None and 1 < n < LOW_DEGREE + 1 and _is_tame(x):
+                # Nothing overflows on the way: SciPy's recurrence, in float64, is as good as one that rounds.
+                return known(int(n), x).astype(np.float32)
             if not n >= LONG_RECURRENCE + 1 and (whole is None or not n > LOW_DEGREE):
                 return of_one_degree(x, math.trunc(n) if np.inf > n > -np.inf else n)
         x, degree = np.broadcast_arrays(x, degree)
         n = np.trunc(degree)
         one = np.ones(x.shape, x.dtype)
-        known, value = (np.zeros(x.shape, bool), one) if whole is None else whole(x, n)
+        settled, value = (np.zeros(x.shape, bool), one) if whole is None else whole(x, n)
         wide = argument(x.astype(np.float64))
         before, current = one, first(wide.astype(x.dtype))
         # A degree that is no number counts as a negative one.
         result = np.where((n >= 0) & (n < np.inf), np.where(n == 1, current, one), 0 * one)
-        last = int(np.max(np.where(known | ~np.isfinite(n), 0, n), initial=0))
+        last = int(np.max(np.where(settled | ~np.isfinite(n), 0, n), initial=0))
         for k in range(1, last):
             before, current = current, step(wide, current, before, k).astype(x.dtype)
             result = np.where(n == k + 1, current, result)
             if np.isnan(current).all():
                 result = np.where(n > k + 1, current, result)
                 break
-        return np.where(known, value, result).astype(x.dtype)
+        return np.where(settled, value, result).astype(x.dtype)
 
     return evaluate
 
@@ -352,6 +364,35 @@ def _less_before(x: Array, p: Array, q: Array, k: int) -> Array:
     return made
 
 
+def _named(name: str, move: bool = False) -> Callable[[int, Array], Array]:
+    """SciPy's polynomial of a name, of 2 x - 1 if it is to be moved."""
+
+    def value(n: int, x: Array) -> Array:
+        evaluate = getattr(_special(), name)
+        if move:
+            x = x.astype(np.float64)
+            x += x
+            x -= _ONE[x.dtype]
+        return evaluate(n, x, dtype=np.float64)  # type: ignore[no-any-return]
+
+    return value
+
+
+def _second_kind(sign: float, move: bool) -> Callable[[int, Array], Array]:
+    """The polynomials of the third and fourth kind from two of the second: u(n) - u(n - 1) and their sum."""
+    second = _named("eval_chebyu", move)
+
+    def value(n: int, x: Array) -> Array:
+        made = second(n, x)
+        if sign < 0:
+            made -= second(n - 1, x)
+        else:
+            made += second(n - 1, x)
+        return made
+
+    return value
+
+
 def _chebyshev(kind: str, shift: float) -> Callable[[Array, Array], Array]:
     first: dict[str, Callable[[Array], Array]] = {
         "t": lambda twice: twice / 2,
@@ -367,19 +408,38 @@ def _chebyshev(kind: str, shift: float) -> Callable[[Array, Array], Array]:
     }
     degree = 6 if kind == "t" or shift else 8
     argument = _moved_and_doubled if shift else _doubled
-    return polynomial(argument, first[kind], _less_before, _at_angle(shift, degree, angle[kind]))
+    known = {
+        "t": _named("eval_chebyt", bool(shift)),
+        "u": _named("eval_chebyu", bool(shift)),
+        "v": _second_kind(-1, bool(shift)),
+        "w": _second_kind(1, bool(shift)),
+    }
+    whole = _at_angle(shift, degree, angle[kind])
+    return polynomial(argument, first[kind], _less_before, whole, known[kind])
 
 
 POLYNOMIALS: dict[str, Callable[[Array, Array], Array]] = {
     **{f"chebyshev_polynomial_{kind}": _chebyshev(kind, 0.0) for kind in "tuvw"},
     **{f"shifted_chebyshev_polynomial_{kind}": _chebyshev(kind, 1.0) for kind in "tuvw"},
-    "hermite_polynomial_h": polynomial(_doubled, _itself, lambda x, p, q, k: x * p - 2 * k * q),
-    "hermite_polynomial_he": polynomial(_itself, _itself, lambda x, p, q, k: x * p - k * q),
+    "hermite_polynomial_h": polynomial(
+        _doubled, _itself, lambda x, p, q, k: x * p - 2 * k * q, None, _named("eval_hermite")
+    ),
+    "hermite_polynomial_he": polynomial(
+        _itself, _itself, lambda x, p, q, k: x * p - k * q, None, _named("eval_hermitenorm")
+    ),
     "laguerre_polynomial_l": polynomial(
-        _itself, lambda x: 1 - x, lambda x, p, q, k: ((k + k + 1 - x) * p - k * q) / (k + 1)
+        _itself,
+        lambda x: 1 - x,
+        lambda x, p, q, k: ((k + k + 1 - x) * p - k * q) / (k + 1),
+        None,
+        _named("eval_laguerre"),
     ),
     "legendre_polynomial_p": polynomial(
-        _itself, _itself, lambda x, p, q, k: ((k + k + 1) * x * p - k * q) / (k + 1)
+        _itself,
+        _itself,
+        lambda x, p, q, k: ((k + k + 1) * x * p - k * q) / (k + 1),
+        None,
+        _named("eval_legendre"),
     ),
 }
 """Each polynomial as a function of x and n (Abramowitz and Stegun, table 22.7)."""

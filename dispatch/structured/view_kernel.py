@@ -177,8 +177,9 @@ def at_first(data: Any, result: TensorSpec, offset: int) -> Any:
 
 
 def whole_as(data: Any, spec: TensorSpec, result: TensorSpec) -> Any:
-    """`reinterpreted`, for host bytes without gaps, which most often are all of an array."""
-    if data.base is None and data.size:
+    """`reinterpreted`, for host bytes without gaps, which most often are all of their memory."""
+    base = data.base
+    if data.size and (base is None or (type(base) is np.ndarray and base.nbytes == data.nbytes)):
         return np.ndarray(result.sizes, result.np_dtype, data)
     return reinterpreted(data, spec, result)
 
