@@ -54,10 +54,16 @@ from ..generated.functions import (
     xlogy,
     xlogy_,
 )
+from .at_once import at_once
 from .forms import outermost_first, restored, write_out
 from .indexing import nonzero_numpy
 
 INFINITY = float("inf")
+
+
+def _complex_of(dtype: ScalarType) -> ScalarType:
+    return dtype.to_complex()
+
 
 __all__ = [
     "abs",
@@ -136,6 +142,7 @@ def positive(self: Any) -> Any:
     return self
 
 
+@at_once("aten::pow.Tensor_Scalar")
 def square(self: Any) -> Any:
     """The second power."""
     return pow(self, 2)
@@ -252,6 +259,7 @@ def _operand_in(dtype: ScalarType, value: Any) -> Any:
     return complex(value) if dtype.is_complex else float(value)
 
 
+@at_once("aten::ne.Tensor", "aten::lt.Scalar", "aten::mul.Tensor", "aten::where.self")
 def angle(self: Any) -> Any:
     """The argument of a complex number; of a real one 0 or pi, and NaN of NaN."""
     dtype = self._spec.dtype
@@ -262,6 +270,7 @@ def angle(self: Any) -> Any:
     return where(ne(self, self), self, mul(lt(self, 0).to(dtype), math.pi))
 
 
+@at_once("aten::stack", "aten::view_as_complex", dtype=_complex_of)
 def complex_(real: Any, imag: Any) -> Any:
     """Numbers from their two parts, which are of one floating dtype."""
     check_parts("complex", real, imag)
@@ -278,6 +287,9 @@ def complex_out(real: Any, imag: Any, out: Any) -> Any:
     return write_exactly("complex", complex_(real, imag), out)
 
 
+@at_once(
+    "aten::stack", "aten::view_as_complex", "aten::mul.Tensor", "aten::cos", "aten::sin", dtype=_complex_of
+)
 def polar(abs: Any, angle: Any) -> Any:
     """Numbers from sizes and angles, which are of one floating dtype."""
     check_parts("polar", abs, angle)
