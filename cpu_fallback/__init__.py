@@ -21,6 +21,7 @@ from . import (
     fold,
     fractional_pooling,
     grid_sampler,
+    histogram,
     indexing,
     linalg,
     line_maps,
@@ -41,6 +42,7 @@ from . import (
     softmax,
     sorting,
     special,
+    statistics,
     vector_norm,
 )
 
@@ -60,6 +62,7 @@ __all__ = [
     "fold",
     "fractional_pooling",
     "grid_sampler",
+    "histogram",
     "indexing",
     "linalg",
     "line_maps",
@@ -80,5 +83,6 @@ __all__ = [
     "softmax",
     "sorting",
     "special",
+    "statistics",
     "vector_norm",
 ]

@@ -10,6 +10,8 @@ from typing import Any
 from ...runtime.scalar_type import bool_
 from ..generated import functions as ops
 from ..iterator.type_promotion import promote_types
+from ..structured.host_plans import computed_at_once
+from ..structured.native import statistics
 from ..structured.native.dims import wrap_dim
 from .einsum import einsum
 from .forms import out_form
@@ -89,6 +91,7 @@ def kron(self: Any, other: Any) -> Any:
     return ops._unsafe_view(ops.mul(left, right), [n * m for n, m in zip(a, b, strict=True)])
 
 
+@computed_at_once(statistics.trace, "trace_stub", "aten::diagonal", "aten::sum")
 def trace(self: Any) -> Any:
     """`torch.trace`: the sum of a matrix's diagonal."""
     if self._spec.ndim != 2:

@@ -39,12 +39,10 @@ def _drawn_at_once(made_of: Drawn) -> Callable[[Callable[..., Any]], Callable[..
     """Decorator of a composition that fills new memory: `made_of` has the plan that does both, for host tensors."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+        def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
             names = ("aten::empty.memory_format", "aten::random_.from", "aten::normal_")
             numbers = all(not isinstance(value, TensorImpl) for value in args[1:])
-            if numbers and is_unseen(key_set, names):
-                return made_of(args)
-            return op.rebind(function, args)
+            return made_of(args) if numbers and is_unseen(key_set, names) else None
 
         return planned_by(plan)(function)
 
