@@ -18,6 +18,8 @@ from ..core.operator_entry import OperatorEntry
 from ..generated.functions import _arange_, _linspace_, as_strided, empty, empty_like, empty_strided, fill_
 from ..scalars import overflow_error
 from ..structured.allocation import numpy_may_allocate
+from ..structured.host_plans import computed_at_once
+from ..structured.native import placing
 from ..structured.part_plans import is_unseen
 from ..structured.register import planned_by
 from ..tensor import Tensor
@@ -94,6 +96,7 @@ def fill__tensor(self: Any, value: Any) -> Any:
     return self
 
 
+@computed_at_once(placing.fill, "fill_stub", "aten::empty_like", "aten::fill_.Scalar")
 def fill_scalar(self: Any, value: Any) -> Any:
     """`torch.fill`: a new tensor like `self`, filled."""
     return empty_like(self).fill_(value)

@@ -54,6 +54,8 @@ from ..generated.functions import (
     xlogy,
     xlogy_,
 )
+from ..structured.host_plans import computed_at_once
+from ..structured.native import placing
 from .forms import write_out
 from .indexing import nonzero_numpy
 
@@ -262,6 +264,7 @@ def angle(self: Any) -> Any:
     return where(ne(self, self), self, mul(lt(self, 0).to(dtype), math.pi))
 
 
+@computed_at_once(placing.complex_parts, "complex_stub", "aten::stack", "aten::view_as_complex")
 def complex_(real: Any, imag: Any) -> Any:
     """Numbers from their two parts, which are of one floating dtype."""
     check_parts("complex", real, imag)
@@ -273,6 +276,7 @@ def complex_out(real: Any, imag: Any, out: Any) -> Any:
     return write_exactly("complex", complex_(real, imag), out)
 
 
+@computed_at_once(placing.polar, "polar_stub", "aten::mul.Tensor", "aten::cos", "aten::sin")
 def polar(abs: Any, angle: Any) -> Any:
     """Numbers from sizes and angles, which are of one floating dtype."""
     check_parts("polar", abs, angle)
