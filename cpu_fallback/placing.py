@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ..runtime.tensor_spec import TensorSpec
 from .error_state import quiet
 from .index_bounds import UNSIGNED, check_bounds, greatest
 from .pointwise import constant_cache
@@ -179,6 +180,34 @@ def block_diag(call: StructuredCall) -> PlannedKernel:
     return PlannedKernel(into, fresh)
 
 
+def _part_of(call: StructuredCall) -> Any:
+    """A function from a plain array to a strided part of it."""
+    part: TensorSpec = call.extra["part"]
+    itemsize = part.itemsize
+    sizes, np_dtype, nbytes = part.sizes, part.np_dtype, call.args["offset"] * itemsize
+    strides = tuple([s * itemsize for s in part.strides])
+    array = np.ndarray
+    return lambda data: array(sizes, np_dtype, data, nbytes, strides)
+
+
+def strided_copy(call: StructuredCall) -> PlannedKernel:
+    """A strided part of an array."""
+    part = _part_of(call)
+    return PlannedKernel(lambda out, data: copyto(out, part(data)), lambda data: part(data).copy())
+
+
+def strided_scatter(call: StructuredCall) -> PlannedKernel:
+    """An array in which a strided part is another's elements."""
+    part = _part_of(call)
+
+    def fresh(data: Any, source: Any) -> Any:
+        out = data.copy()
+        copyto(part(out), source)
+        return out
+
+    return PlannedKernel(lambda out, *given: copyto(out, fresh(*given)), fresh)
+
+
 for _stub, _factory in {
     "complex_stub": complex_,
     "polar_stub": polar,
@@ -190,5 +219,7 @@ for _stub, _factory in {
     "diag_embed_stub": diag_embed,
     "diagflat_stub": diag_embed,
     "block_diag_stub": block_diag,
+    "_strided_copy_stub": strided_copy,
+    "_strided_scatter_stub": strided_scatter,
 }.items():
     register_stub(_stub, "cpu", _factory)

@@ -124,6 +124,17 @@ def taker(spec: TensorSpec, result: TensorSpec, geometry: Geometry) -> Callable[
     sizes, strides, offset = result.sizes, result.strides, geometry.offset
     itemsize = result.itemsize
     if result.dtype is not spec.dtype:
+        if spec.device is CPU and spec.is_contiguous and result.is_contiguous and result.numel:
+            np_dtype = result.np_dtype
+            array = np.ndarray
+
+            def read_anew(data: Any) -> Any:
+                # What owns its bytes begins where they do, so that no element of the result begins within one.
+                if type(data.base) is not array:
+                    return array(sizes, np_dtype, data)
+                return reinterpreted(data, spec, result)
+
+            return read_anew
         return lambda data: reinterpreted(data, spec, result)
     if spec.device is not CPU:
         if offset == 0:

@@ -148,3 +148,35 @@ def block_diag(meta: MetaBase, tensors: Sequence[TensorSpec]) -> None:
         rows, columns = rows + height, columns + width
     meta.extra["places"] = tuple(places)
     meta.set_output_contiguous(0, (rows, columns), dtype=tensors[0].dtype)
+
+
+def _strided(self: TensorSpec, size: Sequence[int], stride: Sequence[int], offset: int) -> TensorSpec:
+    """The spec of elements of a plain tensor that lie a number of elements after its first, all within it."""
+    reach = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
+    if not _is_plain(self) or 0 in size or offset < 0 or reach >= self.numel:
+        raise ComposedError
+    return TensorSpec.of(tuple(size), tuple(stride), self.dtype, self.device)
+
+
+def strided_copy(
+    meta: MetaBase, self: TensorSpec, size: Sequence[int], stride: Sequence[int], offset: int
+) -> None:
+    """A strided part of a plain tensor, copied."""
+    meta.extra["part"] = _strided(self, size, stride, offset)
+    meta.set_output_contiguous(0, tuple(size), dtype=self.dtype)
+
+
+def strided_scatter(
+    meta: MetaBase,
+    self: TensorSpec,
+    src: TensorSpec,
+    size: Sequence[int],
+    stride: Sequence[int],
+    offset: int,
+) -> None:
+    """A plain tensor, copied, in which a strided part is another's elements."""
+    part = _strided(self, size, stride, offset)
+    if part.overlaps or src.sizes != part.sizes or src.dtype is not self.dtype:
+        raise ComposedError
+    meta.extra["part"] = part
+    meta.set_output_contiguous(0, self.sizes, dtype=self.dtype)
