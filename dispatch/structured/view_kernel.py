@@ -128,11 +128,13 @@ def taker(spec: TensorSpec, result: TensorSpec, geometry: Geometry) -> Callable[
             np_dtype = result.np_dtype
             array = np.ndarray
 
+            narrows = spec.itemsize % result.itemsize == 0
+
             def read_anew(data: Any) -> Any:
                 # What owns its bytes begins where they do, so that no element of the result begins within one.
-                if type(data.base) is not array:
-                    return array(sizes, np_dtype, data)
-                return reinterpreted(data, spec, result)
+                if not narrows and type(data.base) is array:
+                    check_alignment(data, spec, result)
+                return array(sizes, np_dtype, data)
 
             return read_anew
         return lambda data: reinterpreted(data, spec, result)
@@ -187,6 +189,12 @@ def at_first(data: Any, result: TensorSpec, offset: int) -> Any:
 
 def reinterpreted(data: Any, spec: TensorSpec, result: TensorSpec) -> Any:
     """The same bytes as another dtype. Raises RuntimeError where they start within an element of it."""
+    check_alignment(data, spec, result)
+    return data if isinstance(data, DataPtr) else at_first(data, result, 0)
+
+
+def check_alignment(data: Any, spec: TensorSpec, result: TensorSpec) -> None:
+    """Refuse bytes that start within an element of the result, counted from the start of their storage."""
     distance = address_of(data) - address_of(root_of(data))
     if distance % result.itemsize:
         ratio = result.itemsize // spec.itemsize
@@ -194,7 +202,6 @@ def reinterpreted(data: Any, spec: TensorSpec, result: TensorSpec) -> Any:
             f"self.storage_offset() must be divisible by {ratio} to view {spec.dtype.scalar_name} as "
             f"{result.dtype.scalar_name} (different element sizes), but got {distance // spec.itemsize}"
         )
-    return data if isinstance(data, DataPtr) else at_first(data, result, 0)
 
 
 def _over(root: Any, result: TensorSpec, nbytes: int) -> Any:
