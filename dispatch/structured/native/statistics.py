@@ -105,3 +105,38 @@ def quantile(
         sizes = (*self.sizes[:d], *self.sizes[d + 1 :])
     meta.extra["dim"] = d
     meta.set_output_contiguous(0, tuple(sizes), dtype=self.dtype)
+
+
+def histogram(
+    meta: MetaBase,
+    self: TensorSpec,
+    bins: int,
+    range: Sequence[float] | None,
+    weight: TensorSpec | None,
+    density: bool,
+) -> None:
+    """`histogram` over bins of one width, which counts."""
+    if self.dtype not in FULL or bins <= 0 or weight is not None or density or not self.numel:
+        raise ComposedError
+    if range is not None and len(range) != 2:
+        raise ComposedError
+    meta.extra["bins"] = (bins,)
+    meta.set_output_contiguous(0, (bins,), dtype=self.dtype)
+    meta.set_output_contiguous(1, (bins + 1,), dtype=self.dtype)
+
+
+def histogramdd(
+    meta: MetaBase,
+    self: TensorSpec,
+    bins: Sequence[int],
+    range: Sequence[float] | None,
+    weight: TensorSpec | None,
+    density: bool,
+) -> None:
+    """`_histogramdd_from_bin_cts` that counts."""
+    if self.dtype not in FULL or self.ndim < 2 or weight is not None or density or not self.numel:
+        raise ComposedError
+    if len(bins) != self.sizes[-1] or min(bins) <= 0 or (range is not None and len(range) != 2 * len(bins)):
+        raise ComposedError
+    meta.extra["bins"] = tuple(bins)
+    meta.set_output_contiguous(0, tuple(bins), dtype=self.dtype)
