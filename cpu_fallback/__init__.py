@@ -24,6 +24,7 @@ from . import (
     fold,
     fractional_pooling,
     grid_sampler,
+    histogram,
     indexing,
     linalg,
     line_maps,
@@ -31,6 +32,7 @@ from . import (
     masks,
     matrix_functions,
     optimizers,
+    placing,
     pointwise,
     pooling,
     random,
@@ -46,6 +48,7 @@ from . import (
     softmax,
     sorting,
     special,
+    statistics,
     vector_norm,
 )
 
@@ -68,6 +71,7 @@ __all__ = [
     "fold",
     "fractional_pooling",
     "grid_sampler",
+    "histogram",
     "indexing",
     "linalg",
     "line_maps",
@@ -75,6 +79,7 @@ __all__ = [
     "masks",
     "matrix_functions",
     "optimizers",
+    "placing",
     "pointwise",
     "pooling",
     "random",
@@ -90,5 +95,6 @@ __all__ = [
     "softmax",
     "sorting",
     "special",
+    "statistics",
     "vector_norm",
 ]

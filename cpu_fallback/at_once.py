@@ -1,6 +1,6 @@
 """Losses and distances that are compositions elsewhere, computed at once on small or plain arrays of one wide dtype.
 
-What a kernel does not do it leaves to the composition by raising `Unsuited`.
+What a kernel does not do it leaves to the composition by raising `ComposedError`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy._core.umath import clip
 
-from ..dispatch.structured.host_plans import Unsuited
+from ..dispatch.structured.host_plans import ComposedError
 from ..dispatch.structured.native.loss import MEAN, NONE
 from ..dispatch.structured.stub import KernelFactory, PlannedKernel, StructuredCall, register_stub
 from .chains import Chain, Maker, chained
@@ -81,7 +81,7 @@ def gap_loss(make: Maker) -> KernelFactory:
         def checked(function: Callable[..., Any]) -> Callable[..., Any]:
             def run(*inputs: Any) -> Any:
                 if not inputs[-1] > 0:
-                    raise Unsuited
+                    raise ComposedError
                 return function(*inputs)
 
             return run
@@ -129,7 +129,7 @@ def multi_margin(call: StructuredCall) -> PlannedKernel:
     def compute(x: Array, target: Array, *rest: Any) -> Any:
         numbers = fixed | dict(zip(names, rest, strict=True))
         if numbers["p"] not in (1, 2) or not all_classes(target, classes):
-            raise Unsuited
+            raise ComposedError
         own = target + starts
         gap = x - x.take(own).reshape(rows, 1)
         np.add(gap, real(numbers["margin"]), gap)
@@ -159,7 +159,7 @@ def cross_entropy(call: StructuredCall) -> PlannedKernel:
 
     def compute(x: Array, target: Array, weight: None, label_smoothing: float) -> Any:
         if label_smoothing or not all_classes(target, c):
-            raise Unsuited
+            raise ComposedError
         lines = x.reshape(shape)
         lines = np.subtract(lines, np.maximum.reduce(lines, 1, None, None, True))
         own = target.reshape(kept) * positions
@@ -188,7 +188,7 @@ def multilabel_margin(call: StructuredCall) -> PlannedKernel:
         valid = np.logical_and.accumulate(np.greater_equal(target, 0), 1)
         flat = np.multiply(target, valid)
         if flat.item(flat.argmax()) >= classes:
-            raise Unsuited
+            raise ComposedError
         np.add(flat, starts, flat)
         wrong = np.ones((rows, classes), np.bool_)
         wrong.reshape(-1)[flat[valid]] = False

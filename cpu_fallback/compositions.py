@@ -1,4 +1,4 @@
-"""Kernels of compositions that `dispatch.composite.at_once` has computed in one piece, in float32 and float64.
+"""Kernels of pointwise compositions that are computed at once (`host_plans`), in float32 and float64.
 
 Each rounds where its parts do; `ndtr` is SciPy's, which is nearer to the true value than they are.
 """

@@ -10,10 +10,10 @@ from ...runtime.tensor_spec import TensorSpec
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
+from ..structured.host_plans import computed_at_once, of_plain
 from ..structured.part_plans import plan_of_part, plan_with_numbers
 from ..structured.register import planned_by
 from ..structured.supported_dtypes import check_dtype
-from .at_once import at_once
 
 SELU_ALPHA = 1.6732632423543772848170429916717
 SELU_SCALE = 1.0507009873554804934193349852946
@@ -86,7 +86,9 @@ def _of_one_weight(self: TensorSpec, weight: TensorSpec) -> tuple[int, ...] | No
     return None if weight.ndim else self.sizes
 
 
-@at_once("aten::gt.Scalar", "aten::mul.Tensor", "aten::where.self", sizes=_of_one_weight)
+@computed_at_once(
+    of_plain(_of_one_weight), "prelu_stub", "aten::gt.Scalar", "aten::mul.Tensor", "aten::where.self"
+)
 def prelu(self: Any, weight: Any) -> Any:
     """`self` where it is positive, else times a weight: one, or one for each channel of dimension 1."""
     if self.dtype is not weight.dtype:

@@ -11,6 +11,8 @@ from ...runtime.scalar_type import bool_
 from ..generated import functions as ops
 from ..iterator.type_promotion import promote_types
 from ..structured.host_kernel import on_host
+from ..structured.host_plans import computed_at_once
+from ..structured.native import statistics
 from ..structured.native.dims import wrap_dim
 from ..structured.register import planned_by
 from .einsum import einsum
@@ -93,6 +95,7 @@ def kron(self: Any, other: Any) -> Any:
     return ops.reshape(ops.mul(left, right), [n * m for n, m in zip(a, b, strict=True)])
 
 
+@computed_at_once(statistics.trace, "trace_stub", "aten::diagonal", "aten::sum")
 def trace(self: Any) -> Any:
     """`torch.trace`: the sum of a matrix's diagonal."""
     if self._spec.ndim != 2:

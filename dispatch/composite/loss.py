@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.dispatch_key import AUTOCAST_BIT
 from ...runtime.local_dispatch_key_set import effective
-from ...runtime.scalar_type import float32, float64, int64
-from ...runtime.tensor_spec import TensorSpec
+from ...runtime.scalar_type import float32
 from ..core.dispatcher import Dispatcher
-from ..core.kernel_function import Plan, Planner
+from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
 from ..iterator.type_promotion import can_cast, promote_types, result_type_of
-from ..structured.host_plans import plan_on_host
+from ..structured.host_plans import AtOnce, computed_at_once
+from ..structured.native import host_losses
 from ..structured.native.loss import MEAN, NONE
 from ..structured.part_plans import first_of, plan_of_part
 from ..structured.register import planned_by
 from ..structured.supported_dtypes import check_dtype
 from ..tensor import Tensor
-
-SMALL = 1 << 12
-"""Elements up to which the margin losses are computed at once."""
-
-
-def _is_wide(*specs: Any) -> bool:
-    """Whether all are tensors of one geometry, contiguous and not empty, of a dtype that is computed in."""
-    first = specs[0]
-    plain = first.dtype in (float32, float64) and first.numel and first.ndim and first.is_contiguous
-    return bool(plain) and all(spec is first for spec in specs)
 
 
 def reduced(loss: Any, reduction: int) -> Any:
@@ -86,20 +76,13 @@ def nll_loss_nd(self: Any, target: Any, weight: Any, reduction: int, ignore_inde
     return loss.reshape(out_size) if reduction == NONE else loss
 
 
-def _plan_cross_entropy_of_positions(
-    op: OperatorEntry, key_set: int, args: Sequence[Any], composed: Plan
-) -> Plan:
-    """Class indices for a small (N, C, d1, ...), without weights, are taken at once."""
-    self, target, weight, reduction, ignore_index, _ = args
-    spec, labels = self._spec, target._spec
-    if not _is_wide(spec) or spec.numel > SMALL or weight is not None or 0 <= ignore_index < spec.sizes[1]:
-        return composed
-    sizes = (spec.sizes[0], *spec.sizes[2:])
-    if labels.dtype is not int64 or labels.sizes != sizes or len(op.runtime_positions(args)) != 4:
-        return composed
-    out = TensorSpec.contiguous(sizes if reduction == NONE else (), spec.dtype, spec.device)
-    parts = ("aten::_log_softmax", "aten::nll_loss2d_forward")
-    return plan_on_host(op, key_set, args, out, parts, composed) or composed
+_OF_POSITIONS = AtOnce(
+    host_losses.cross_entropy_loss,
+    "cross_entropy_loss_at_once_stub",
+    "aten::_log_softmax",
+    "aten::nll_loss2d_forward",
+    by_values=True,
+)
 
 
 def plan_cross_entropy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -108,7 +91,7 @@ def plan_cross_entropy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     composed = op.rebind(cross_entropy_loss, args)
     sizes, target_sizes = self._spec.sizes, target._spec.sizes
     if len(sizes) > 2:
-        return _plan_cross_entropy_of_positions(op, key_set, args, composed)
+        return _OF_POSITIONS.plan(op, key_set, args, cross_entropy_loss) or composed
     if len(sizes) != 2 or sizes == target_sizes or sizes[:1] != target_sizes[:1]:
         return composed
     if key_set & AUTOCAST_BIT:
@@ -216,27 +199,12 @@ def check_common(operator: str, self: Any, target: Any) -> None:
     check_dtype(operator, result_type_of([self._spec, target._spec]), self._spec.device)
 
 
-def _plan_gap_loss(parts: Sequence[str], function: Callable[[], Callable[..., Any]]) -> Planner:
-    """The planner of a loss of the gap between two tensors of one geometry."""
-
-    def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-        self, target, reduction, number = args
-        composed = op.rebind(function(), args)
-        spec = self._spec
-        if not _is_wide(spec, target._spec) or number.__class__ is not float or not number > 0:
-            return composed
-        out = TensorSpec.contiguous(spec.sizes if reduction == NONE else (), spec.dtype, spec.device)
-        if len(op.runtime_positions(args)) != 3:
-            return composed
-        return plan_on_host(op, key_set, args, out, parts, composed) or composed
-
-    return plan
-
-
 _OF_GAPS = ("aten::sub.Tensor", "aten::clamp", "aten::mul.Tensor", "aten::mean", "aten::sum")
 
 
-@planned_by(_plan_gap_loss((*_OF_GAPS, "aten::div.Tensor"), lambda: smooth_l1_loss))
+@computed_at_once(
+    host_losses.gap_loss, "smooth_l1_loss_at_once_stub", *_OF_GAPS, "aten::div.Tensor", by_values=True
+)
 def smooth_l1_loss(self: Any, target: Any, reduction: int, beta: float) -> Any:
     """Squared below `beta`, linear above."""
     if beta < 0:
@@ -250,7 +218,7 @@ def smooth_l1_loss(self: Any, target: Any, reduction: int, beta: float) -> Any:
     return reduced(ops.sub(gap, near, alpha=0.5) * (near / beta), reduction)
 
 
-@planned_by(_plan_gap_loss(_OF_GAPS, lambda: huber_loss))
+@computed_at_once(host_losses.gap_loss, "huber_loss_at_once_stub", *_OF_GAPS, by_values=True)
 def huber_loss(self: Any, target: Any, reduction: int, delta: float) -> Any:
     """Squared up to `delta`, linear above, continuous in slope."""
     if delta <= 0:
@@ -384,33 +352,14 @@ def binary_cross_entropy_with_logits(
     return reduced(loss if weight is None else ops.mul(loss, weight), reduction)
 
 
-def _plan_margin_loss(parts: Sequence[str], function: Callable[[], Callable[..., Any]]) -> Planner:
-    """The planner of a loss of small matrices with classes of each row."""
-
-    def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-        self, target, reduction = args[0], args[1], args[-1]
-        composed = op.rebind(function(), args)
-        spec, labels = self._spec, target._spec
-        if not _is_wide(spec) or spec.ndim != 2 or spec.numel > SMALL or labels.dtype is not int64:
-            return composed
-        if labels.sizes not in (spec.sizes, spec.sizes[:1]) or (labels.ndim == 2) != (len(args) == 3):
-            return composed
-        weight = args[4] if len(args) > 3 else None
-        if weight is not None and (
-            weight._spec.dtype is not spec.dtype or weight._spec.sizes != spec.sizes[1:]
-        ):
-            return composed
-        out = TensorSpec.contiguous(spec.sizes[:1] if reduction == NONE else (), spec.dtype, spec.device)
-        return plan_on_host(op, key_set, args, out, parts, composed) or composed
-
-    return plan
-
-
-@planned_by(
-    _plan_margin_loss(
-        ("aten::gather", "aten::sub.Tensor", "aten::clamp_min", "aten::sum.dim_IntList"),
-        lambda: multi_margin_loss,
-    )
+@computed_at_once(
+    host_losses.multi_margin_loss,
+    "multi_margin_loss_at_once_stub",
+    "aten::gather",
+    "aten::sub.Tensor",
+    "aten::clamp_min",
+    "aten::sum.dim_IntList",
+    by_values=True,
 )
 def multi_margin_loss(self: Any, target: Any, p: Any, margin: Any, weight: Any, reduction: int) -> Any:
     """The mean over other classes of max(0, margin - x[target] + x[class]) ** p, times the target's weight."""
@@ -441,11 +390,15 @@ def multi_margin_loss(self: Any, target: Any, p: Any, margin: Any, weight: Any, 
     return reduced(loss, reduction)
 
 
-@planned_by(
-    _plan_margin_loss(
-        ("aten::cumprod", "aten::scatter_add", "aten::gather", "aten::clamp_min", "aten::sum.dim_IntList"),
-        lambda: multilabel_margin_loss,
-    )
+@computed_at_once(
+    host_losses.multilabel_margin_loss,
+    "multilabel_margin_loss_at_once_stub",
+    "aten::cumprod",
+    "aten::scatter_add",
+    "aten::gather",
+    "aten::clamp_min",
+    "aten::sum.dim_IntList",
+    by_values=True,
 )
 def multilabel_margin_loss(self: Any, target: Any, reduction: int) -> Any:
     """The hinges of every class against each right one; `target` lists the right ones up to its first -1."""

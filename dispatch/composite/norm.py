@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.scalar_type import bfloat16, float16, float32
-from ...runtime.tensor_spec import TensorSpec
-from ..core.kernel_function import Plan
-from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
 from ..iterator.type_promotion import promote_types, result_type_of
 from ..structured.host_kernel import on_host
-from ..structured.host_plans import plan_on_host
+from ..structured.host_plans import computed_at_once
+from ..structured.native import host_losses
 from ..structured.native.dims import reduced_dims, wrap_dim
 from ..structured.native.factorization import check_floating
 from ..structured.register import planned_by
@@ -140,26 +138,15 @@ def pairwise_distance(x1: Any, x2: Any, p: float, eps: float, keepdim: bool) -> 
     return ops.linalg_vector_norm(ops.add(ops.sub(x1, x2), eps), p, [last], keepdim)
 
 
-SMALL = 1 << 12
-"""Elements up to which similarities are computed at once."""
-
-
-def _plan_cosine_similarity(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """Small tensors of one geometry are taken at once."""
-    composed = op.rebind(cosine_similarity, args)
-    x1, x2, dim, _ = args
-    spec = x1._spec
-    if spec is not x2._spec or spec.dtype is not float32 or not 0 < spec.numel <= SMALL:
-        return composed
-    if not -spec.ndim <= dim < spec.ndim or op.runtime_positions(args) != [0, 1, 3]:
-        return composed
-    sizes = tuple([n for d, n in enumerate(spec.sizes) if d != dim % spec.ndim])
-    out = TensorSpec.contiguous(sizes, spec.dtype, spec.device)
-    parts = ("aten::linalg_vector_norm", "aten::div.Tensor", "aten::mul.Tensor", "aten::sum.dim_IntList")
-    return plan_on_host(op, key_set, args, out, parts, composed) or composed
-
-
-@planned_by(_plan_cosine_similarity)
+@computed_at_once(
+    host_losses.cosine_similarity,
+    "cosine_similarity_at_once_stub",
+    "aten::linalg_vector_norm",
+    "aten::div.Tensor",
+    "aten::mul.Tensor",
+    "aten::sum.dim_IntList",
+    by_values=True,
+)
 def cosine_similarity(x1: Any, x2: Any, dim: int, eps: float) -> Any:
     """`torch.cosine_similarity`: the product of both over their lengths, which are at least `eps`."""
     common = promote_types(x1.dtype, x2.dtype)

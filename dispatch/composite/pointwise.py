@@ -54,7 +54,7 @@ from ..generated.functions import (
     xlogy,
     xlogy_,
 )
-from .at_once import at_once
+from ..structured.host_plans import computed_at_once, of_plain
 from .forms import outermost_first, restored, write_out
 from .indexing import nonzero_numpy
 
@@ -142,7 +142,7 @@ def positive(self: Any) -> Any:
     return self
 
 
-@at_once("aten::pow.Tensor_Scalar")
+@computed_at_once(of_plain(), "square_stub", "aten::pow.Tensor_Scalar")
 def square(self: Any) -> Any:
     """The second power."""
     return pow(self, 2)
@@ -259,7 +259,9 @@ def _operand_in(dtype: ScalarType, value: Any) -> Any:
     return complex(value) if dtype.is_complex else float(value)
 
 
-@at_once("aten::ne.Tensor", "aten::lt.Scalar", "aten::mul.Tensor", "aten::where.self")
+@computed_at_once(
+    of_plain(), "angle_stub", "aten::ne.Tensor", "aten::lt.Scalar", "aten::mul.Tensor", "aten::where.self"
+)
 def angle(self: Any) -> Any:
     """The argument of a complex number; of a real one 0 or pi, and NaN of NaN."""
     dtype = self._spec.dtype
@@ -270,7 +272,7 @@ def angle(self: Any) -> Any:
     return where(ne(self, self), self, mul(lt(self, 0).to(dtype), math.pi))
 
 
-@at_once("aten::stack", "aten::view_as_complex", dtype=_complex_of)
+@computed_at_once(of_plain(dtype=_complex_of), "complex_stub", "aten::stack", "aten::view_as_complex")
 def complex_(real: Any, imag: Any) -> Any:
     """Numbers from their two parts, which are of one floating dtype."""
     check_parts("complex", real, imag)
@@ -287,8 +289,14 @@ def complex_out(real: Any, imag: Any, out: Any) -> Any:
     return write_exactly("complex", complex_(real, imag), out)
 
 
-@at_once(
-    "aten::stack", "aten::view_as_complex", "aten::mul.Tensor", "aten::cos", "aten::sin", dtype=_complex_of
+@computed_at_once(
+    of_plain(dtype=_complex_of),
+    "polar_stub",
+    "aten::stack",
+    "aten::view_as_complex",
+    "aten::mul.Tensor",
+    "aten::cos",
+    "aten::sin",
 )
 def polar(abs: Any, angle: Any) -> Any:
     """Numbers from sizes and angles, which are of one floating dtype."""

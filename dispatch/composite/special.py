@@ -43,7 +43,7 @@ from ..generated.functions import (
     special_zeta,
     xlogy,
 )
-from .at_once import at_once
+from ..structured.host_plans import computed_at_once, of_plain
 from .forms import inplace_form
 
 __all__ = [
@@ -95,7 +95,9 @@ def _of_dimension(self: TensorSpec, p: int) -> tuple[int, ...] | None:
     return self.sizes if p >= 1 else None
 
 
-@at_once("aten::lgamma", "aten::add.Tensor", "aten::sum.dim_IntList", sizes=_of_dimension)
+@computed_at_once(
+    of_plain(_of_dimension), "mvlgamma_stub", "aten::lgamma", "aten::add.Tensor", "aten::sum.dim_IntList"
+)
 def mvlgamma(self: Any, p: int) -> Any:
     """The logarithm of the multivariate gamma function of dimension `p`.
 
@@ -112,7 +114,9 @@ def mvlgamma(self: Any, p: int) -> Any:
     return ops.add(ops.sum(terms, -1), p * (p - 1) * math.log(math.pi) / 4)
 
 
-@at_once("aten::erf", "aten::erfc", "aten::mul.Tensor", "aten::where.self")
+@computed_at_once(
+    of_plain(), "special_ndtr_stub", "aten::erf", "aten::erfc", "aten::mul.Tensor", "aten::where.self"
+)
 def ndtr(self: Any) -> Any:
     """The distribution function of the normal distribution, by `erfc` away from zero."""
     if not self._spec.dtype.is_floating_point:

@@ -27,7 +27,7 @@ class KernelFunction:
     Args:
         function: the kernel: ``f(*args)`` in schema order; with `takes_key_set` ``f(key_set, *args)``; with
             `boxed` ``f(operator, key_set, stack)``, which replaces the arguments on the stack by the results.
-        planner: gives plans instead of being called.
+        planner: gives plans instead of being called; of a kernel that has a function too, None for calls to that.
         source: where it was registered, for messages.
         leaf: whether it never calls the dispatcher, and so needs no guard below autograd.
 

@@ -16,7 +16,6 @@ def made(*sizes, dtype=tt.float32):
 
 
 CASES = {
-    "addr": (lambda x: tt.addr(x, x[:, 0].contiguous(), x[0].contiguous()), (70, 900), 0),
     "angle": (tt.angle, (7, 9), 0),
     "complex": (lambda x: tt.complex(x, x.flip(0).contiguous()), (7, 9), 0),
     "mvlgamma": (lambda x: tt.mvlgamma(x.abs() + 2, 3), (7, 9), 4),
