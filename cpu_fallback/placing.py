@@ -1,4 +1,4 @@
-"""Elements in places of their own where a composition would go several ways: `put`, diagonals.
+"""Elements in places of their own where a composition would go several ways: `put` and diagonals.
 
 Each gives what its composition in `dispatch/composite/` gives, to the bit.
 """
