@@ -16,6 +16,7 @@ from ..dispatch.structured.host_plans import Unsuited
 from ..dispatch.structured.native.loss import MEAN, NONE
 from ..dispatch.structured.stub import KernelFactory, PlannedKernel, StructuredCall, register_stub
 from .chains import Chain, Maker, chained
+from .index_bounds import is_within
 from .loss import all_classes
 
 Array = np.ndarray[Any, Any]
@@ -268,10 +269,34 @@ def pdist(call: StructuredCall) -> PlannedKernel:
     return array(by_table if first is not None else by_rows)
 
 
+def unpooling(rank: int) -> KernelFactory:
+    """Zeros with each element at its place in its plane; of several for one the last."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        spec, out_spec = call.args["self"], call.outputs[0]
+        volume = math.prod(out_spec.sizes[-rank:])
+        planes = math.prod(spec.sizes[:-rank])
+        starts = (np.arange(planes) * volume).reshape(planes, 1)
+        lines, sizes, np_dtype = (planes, spec.numel // planes), out_spec.sizes, out_spec.np_dtype
+
+        def compute(x: Array, places: Array) -> Array:
+            if not is_within(places, volume):
+                raise Unsuited
+            made = np.zeros(sizes, np_dtype)
+            made.put(places.reshape(lines) + starts, x)
+            return made
+
+        return array(compute)
+
+    return factory
+
+
 FACTORIES: dict[str, KernelFactory] = {
     "cross_entropy_loss": cross_entropy,
     "huber_loss": gap_loss(huber),
     "smooth_l1_loss": gap_loss(smooth_l1),
+    "max_unpool2d": unpooling(2),
+    "max_unpool3d": unpooling(3),
     "multi_margin_loss": multi_margin,
     "multilabel_margin_loss": multilabel_margin,
     "cosine_similarity": cosine_similarity,

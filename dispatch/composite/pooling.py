@@ -6,11 +6,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...runtime.memory_format import contiguous_format
 from ...runtime.scalar_type import int64
+from ...runtime.tensor_spec import TensorSpec
 from ..core.kernel_function import Plan, Planner
 from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
 from ..generated.functions import avg_pool2d, max_pool2d_with_indices
+from ..structured.host_plans import plan_on_host
 from ..structured.part_plans import first_of, plan_of_part
 from ..structured.register import planned_by
 from ..structured.supported_dtypes import check_dtype
@@ -228,6 +231,34 @@ def _unpooled(self: Any, indices: Any, output_size: Sequence[int]) -> Any:
     return places.reshape((*lead, *output_size)).detach()
 
 
+def _plan_unpooling(rank: int) -> Planner:
+    """Contiguous elements are put into their places at once."""
+
+    def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+        composed = op.rebind(max_unpool2d if rank == 2 else max_unpool3d, args)
+        self, indices, size, *window = args
+        spec, places = self._spec, indices._spec
+        if not (spec.is_contiguous and places.is_contiguous and spec.numel and spec.sizes == places.sizes):
+            return composed
+        if places.dtype is not int64 or spec.ndim not in (rank + 1, rank + 2) or len(size) != rank:
+            return composed
+        if (
+            min(size) <= 0
+            or any(len(values) != rank for values in window)
+            or (window and min(window[0]) <= 0)
+        ):
+            return composed
+        if rank == 2 and spec.ndim == 4 and spec.suggest_memory_format() is not contiguous_format:
+            return composed
+        check_dtype(f"max_unpool{rank}d", spec.dtype, spec.device)
+        out = TensorSpec.contiguous((*spec.sizes[:-rank], *size), spec.dtype, spec.device)
+        parts = ("aten::scatter.src", "aten::masked_select", "aten::any", "aten::new_zeros")
+        return plan_on_host(op, key_set, args, out, parts, composed) or composed
+
+    return plan
+
+
+@planned_by(_plan_unpooling(2))
 def max_unpool2d(self: Any, indices: Any, output_size: Sequence[int]) -> Any:
     """`torch.nn.functional.max_unpool2d` of an output size: elements at the places that max_pool2d found them."""
     if len(output_size) != 2:
@@ -241,6 +272,7 @@ def max_unpool2d(self: Any, indices: Any, output_size: Sequence[int]) -> Any:
     return out.contiguous(memory_format=self._spec.suggest_memory_format()) if self._spec.ndim == 4 else out
 
 
+@planned_by(_plan_unpooling(3))
 def max_unpool3d(
     self: Any, indices: Any, output_size: Sequence[int], stride: Sequence[int], padding: Sequence[int]
 ) -> Any:

@@ -1,4 +1,4 @@
-"""Compositions that the host computes at once give what the composition gives, which runs where gradients are recorded."""
+"""What the host computes at once is what the composition gives, which runs where gradients are recorded."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_wrong_classes_are_refused_as_by_the_composition():
     ):
         with pytest.raises((IndexError, RuntimeError)) as there:
             function(x.clone().requires_grad_(), target)
-        with pytest.raises(there.type, match="bound|range"):
+        with pytest.raises(there.type, match=r"bound|range"):
             function(x, target)
 
 
@@ -107,3 +107,23 @@ def test_a_mode_sees_the_parts():
     with Seeing():
         F.huber_loss(x, x)
     assert len(seen) > 2
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("batched", [False, True])
+def test_unpooling(rank, batched):
+    pool, unpool = getattr(F, f"max_pool{rank}d"), getattr(F, f"max_unpool{rank}d")
+    x = matrix(*((2, 3) if batched else (3,)), *(6, 4, 8)[:rank])
+    values, places = pool(x, 2, return_indices=True)
+    wanted = values.clone().requires_grad_()
+    expected = unpool(wanted, places, 2)
+    assert expected.requires_grad
+    made = unpool(values, places, 2)
+    assert made.shape == x.shape
+    np.testing.assert_array_equal(made.numpy(), expected.detach().numpy())
+    # Of several for one place the last stays.
+    same = unpool(values, tt.zeros_like(places), 2)
+    np.testing.assert_array_equal(same.numpy(), unpool(wanted, tt.zeros_like(places), 2).detach().numpy())
+    for wrong in (-1, 10**6):
+        with pytest.raises(RuntimeError, match=f"Found an invalid max index: {wrong}"):
+            unpool(values, tt.full_like(places, wrong), 2)
