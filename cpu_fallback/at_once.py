@@ -123,21 +123,25 @@ def multi_margin(call: StructuredCall) -> PlannedKernel:
     rows, classes = spec.sizes
     starts = np.arange(0, rows * classes, classes)
     ones, units = np.ones(classes, spec.np_dtype), np.ones(rows, spec.np_dtype)
-    names = call.runtime[2:]
-    fixed = {name: call.args[name] for name in ("p", "margin") if name not in names}
+    # The weight comes last, after those of the two numbers that are no defaults.
+    names = call.runtime[2:-1]
+    given = {name: i for i, name in enumerate(names)}
+    p_at, margin_at = given.get("p"), given.get("margin")
+    fixed_p, fixed_margin = call.args["p"], call.args["margin"]
     zero, real = np.zeros((), spec.np_dtype), spec.np_dtype.type
 
     def compute(x: Array, target: Array, *rest: Any) -> Any:
-        numbers = fixed | dict(zip(names, rest, strict=True))
-        if numbers["p"] not in (1, 2) or not all_classes(target, classes):
+        p = fixed_p if p_at is None else rest[p_at]
+        margin = fixed_margin if margin_at is None else rest[margin_at]
+        if p not in (1, 2) or not all_classes(target, classes):
             raise Unsuited
         own = target + starts
         gap = x - x.take(own).reshape(rows, 1)
-        np.add(gap, real(numbers["margin"]), gap)
+        np.add(gap, real(margin), gap)
         np.maximum(gap, zero, out=gap)
-        if numbers["p"] == 2:
+        if p == 2:
             np.multiply(gap, gap, gap)
-        weight = numbers["weight"]
+        weight = rest[-1]
         if weight is not None:
             np.multiply(gap, weight.take(target).reshape(rows, 1), gap)
         gap.put(own, 0)
