@@ -150,3 +150,17 @@ def test_fractional_windows_of_small_arrays_are_those_of_large_ones(rank):
     )
     for small, large in zip(some, every, strict=True):
         np.testing.assert_array_equal(small.numpy(), large[:2].numpy())
+
+
+@pytest.mark.parametrize("dtype", [tt.float32, tt.bfloat16, tt.float64])
+@pytest.mark.parametrize("special", [0, 1])
+def test_maxima_of_long_shares(dtype, special):
+    x = tt.tensor(RANDOM.integers(-9, 9, (40, 3, 2, 96)).astype(np.float32)).to(dtype)
+    if special:
+        x[1, 2, 1, 50] = x[1, 2, 1, 70] = np.nan
+    values, places = F.adaptive_max_pool2d(x, (2, 3), return_indices=True)
+    lines = x.double().numpy().reshape(40, 3, 6, 32)
+    at = np.where(np.isnan(lines).any(-1), 31 - np.isnan(lines)[..., ::-1].argmax(-1), lines.argmax(-1))
+    expected = np.take_along_axis(lines, at[..., None], -1)[..., 0]
+    np.testing.assert_array_equal(values.double().numpy().reshape(40, 3, 6), expected)
+    np.testing.assert_array_equal(places.numpy().reshape(40, 3, 6), at + 32 * np.arange(6))
