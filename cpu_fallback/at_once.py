@@ -16,6 +16,7 @@ from ..dispatch.structured.host_plans import ComposedError
 from ..dispatch.structured.native.loss import MEAN, NONE
 from ..dispatch.structured.stub import KernelFactory, PlannedKernel, StructuredCall, register_stub
 from .chains import Chain, Maker, chained
+from .index_bounds import is_within
 from .loss import all_classes
 
 Array = np.ndarray[Any, Any]
@@ -122,21 +123,25 @@ def multi_margin(call: StructuredCall) -> PlannedKernel:
     rows, classes = spec.sizes
     starts = np.arange(0, rows * classes, classes)
     ones, units = np.ones(classes, spec.np_dtype), np.ones(rows, spec.np_dtype)
-    names = call.runtime[2:]
-    fixed = {name: call.args[name] for name in ("p", "margin") if name not in names}
+    # The weight comes last, after those of the two numbers that are no defaults.
+    names = call.runtime[2:-1]
+    given = {name: i for i, name in enumerate(names)}
+    p_at, margin_at = given.get("p"), given.get("margin")
+    fixed_p, fixed_margin = call.args["p"], call.args["margin"]
     zero, real = np.zeros((), spec.np_dtype), spec.np_dtype.type
 
     def compute(x: Array, target: Array, *rest: Any) -> Any:
-        numbers = fixed | dict(zip(names, rest, strict=True))
-        if numbers["p"] not in (1, 2) or not all_classes(target, classes):
+        p = fixed_p if p_at is None else rest[p_at]
+        margin = fixed_margin if margin_at is None else rest[margin_at]
+        if p not in (1, 2) or not all_classes(target, classes):
             raise ComposedError
         own = target + starts
         gap = x - x.take(own).reshape(rows, 1)
-        np.add(gap, real(numbers["margin"]), gap)
+        np.add(gap, real(margin), gap)
         np.maximum(gap, zero, out=gap)
-        if numbers["p"] == 2:
+        if p == 2:
             np.multiply(gap, gap, gap)
-        weight = numbers["weight"]
+        weight = rest[-1]
         if weight is not None:
             np.multiply(gap, weight.take(target).reshape(rows, 1), gap)
         gap.put(own, 0)
@@ -218,10 +223,34 @@ def cosine_similarity(call: StructuredCall) -> PlannedKernel:
     return _of_rows(call, compute)
 
 
+def unpooling(rank: int) -> KernelFactory:
+    """Zeros with each element at its place in its plane; of several for one the last."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        spec, out_spec = call.args["self"], call.outputs[0]
+        volume = math.prod(out_spec.sizes[-rank:])
+        planes = math.prod(spec.sizes[:-rank])
+        starts = (np.arange(planes) * volume).reshape(planes, 1)
+        lines, sizes, np_dtype = (planes, spec.numel // planes), out_spec.sizes, out_spec.np_dtype
+
+        def compute(x: Array, places: Array) -> Array:
+            if not is_within(places, volume):
+                raise ComposedError
+            made = np.zeros(sizes, np_dtype)
+            made.put(places.reshape(lines) + starts, x)
+            return made
+
+        return array(compute)
+
+    return factory
+
+
 FACTORIES: dict[str, KernelFactory] = {
     "cross_entropy_loss": cross_entropy,
     "huber_loss": gap_loss(huber),
     "smooth_l1_loss": gap_loss(smooth_l1),
+    "max_unpool2d": unpooling(2),
+    "max_unpool3d": unpooling(3),
     "multi_margin_loss": multi_margin,
     "multilabel_margin_loss": multilabel_margin,
     "cosine_similarity": cosine_similarity,

@@ -4,39 +4,60 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ..runtime.memory_format import contiguous_strides
 from .error_state import quiet
 from .widen import compute_np
+from .window_taps import MOST
 
 Array = np.ndarray[Any, Any]
 REACH = 2.0**62
 """What is not below it, NaN among it, counts as zero, on every device."""
 
 
-def starts(samples: Array, n: int, kernel: int, out: int, kept: np.dtype[Any]) -> Array:
-    """Where the windows of `out` positions start in each of the lines that `samples` has a number for.
+def starts_in(
+    n: int, kernel: int, out: int, kept: np.dtype[Any], wide: np.dtype[Any]
+) -> Callable[[Array], Array]:
+    """From the number of each line to where the windows of `out` positions start in it.
 
     Every step is rounded to `kept`, the dtype of the tensors, as in PyTorch. The last window ends with the line; places
     outside, which no number in [0, 1) gives, are moved inside.
     """
-    wide = samples.dtype
-    where = np.full((*samples.shape, out), n - kernel, np.int64)
-    if out > 1:
+    last = n - kernel
+    same = kept == wide
 
-        def rounded(x: Any) -> Array:
-            return np.asarray(x, wide).astype(kept).astype(wide)
+    def rounded(x: Array) -> Array:
+        return x if same else x.astype(kept).astype(wide)
 
-        def whole(x: Array) -> Array:
-            return np.where(np.abs(x) < REACH, x, 0).astype(np.int64)
+    step = rounded(np.asarray(np.asarray(last, wide) / np.asarray(max(out - 1, 1), wide), wide))
+    number_of = np.arange(out - 1, dtype=wide)
 
-        step = rounded(np.asarray(n - kernel, wide) / np.asarray(out - 1, wide))
-        moved = rounded(rounded(np.arange(out - 1).astype(wide) + samples[..., None]) * step)
-        where[..., :-1] = whole(moved) - whole(rounded(samples[..., None] * step))
-    return np.clip(where, 0, n - kernel)
+    def starts(samples: Array) -> Array:
+        where = np.empty((*samples.shape, out), np.int64)
+        where[..., -1:] = last
+        if out == 1 or not samples.size:
+            return where
+        numbers = samples[..., None]
+        moved = rounded(np.add(number_of, numbers))
+        moved = rounded(np.multiply(moved, step))
+        first = rounded(np.multiply(numbers, step))
+        # One comparison tells that all can be whole numbers: NaN fails it too.
+        if not (
+            np.maximum.reduce(np.abs(moved), None) < REACH and np.maximum.reduce(np.abs(first), None) < REACH
+        ):
+            moved, first = [np.where(np.abs(x) < REACH, x, 0) for x in (moved, first)]
+        inner = where[..., :-1]
+        np.subtract(moved.astype(np.int64), first.astype(np.int64), inner)
+        np.maximum(inner, 0, out=inner)
+        np.minimum(inner, last, out=inner)
+        return where
+
+    return starts
 
 
 def fractional_max_pool(call: StructuredCall) -> PlannedKernel:
@@ -53,15 +74,15 @@ def fractional_max_pool(call: StructuredCall) -> PlannedKernel:
     batch = lead[0] if len(lead) == 2 else 1
     # Over planes the width's number is the first one; over volumes the depth's is.
     order = (1, 0) if rank == 2 else (0, 1, 2)
+    line_starts = [
+        starts_in(n, k, out, kept, wide) for n, k, out in zip(spatial, pool.kernel, pool.out, strict=True)
+    ]
     taps = list(itertools.product(*[range(k) for k in pool.kernel]))
 
     def into(values: Array, indices: Array, array: Array, samples: Array) -> None:
         flat = array.reshape(planes, volume).astype(wide, copy=False)
         numbers = samples[:batch].astype(wide).reshape(planes, rank)
-        lines = [
-            starts(numbers[:, which], n, k, out, kept)
-            for which, n, k, out in zip(order, spatial, pool.kernel, pool.out, strict=True)
-        ]
+        lines = [start(numbers[:, which]) for which, start in zip(order, line_starts, strict=True)]
 
         def places(tap: tuple[int, ...]) -> Array:
             at: Any = 0
@@ -80,7 +101,39 @@ def fractional_max_pool(call: StructuredCall) -> PlannedKernel:
         np.copyto(values, best.reshape(values.shape), casting="unsafe")
         np.copyto(indices, where.reshape(indices.shape))
 
-    return PlannedKernel(quiet(into))
+    positions, count = math.prod(pool.out), planes * math.prod(pool.out) * len(taps)
+    if not 0 < count <= MOST:
+        return PlannedKernel(quiet(into))
+    general = quiet(into)
+    alike = len({*zip(spatial, pool.kernel, pool.out, strict=True)}) == 1
+    plane_starts = np.repeat(np.arange(planes) * volume, positions)[:, None]
+    pitch = contiguous_strides(spatial)
+    offsets = np.array([sum(t * w for t, w in zip(tap, pitch, strict=True)) for tap in taps])
+    rows = np.arange(0, planes * positions * len(taps), len(taps))
+    shapes = [(planes, *(1,) * d, out, *(1,) * (rank - 1 - d)) for d, out in enumerate(pool.out)]
+
+    def at_once(values: Array, indices: Array, array: Array, samples: Array) -> None:
+        numbers = samples[:batch].astype(wide, copy=False).reshape(planes, rank)
+        if alike:
+            every = line_starts[0](numbers)
+            lines = [every[:, which] for which in order]
+        else:
+            lines = [start(numbers[:, which]) for which, start in zip(order, line_starts, strict=True)]
+        corner = lines[-1].reshape(shapes[-1])
+        for d in range(rank - 1):
+            corner = corner + (lines[d] * pitch[d]).reshape(shapes[d])
+        local = corner.reshape(-1, 1) + offsets
+        found = array.take(local + plane_starts).astype(wide, copy=False)
+        tap = found.argmax(1)
+        np.add(tap, rows, tap)
+        best = found.take(tap)
+        if (square := best.dot(best)) != square:
+            general(values, indices, array, samples)
+            return
+        values[...] = best.reshape(values.shape)
+        indices[...] = local.take(tap).reshape(indices.shape)
+
+    return PlannedKernel(at_once, quiet=True)
 
 
 for _rank in (2, 3):

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ..dispatch.structured.native.grid_sampler import BICUBIC, BORDER, NEAREST, REFLECTION
+from ..dispatch.structured.native.grid_sampler import BICUBIC, BILINEAR, BORDER, NEAREST, REFLECTION, ZEROS
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from .error_state import quiet
 from .line_maps import keys
+from .small_grid_sampler import linear_sampler
 from .widen import compute_np
 
 Array = np.ndarray[Any, Any]
@@ -171,6 +172,10 @@ def grid_sampler(call: StructuredCall) -> PlannedKernel:
                 total += found
             np.copyto(out[sample], total.T.reshape(out.shape[1:]), casting="unsafe")
 
+    if modes[:2] == (BILINEAR, ZEROS) and call.outputs[0].numel and spec.numel:
+        small = linear_sampler(spec, call.outputs[0].sizes[2:], modes[2], np_dtype)
+        if small is not None:
+            return PlannedKernel(small, quiet=True)
     return PlannedKernel(quiet(into))
 
 

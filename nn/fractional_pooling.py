@@ -30,10 +30,9 @@ def _pooled(
         ratios = [output_ratio] * rank if isinstance(output_ratio, (int, float)) else list(output_ratio)
         if len(ratios) != rank:
             raise ValueError(f"{name} requires output_ratio to either be a single Int or tuple of Ints.")
-        output_size = [int(n * ratio) for n, ratio in zip(sizes[-rank:], ratios, strict=True)]
-    kernel_size, output_size = (
-        [size] * rank if isinstance(size, int) else size for size in (kernel_size, output_size)
-    )
+        output_size = tuple([int(n * ratio) for n, ratio in zip(sizes[-rank:], ratios, strict=True)])
+    kernel_size = (kernel_size,) * rank if isinstance(kernel_size, int) else tuple(kernel_size)
+    output_size = (output_size,) * rank if isinstance(output_size, int) else tuple(output_size)
     if samples is None:
         batch = 1 if len(sizes) == rank + 1 else sizes[0]
         samples = ops.rand((batch, sizes[-rank - 1], rank), dtype=input.dtype, device=input.device)

@@ -140,7 +140,7 @@ def _sizes(
                 f"dimensions of {spatial} and output size of {size}. Please provide input tensor in (N, C, d1, d2, ...,"
                 "dK) format and output size in (o1, o2, ...,oK) format."
             )
-        if not all([isinstance(n, int) for n in size]):
+        if not all(isinstance(n, int) for n in size):
             raise TypeError(
                 "expected size to be one of int or Tuple[int] or Tuple[int, int] or Tuple[int, int, int], but got size "
                 f"with types {[type(n) for n in size]}"

@@ -52,11 +52,12 @@ def _output_size(
 
 def _window(
     rank: int, input: Any, kernel_size: Size, stride: Size | None, padding: Size, output_size: Any
-) -> tuple[list[int], list[int], list[int]]:
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     kernel = _sizes(rank, kernel_size)
     steps = kernel if stride is None else _sizes(rank, stride)
     border = _sizes(rank, padding)
-    return _output_size(input, kernel, steps, border, output_size), steps, border
+    sizes = _output_size(input, kernel, steps, border, output_size)
+    return tuple(sizes), tuple(steps), tuple(border)
 
 
 @overridable
@@ -84,7 +85,7 @@ def max_unpool1d(
         [[0.0, 3.0, 2.0, 0.0]]
     """
     sizes, _, _ = _window(1, input, kernel_size, stride, padding, output_size)
-    return ops.max_unpool2d(input.unsqueeze(-1), indices.unsqueeze(-1), [*sizes, 1]).squeeze(-1)
+    return ops.max_unpool2d(input.unsqueeze(-1), indices.unsqueeze(-1), (*sizes, 1)).squeeze(-1)
 
 
 @overridable
