@@ -21,6 +21,8 @@ from ..runtime.tensor_spec import TensorSpec
 
 SMALL = 4096
 """Elements up to which BLAS adds products in one thread."""
+BLOCK = 1 << 18
+"""Elements of a part of all pairs."""
 FAR = 1e-8
 """Squares of distances, relative to those of both points, that float64 tells from products to float32's precision."""
 NAMES = frozenset({"Float", "Double"})
@@ -198,34 +200,46 @@ def _by_products(out: Any, x: Any, y: Any, order: float) -> bool | None:
     right[:, columns] = 1
     np.add.reduce(y * y, 1, out=right[:, columns + 1])
     np.dot(left, right.T, out)
-    np.maximum(out, 0, out)
+    np.maximum(out, 0, out=out)
     np.sqrt(out, out)
     return True
 
 
-def _pairs_by_products(n: int) -> Callable[[Any, Any, float], bool | None]:
+def _pairs_by_products(n: int, columns: int) -> Callable[[Any, Any, float], bool | None]:
     """``into(out, x, order)``: Euclidean distances of the pairs of `n` rows in float32, from products in float64.
 
     Those are as good as differences where the distance is not tiny beside the rows; other pairs, and those that are
     not finite, are done by differences.
     """
 
+    rows, each = max(1, BLOCK // n), max(1, BLOCK // columns)
+
     def into(out: Any, x: Any, order: float) -> bool | None:
         if order != 2:
             return None
         wide = x.astype(np.float64)
         squares = np.add.reduce(wide * wide, 1)
-        whole = np.dot(wide, wide.T)
-        start = 0
-        for i in range(n - 1):
-            both = squares[i + 1 :] + squares[i]
-            apart = both - 2 * whole[i, i + 1 :]
-            stop = start + n - 1 - i
-            np.sqrt(apart, out[start:stop], casting="same_kind")
-            if not apart.min() > FAR * both.max():
-                near = np.flatnonzero(~(apart > FAR * both))
-                out[start + near] = norms_of(x[i + 1 + near] - x[i], 2)
-            start = stop
+        place = 0
+        for start in range(0, n - 1, rows):
+            stop = min(start + rows, n - 1)
+            both = squares[start:stop, None] + squares
+            apart = np.dot(wide[start:stop], wide.T)
+            apart *= -2
+            apart += both
+            both *= FAR
+            near = np.greater(apart, both, out=np.empty(both.shape, bool))
+            np.logical_not(near, near)
+            np.sqrt(apart, apart)
+            for i in range(start, stop):
+                near[i - start, : i + 1] = False
+                end = place + n - 1 - i
+                out[place:end] = apart[i - start, i + 1 :]
+                place = end
+            first, second = np.nonzero(near)
+            first += start
+            for part in range(0, len(first), each):
+                i, j = first[part : part + each], second[part : part + each]
+                out[i * (2 * n - i - 1) // 2 + j - i - 1] = norms_of(x[j] - x[i], 2)
         return True
 
     return into
@@ -246,4 +260,4 @@ def pdist(self: TensorSpec, p: Any) -> HostCall | None:
             return norms_of(x.take(first, 0) - x.take(second, 0), order) if order >= 0 else None
 
         return HostCall((spec,), compute)
-    return HostCall((spec,), None, _pairs_by_products(n)) if self.dtype.name == "float32" else None
+    return HostCall((spec,), None, _pairs_by_products(n, columns)) if self.dtype.name == "float32" else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -146,3 +147,34 @@ def _factory(name: str, kind: Transform, several: bool) -> HostFactory:
 for _name, _kind in TRANSFORMS.items():
     host_kernel(f"fft_{_name}")(_factory(_name, _kind, False))
     host_kernel(f"fft_{_name}n")(_factory(_name, _kind, True))
+
+
+def _shift(back: bool) -> HostFactory:
+    def factory(self: TensorSpec, dim: Sequence[int] | None) -> HostCall | None:
+        dims = range(self.ndim) if dim is None else dim
+        if not self.numel or self.ndim == 0 or any(not -self.ndim <= d < self.ndim for d in dims):
+            return None
+        if self.dtype.name not in DTYPES or len({d % self.ndim for d in dims}) != len(dims):
+            return None
+        halves = [[(slice(None), slice(None))]] * self.ndim
+        for d in dims:
+            size = self.sizes[d]
+            # The first `size - by` go to the end.
+            by = (size + 1) // 2 if back else size // 2
+            cut = size - by
+            halves[d % self.ndim] = [(slice(0, by), slice(cut, size)), (slice(by, size), slice(0, cut))]
+        moves = [tuple(zip(*parts, strict=True)) for parts in itertools.product(*halves)]
+        spec = TensorSpec.contiguous(self.sizes, self.dtype, CPU)
+
+        def into(out: Any, x: Any) -> bool:
+            for target, source in moves:
+                out[target] = x[source]
+            return True
+
+        return HostCall((spec,), None, into)
+
+    return factory
+
+
+host_kernel("fft_fftshift")(_shift(False))
+host_kernel("fft_ifftshift")(_shift(True))

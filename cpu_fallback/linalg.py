@@ -47,6 +47,19 @@ def _is_blas(dtype: ScalarType) -> bool:
     return (dtype.is_floating_point and dtype not in NARROW) or dtype.is_complex
 
 
+LEAST_OUTER = 4096
+"""Elements from which NumPy multiplies a column by a row quicker than BLAS."""
+
+
+def outer_products(x: Any, y: Any, out: Any = None) -> Any:
+    """Columns by rows, each of a batch: no sum, though one with zero, which takes the sign off a product of -0."""
+    out = np.empty((len(x), x.shape[1], y.shape[2]), x.dtype) if out is None else out
+    for column, row, made in zip(x, y, out, strict=True):
+        np.multiply(column, row, made)
+        made += 0
+    return out
+
+
 def product_of(call: StructuredCall, first: str, second: str) -> Product:
     """``f(a, b)``: a new array in the dtype of the computation."""
     a, b = call.args[first], call.args[second]
@@ -59,6 +72,8 @@ def product_of(call: StructuredCall, first: str, second: str) -> Product:
         return integer_matmul
     if a.ndim <= 2:
         return multiply_arrays
+    if a.ndim == b.ndim == 3 and a.sizes[2] == 1 and a.sizes[1] * b.sizes[2] >= LEAST_OUTER:
+        return outer_products
     ready_a, ready_b = is_blas_ready(a), is_blas_ready(b)
     if ready_a and ready_b:
         return np.matmul
@@ -102,6 +117,8 @@ def product(first: str, second: str) -> Callable[[StructuredCall], PlannedKernel
             if not spec.is_contiguous:
                 return PlannedKernel(assign, multiply_arrays, quiet=True)
             return PlannedKernel(_dot_into, multiply_arrays, quiet=True, unshared=_dot_unshared)
+        if multiply is outer_products:
+            return PlannedKernel(assign, multiply, quiet=True, unshared=_outer_into)
         into = _matmul_into if multiply is np.matmul and spec.is_contiguous else assign
         return PlannedKernel(into, multiply, quiet=True)
 
@@ -138,6 +155,10 @@ def _into_transposed(out: Any, a: Any, b: Any) -> None:
         _dot_into(target, b.T, a.T)
     else:
         out[...] = quiet(np.dot)(a, b)
+
+
+def _outer_into(out: Any, a: Any, b: Any) -> None:
+    outer_products(a, b, out)
 
 
 def _matmul_into(out: Any, a: Any, b: Any) -> None:

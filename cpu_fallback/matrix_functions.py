@@ -28,9 +28,12 @@ from .one_matrix import (
     qr_of,
     solver_of,
     svd_of,
+    unpack_into,
     unpacker_of,
 )
 
+SMALL = 4096
+"""Elements up to which a mask of a matrix is kept with a plan."""
 FEW = 16
 """How many matrices of a batch are done one after another."""
 INFO = TensorSpec.contiguous((), int32, CPU)
@@ -103,13 +106,19 @@ def lu(A: TensorSpec, pivot: bool) -> HostCall | None:
     if not is_one(A) or not pivot:
         return None
     (m, n), char = A.sizes, char_of(A)
-    factor, unpack, k = find_routine(char, "getrf"), unpacker_of(char, *A.sizes), min(A.sizes)
+    factor, k = find_routine(char, "getrf"), min(A.sizes)
+    unpack = unpacker_of(char, *(A.sizes if A.numel <= SMALL else (1, 1)))
 
     def compute(a: Any) -> tuple[Any, ...]:
         packed, pivots, _ = factor(a)
         return (permutation(pivots.tolist(), m, char), *unpack(packed))
 
-    return HostCall((in_rows(A.dtype, m, m), in_rows(A.dtype, m, k), in_rows(A.dtype, k, n)), compute)
+    def into(P: Any, L: Any, U: Any, a: Any) -> bool:
+        packed, pivots, _ = factor(a)
+        return unpack_into(L, U, P, packed, pivots.tolist())
+
+    outputs = in_rows(A.dtype, m, m), in_rows(A.dtype, m, k), in_rows(A.dtype, k, n)
+    return HostCall(outputs, None if A.numel > SMALL else compute, into)
 
 
 @host_kernel("lu_unpack")
@@ -119,12 +128,16 @@ def lu_unpack(LU: TensorSpec, pivots: TensorSpec, data: bool, permuted: bool) ->
     if not (is_one(LU) and data and permuted and pivots.dtype is int32 and pivots.sizes == (k,)):
         return None
     char = char_of(LU)
-    unpack = unpacker_of(char, m, n)
+    unpack = unpacker_of(char, *(LU.sizes if LU.numel <= SMALL else (1, 1)))
 
     def compute(packed: Any, given: Any) -> tuple[Any, ...]:
         return (permutation((given - 1).tolist(), m, char), *unpack(packed))
 
-    return HostCall((in_rows(LU.dtype, m, m), in_rows(LU.dtype, m, k), in_rows(LU.dtype, k, n)), compute)
+    def into(P: Any, L: Any, U: Any, packed: Any, given: Any) -> bool:
+        return unpack_into(L, U, P, packed, (given - 1).tolist())
+
+    outputs = in_rows(LU.dtype, m, m), in_rows(LU.dtype, m, k), in_rows(LU.dtype, k, n)
+    return HostCall(outputs, None if LU.numel > SMALL else compute, into)
 
 
 def sign_of(pivots: list[int]) -> int:

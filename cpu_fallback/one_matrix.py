@@ -62,6 +62,20 @@ def unpacker_of(char: str, m: int, n: int) -> Callable[[Any], tuple[Any, Any]]:
     return unpack
 
 
+def unpack_into(lower: Any, upper: Any, permuted: Any, lu: Any, pivots: list[int]) -> bool:
+    """L, U and P of a matrix that holds L and U, row by row, into memory that is given."""
+    m, n = lu.shape
+    k = min(m, n)
+    lower[...], upper[...] = lu[:, :k], lu[:k]
+    for i in range(k):
+        lower[i, i:] = 0
+        upper[i, :i] = 0
+    lower.reshape(-1)[:: k + 1][:k] = 1
+    permuted.fill(0)
+    permuted[row_order(pivots, m), range(m)] = 1
+    return True
+
+
 def permutation(pivots: list[int], rows: int, char: str) -> Any:
     """P of A = P L U, from the rows interchanged, counted from 0."""
     made = np.zeros((rows, rows), char)

@@ -296,12 +296,14 @@ def _shift_dims(self: Any, dim: Sequence[int] | None) -> list[int]:
     return list(range(rank)) if dim is None else [wrap_dim(d, rank) for d in dim]
 
 
+@planned_by(on_host("fft_fftshift", "roll"))
 def fft_fftshift(self: Any, dim: Sequence[int] | None) -> Any:
     """`torch.fft.fftshift`: the zero frequency to the middle."""
     dims = _shift_dims(self, dim)
     return ops.roll(self, [self.shape[d] // 2 for d in dims], dims)
 
 
+@planned_by(on_host("fft_ifftshift", "roll"))
 def fft_ifftshift(self: Any, dim: Sequence[int] | None) -> Any:
     """`torch.fft.ifftshift`: the zero frequency back to the front."""
     dims = _shift_dims(self, dim)

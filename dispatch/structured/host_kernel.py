@@ -31,7 +31,7 @@ class HostCall(NamedTuple):
     Args:
         outputs: the specs.
         compute: of small outputs; None where there is no quicker way than `into`.
-        into: ``into(out, *arrays)`` fills the memory of one output, of any size, and gives whether it has.
+        into: ``into(*outputs, *arrays)`` fills the memory of outputs of any size, and gives whether it has.
 
     `compute`, called with the runtime arguments (arrays for tensors), gives a new array in the strides of its spec for
     each output, a tuple of them for several; or None for values that are to be composed: a singular matrix, whose error
@@ -80,7 +80,7 @@ def on_host(name: str, *parts: str) -> Planner:
         if compute is None or any(_is_out_of_place(spec) for spec in made.outputs):
             if made.into is None or made.outputs[0].device is not CPU:
                 return None
-            compute = _filling(made.into, made.outputs[0])
+            compute = _filling(made.into, made.outputs)
         kinds = [isinstance(args[i], TensorImpl) for i in op.runtime_positions(args)]
         roles = tuple([TENSOR if kind else VALUE for kind in kinds])
         gather = result_type_of(op.schema)
@@ -96,12 +96,20 @@ def _is_out_of_place(spec: TensorSpec) -> bool:
     return spec.nbytes >= ALIGN_FROM or spec.device is not CPU
 
 
-def _filling(into: Callable[..., bool | None], spec: TensorSpec) -> Callable[..., Any]:
-    """What allocates an output as every other one is, and fills it."""
-    allocate = allocator_of(spec)
+def _filling(into: Callable[..., bool | None], specs: tuple[TensorSpec, ...]) -> Callable[..., Any]:
+    """What allocates outputs as all others are, and fills them."""
+    allocators = [allocator_of(spec) for spec in specs]
+    if len(specs) == 1:
+        (allocate,) = allocators
 
-    def compute(*data: Any) -> Any:
-        out = allocate()
-        return out if into(out, *data) else None
+        def compute(*data: Any) -> Any:
+            out = allocate()
+            return out if into(out, *data) else None
 
-    return compute
+        return compute
+
+    def compute_several(*data: Any) -> Any:
+        outputs = [allocate() for allocate in allocators]
+        return outputs if into(*outputs, *data) else None
+
+    return compute_several

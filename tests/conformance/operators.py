@@ -39,8 +39,8 @@ ORDER = {
     "nn.functional.embedding": (1, 0),
     "nn.functional.embedding_bag": (1, 0),
 }
-# The database hands these two matrices, whose product is of low rank.
-OF_A_PRODUCT = {"pca_lowrank", "svd_lowrank"}
+# The database gives these a matrix as two factors, and multiplies them itself, after setting a seed.
+FACTORED = {"svd_lowrank", "pca_lowrank"}
 ONLY_IN_PLACE = {"cauchy", "exponential", "geometric", "log_normal", "uniform"}
 
 
@@ -94,9 +94,9 @@ def functional(operator: OpInfo, library: Any = tt) -> Callable[..., Any]:
     if name in ONLY_IN_PLACE or operator.variant_test_name == "in_place":
         name += "_"
     found = _reach(library, name)
+    if name in FACTORED and callable(found):
+        return lambda a, b, **named: found(a @ b.mT, **named)
     if callable(found):
-        if name in OF_A_PRODUCT:
-            return lambda a, b, **named: found(a @ b.mT, **named)
         return found
     method = getattr(library.Tensor, name, None)
     if method is None:

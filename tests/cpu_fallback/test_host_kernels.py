@@ -43,6 +43,8 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "kron of long rows": lambda a, b: tt.kron(a, b.repeat(1, 200)),
     "cross": lambda a, b: tt.cross(a[:, :3], b[:, 1:]),
     "cross of rows": lambda a, b: tt.linalg.cross(a[:3], b[2:], dim=-2),
+    "fftshift": lambda a, b: tt.fft.fftshift(tt.stack([a, b]), dim=(0, -2)),
+    "ifftshift": lambda a, b: tt.fft.ifftshift(a.mT),
     "einsum": lambda a, b: tt.einsum("ij,Ab->ijAb", a, b),
     "multi_dot": lambda a, b: tt.linalg.multi_dot([a, b.mT, a.mT.contiguous().mT]),
     "addr": lambda a, b: tt.addr(tt.stack([a[0]] * 5), b[:, 0], b[0]),
@@ -107,3 +109,13 @@ def test_a_call_gives_what_the_composition_gives(name: str, dtype: Any, values: 
     # Of equal rows the squares cancel to what rounding has left.
     least = 10 * math.sqrt(eps) if name == "cdist of many, 2" else 100 * eps
     np.testing.assert_allclose(made.numpy(), expected.numpy(), rtol=100 * eps, atol=least)
+
+
+def test_products_of_columns_by_rows_have_the_zeros_of_a_sum() -> None:
+    column, row = -tt.ones(2, 80, 1), tt.zeros(2, 1, 80)
+    row[0, 0, 3], row[1, 0, 2] = 2.0, math.inf
+    made = tt.bmm(column, row)
+    assert made.tolist() == (column.double() @ row.double()).tolist()
+    assert not tt.signbit(made[made == 0]).any()
+    out = tt.empty(2, 80, 80)
+    assert tt.bmm(column, row, out=out).tolist() == made.tolist()

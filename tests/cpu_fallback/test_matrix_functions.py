@@ -13,6 +13,12 @@ import triten as tt
 from triten.dispatch.structured import host_kernel
 from triten.dispatch.structured.record_kernels import record_kernels
 
+
+def large(x: Any, rows: int, columns: int) -> Any:
+    """A larger matrix of full rank."""
+    return x.repeat(20, 20)[:rows, :columns] + 9 * tt.eye(rows, columns, dtype=x.dtype)
+
+
 MATRICES = {
     "det": lambda a, b: tt.linalg.det(a),
     "_linalg_det": lambda a, b: tt.ops.aten._linalg_det(a),
@@ -29,6 +35,8 @@ MATRICES = {
     "lu": lambda a, b: tt.linalg.lu(b),
     "lu of a wide one": lambda a, b: tt.linalg.lu(b.mT),
     "lu_unpack": lambda a, b: tt.lu_unpack(*tt.linalg.lu_factor(b)),
+    "lu of a large one": lambda a, b: tt.linalg.lu(large(a, 72, 120)),
+    "lu_unpack of a large one": lambda a, b: tt.lu_unpack(*tt.linalg.lu_factor(large(b, 120, 80))),
     "lu_solve": lambda a, b: tt.linalg.lu_solve(*tt.linalg.lu_factor(a), b),
     "lu_solve, adjoint": lambda a, b: tt.linalg.lu_solve(*tt.linalg.lu_factor(a), b, adjoint=True),
     "lu_solve of two": lambda a, b: tt.linalg.lu_solve(

@@ -20,7 +20,7 @@ from triten.perf.interleaved import Slice, measure, statement_slice
 
 from ..conversion import Conversion, OutsideError, copied
 from ..modes.mode import ours_of
-from ..operators import RANDOM, MissingError, chosen, functional, ordered, title
+from ..operators import FACTORED, RANDOM, MissingError, chosen, functional, ordered, title
 from .operands import Operands, large, seconds_of, small
 
 SIZES = ("small", "large")
@@ -115,7 +115,7 @@ def _rivals(operator: OpInfo, operands: Operands) -> tuple[dict[str, Slice] | No
     except OutsideError:
         return None, math.inf
     theirs, (positional, named) = operator.op, copied((operands.positional, operands.named))
-    if RANDOM.match(operator.name):
+    if RANDOM.match(operator.name) or operator.name in FACTORED:
         # The database's own sets a seed at each call.
         theirs, positional = functional(operator, torch), ordered(operator, positional)
     seconds = seconds_of(partial(theirs, *positional, **named))
