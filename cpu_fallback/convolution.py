@@ -25,6 +25,8 @@ from .workspace import borrow, give_back
 
 COLUMN_BYTES = 1 << 20
 """Columns that are made at a time: they stay in the second-level cache until the product has read them."""
+GROUPED_BYTES = 2 << 20
+"""The same of several groups, whose products take so little time that threads would wait for each other's Python."""
 LEAST_POSITIONS = 512
 """Positions of a product, where there are so many: with fewer it is bound by reading the weight."""
 LEAST_PRODUCTS = 1 << 24
@@ -257,7 +259,8 @@ class Convolution:
         """How many positions a block has."""
         each = self.depth * self.dtype.itemsize
         many = LEAST_PRODUCTS // (self.depth * self.outputs) if self.groups == 1 else 0
-        return max(LEAST_POSITIONS, COLUMN_BYTES // each, min(many, MOST_BYTES // each))
+        size = COLUMN_BYTES if self.groups == 1 else GROUPED_BYTES
+        return max(LEAST_POSITIONS, size // each, min(many, MOST_BYTES // each))
 
     def over(self, batches: int, some: Callable[[int, int, Array | None], None]) -> None:
         """``some(first, last, room)`` over batches on several threads, each with room for the columns of any part.

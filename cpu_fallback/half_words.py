@@ -25,7 +25,7 @@ WORDS = 1 << 16
 """Words of a block: with one half widened it stays in the second-level cache."""
 FROM = 1 << 12
 """Elements from which that is quicker than to widen all of them."""
-SHARED_WORDS = 1 << 18
+SHARED_WORDS = 1 << 19
 """The same where threads take part, who wait for each other's Python after every pass: longer ones are worth more."""
 HANDED_OVER = 1 << 22
 """Bytes from which another thread takes a part: it needs some 70 us to wake."""

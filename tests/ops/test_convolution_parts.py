@@ -7,15 +7,23 @@ import pytest
 
 import triten as tt
 from triten.cpu_fallback import convolution
+from triten.dispatch.core.dispatcher import Dispatcher
 
 
 @pytest.fixture(params=[8, 40, 1 << 20])
 def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """Blocks of so many positions."""
-    for name, value in {"COLUMN_BYTES": 4, "LEAST_POSITIONS": request.param, "LEAST_PRODUCTS": 1}.items():
+    """Blocks of so many positions, with plans that are made for them."""
+    for name, value in {
+        "COLUMN_BYTES": 4,
+        "GROUPED_BYTES": 4,
+        "LEAST_POSITIONS": request.param,
+        "LEAST_PRODUCTS": 1,
+    }.items():
         monkeypatch.setattr(convolution, name, value)
     before = tt.get_num_threads()
+    Dispatcher.singleton().forget_all()
     yield request.param
+    Dispatcher.singleton().forget_all()
     tt.set_num_threads(before)
 
 
@@ -62,4 +70,39 @@ def test_gradients(blocks: int, outputs: int, padding: tuple[int, int], infinite
     for other in made[1:]:
         assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(made[0], other, strict=True)), (
             f"seed {seed}"
+        )
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize(
+    ("kernel", "padding", "dilation"),
+    [((3, 1), (1, 0), 1), ((1, 3), (0, 1), 1), ((3, 3), (1, 1), 1), ((3, 5), (2, 4), 2), ((3, 3), (2, 1), 1)],
+)
+def test_rows_of_several_images_side_by_side(
+    blocks: int, kernel: tuple[int, int], padding: tuple[int, int], dilation: int, groups: int
+) -> None:
+    """Borders along either dimension or both, which rows and images share, and none, where rows have no gaps."""
+    seed = np.random.SeedSequence().entropy
+    rng = np.random.default_rng(seed)
+    x, w = rng.standard_normal((5, 4, 6, 7)), rng.standard_normal((6, 4 // groups, *kernel))
+    b = rng.standard_normal(6)
+    a, v = (tt.from_numpy(array).requires_grad_() for array in (x, w))
+    out = tt.conv2d(a, v, tt.from_numpy(b), 1, padding, dilation, groups)
+    g = rng.standard_normal(tuple(out.shape))
+    out.backward(tt.from_numpy(g))
+    of = [
+        (slice(i * 4 // groups, (i + 1) * 4 // groups), slice(i * 6 // groups, (i + 1) * 6 // groups))
+        for i in range(groups)
+    ]
+    padded = np.pad(x, ((0, 0), (0, 0), (padding[0],) * 2, (padding[1],) * 2))
+    expected = np.zeros(out.shape) + b[:, None, None]
+    for channels, outputs in of:
+        for i, j in np.ndindex(kernel):
+            met = padded[:, channels, i * dilation :, j * dilation :][..., : g.shape[2], : g.shape[3]]
+            expected[:, outputs] += np.einsum("nchw,oc->nohw", met, w[outputs, :, i, j])
+    np.testing.assert_allclose(out.detach().numpy(), expected, atol=1e-9, err_msg=f"seed {seed}")
+    parts = [by_taps(x[:, c], w[o], g[:, o], padding, dilation) for c, o in of]
+    for found, axis, each in ((a.grad, 1, [p[0] for p in parts]), (v.grad, 0, [p[1] for p in parts])):
+        np.testing.assert_allclose(
+            found.numpy(), np.concatenate(each, axis), atol=1e-9, err_msg=f"seed {seed}"
         )
