@@ -90,7 +90,7 @@ def functional(operator: OpInfo, library: Any = tt) -> Callable[..., Any]:
 
     Raises MissingError if there is none.
     """
-    name = operator.name
+    name = operator.name.removeprefix("torch.")
     if name in ONLY_IN_PLACE or operator.variant_test_name == "in_place":
         name += "_"
     found = _reach(library, name)
