@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -67,16 +66,11 @@ def isin(call: StructuredCall) -> PlannedKernel:
     return PlannedKernel(into)
 
 
-def outer_edges(least_and_most: tuple[float, float], dimension: int) -> tuple[float, float]:
-    """The first and the last edge of a dimension, equal ones moved apart. Refuses those that are no range."""
-    low, high = least_and_most
+def outer_edges(low: float, high: float, dimension: int) -> tuple[float, float]:
+    """The first and the last edge of a dimension, equal ones moved apart. Refuses those that are not finite."""
     if not (math.isfinite(low) and math.isfinite(high)):
         raise RuntimeError(
             f"torch.histogramdd: dimension {dimension}'s range [{low:g}, {high:g}] is not finite"
-        )
-    if low > high:
-        raise RuntimeError(
-            f"torch.histogramdd: min should not exceed max, but got min {low:g} max {high:g} for dimension {dimension}"
         )
     return (low - 0.5, high + 0.5) if low == high else (low, high)
 
@@ -93,73 +87,43 @@ def _edges_of(call: StructuredCall) -> list[Any]:
     return made
 
 
-def _range_of(call: StructuredCall) -> Callable[[Any], Any]:
-    """A function from what a kernel is called with behind the elements to the outer edges that are asked for."""
-    if "range" not in call.runtime:
-        fixed = call.args["range"]
-        return lambda _: fixed
-    at = call.runtime.index("range") - 1
-    return lambda others: others[at]
-
-
-def bins_of(line: Any, edges: Any, ranged: bool) -> tuple[Any, Any]:
-    """The bin of each element between edges, and where there is one; None where all of them have one."""
-    count = len(edges) - 1
+def bins_of(line: Any, edges: Any) -> Any:
+    """The bin of each element between edges, of which the last belongs to the last bin."""
     own = found_in(edges, line, "right")
-    last = np.equal(line, edges[count])
     own -= 1
-    own -= last
-    if not ranged:
-        return own, None
-    # Below the first edge the bin is -1, which is the largest number without a sign.
-    return own, np.less(own.view(np.uint64), count)
+    own -= np.equal(line, edges[-1])
+    return own
 
 
 def histogram(call: StructuredCall) -> PlannedKernel:
-    """How many elements lie in each of as many bins of one width, and the bins' edges."""
+    """How many elements lie in each of as many bins of one width between their extremes, and the bins' edges."""
     (count,) = call.extra["bins"]
     (make_edges,) = _edges_of(call)
-    range_of = _range_of(call)
 
-    def into(out: Any, edges: Any, array: Any, *others: Any) -> None:
-        given = range_of(others)
+    def into(out: Any, edges: Any, array: Any, *_: Any) -> None:
         line = array.reshape(-1)
-        ends = (float(least(line)), float(greatest(line))) if given is None else tuple(map(float, given))
-        make_edges(edges, None, *outer_edges(ends, 0))
-        own, inside = bins_of(line, edges, given is not None)
-        if inside is not None:
-            own = own[inside]
-        np.copyto(out, np.bincount(own, minlength=count), casting="unsafe")
+        make_edges(edges, None, *outer_edges(float(least(line)), float(greatest(line)), 0))
+        np.copyto(out, np.bincount(bins_of(line, edges), minlength=count), casting="unsafe")
 
     return PlannedKernel(quiet(into))
 
 
 def histogramdd(call: StructuredCall) -> PlannedKernel:
-    """How many points, the last dimension, lie in each box of bins of one width."""
+    """How many points, the last dimension, lie in each box of bins of one width between their extremes."""
     counts: tuple[int, ...] = call.extra["bins"]
     makers = _edges_of(call)
-    range_of = _range_of(call)
     rank, np_dtype = len(counts), call.outputs[0].np_dtype
 
-    def into(out: Any, array: Any, *others: Any) -> None:
-        given = range_of(others)
+    def into(out: Any, array: Any, *_: Any) -> None:
         points = array.reshape(-1, rank)
-        if given is None:
-            ends = list(zip(least(points, 0).tolist(), greatest(points, 0).tolist(), strict=True))
-        else:
-            ends = list(zip(map(float, given[::2]), map(float, given[1::2]), strict=True))
+        lows, highs = least(points, 0).tolist(), greatest(points, 0).tolist()
+        ends = [outer_edges(low, high, d) for d, (low, high) in enumerate(zip(lows, highs, strict=True))]
         place: Any = None
-        inside: Any = None
-        outer = [outer_edges(pair, d) for d, pair in enumerate(ends)]
         for d, (count, make) in enumerate(zip(counts, makers, strict=True)):
             edges = np.empty(count + 1, np_dtype)
-            make(edges, None, *outer[d])
-            own, within = bins_of(points[:, d], edges, given is not None)
+            make(edges, None, *ends[d])
+            own = bins_of(points[:, d], edges)
             place = own if place is None else place * count + own
-            if within is not None:
-                inside = within if inside is None else inside & within
-        if inside is not None:
-            place = place[inside]
         np.copyto(out, np.bincount(place, minlength=out.size).reshape(out.shape), casting="unsafe")
 
     return PlannedKernel(quiet(into))

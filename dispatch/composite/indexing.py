@@ -20,7 +20,8 @@ from ..structured.functional_plans import FunctionalForm
 from ..structured.host_plans import computed_at_once
 from ..structured.native import placing
 from ..structured.native.dims import wrap_dim
-from ..structured.native.indexing import broadcast_sizes, can_cast
+from ..structured.native.indexing import broadcast_sizes
+from ..structured.native.joining import can_cast
 from ..structured.part_plans import is_unseen
 from ..structured.register import planned_by
 from ..structured.stub import PlannedKernel, StructuredCall, find_kernel

@@ -115,10 +115,9 @@ def histogram(
     weight: TensorSpec | None,
     density: bool,
 ) -> None:
-    """`histogram` over bins of one width, which counts."""
-    if self.dtype not in FULL or bins <= 0 or weight is not None or density or not self.numel:
-        raise ComposedError
-    if range is not None and len(range) != 2:
+    """`histogram` that counts, over bins of one width between the extremes."""
+    plain = range is None and weight is None and not density
+    if not plain or self.dtype not in FULL or bins <= 0 or not self.numel:
         raise ComposedError
     meta.extra["bins"] = (bins,)
     meta.set_output_contiguous(0, (bins,), dtype=self.dtype)
@@ -133,10 +132,11 @@ def histogramdd(
     weight: TensorSpec | None,
     density: bool,
 ) -> None:
-    """`_histogramdd_from_bin_cts` that counts."""
-    if self.dtype not in FULL or self.ndim < 2 or weight is not None or density or not self.numel:
+    """`_histogramdd_from_bin_cts` that counts, over bins between the extremes."""
+    plain = range is None and weight is None and not density
+    if not plain or self.dtype not in FULL or self.ndim < 2 or not self.numel:
         raise ComposedError
-    if len(bins) != self.sizes[-1] or min(bins) <= 0 or (range is not None and len(range) != 2 * len(bins)):
+    if len(bins) != self.sizes[-1] or min(bins) <= 0:
         raise ComposedError
     meta.extra["bins"] = tuple(bins)
     meta.set_output_contiguous(0, tuple(bins), dtype=self.dtype)

@@ -1,0 +1,59 @@
+"""Meta functions of tables whose rows are looked up by number (ATen/native/Embedding.cpp)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....runtime.memory_format import contiguous_strides
+from ....runtime.scalar_type import int32, int64
+from ....runtime.tensor_spec import TensorSpec
+from ..meta_base import MetaBase
+from .linalg import check_same_device
+
+
+def embedding(
+    meta: MetaBase,
+    weight: TensorSpec,
+    indices: TensorSpec,
+    padding_idx: int,
+    scale_grad_by_freq: bool,
+    sparse: bool,
+) -> None:
+    """Rows of a table, by number."""
+    if weight.ndim != 2:
+        raise RuntimeError("'weight' must be 2-D")
+    if indices.dtype not in (int64, int32):
+        raise RuntimeError(
+            "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, "
+            "Int; but got "
+            f"{indices.dtype.scalar_name} instead (while checking arguments for embedding)"
+        )
+    check_same_device("embedding", weight, indices)
+    sizes = (*indices.sizes, weight.sizes[1])
+    meta.set_output_raw_strided(0, sizes, contiguous_strides(sizes), dtype=weight.dtype)
+
+
+def embedding_renorm(
+    meta: MetaBase, self: TensorSpec, indices: TensorSpec, max_norm: Any, norm_type: Any
+) -> None:
+    """The named rows scaled down to a norm, in place."""
+    if self.ndim != 2:
+        raise RuntimeError(
+            f"Expected 2-dimensional tensor, but got {self.ndim}-dimensional tensor for argument #1 'self'"
+        )
+    if indices.dtype not in (int64, int32):
+        raise RuntimeError("embedding_renorm_: expected tensor for argument #2 'indices' to be Long or Int")
+    meta.set_output_raw_strided(0, self.sizes, self.strides, dtype=self.dtype)
+
+
+def embedding_dense_backward(
+    meta: MetaBase,
+    grad_output: TensorSpec,
+    indices: TensorSpec,
+    num_weights: int,
+    padding_idx: int,
+    scale_grad_by_freq: bool,
+) -> None:
+    """The gradient of the table: rows of `grad_output` added by number, in a fixed order."""
+    sizes = (num_weights, grad_output.sizes[-1])
+    meta.set_output_raw_strided(0, sizes, contiguous_strides(sizes), dtype=grad_output.dtype)
