@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from numpy._core.umath import clip  # the ufunc under np.clip, which keeps NaN and goes over the data once
 
 from ..dispatch.structured.stub import (
@@ -19,6 +18,7 @@ from .elementwise import planned, writing
 from .pointwise import FLOAT, REAL, check_kind
 from .pointwise_math import log1p
 from .selection import selected
+from .undispatched import np
 
 Array = np.ndarray[Any, Any]
 

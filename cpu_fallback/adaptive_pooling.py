@@ -10,12 +10,11 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from .error_state import quiet
 from .pooling import maxima_of
 from .sums import pairwise_sum
+from .undispatched import np
 from .widen import compute_np
 from .windows import Window
 

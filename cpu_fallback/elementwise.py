@@ -11,8 +11,6 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.scalars import element_of
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall
 from ..dispatch.structured.supported_dtypes import ROUNDING_NUMBERS
@@ -22,6 +20,7 @@ from ..runtime.scalar_type import float16
 from ..runtime.tensor_spec import TensorSpec
 from .blocks import BLOCK, SHARED_BLOCK, SHARED_BYTES, SHARED_FROM, TURNED_FROM, Blocks, part_of
 from .error_state import IGNORE, raises_flags, reset_state, set_state
+from .undispatched import np
 from .widen import FLOAT32, HALVES_FROM, compute_np, widened_halves
 
 MAX_CONSTANTS = 256

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.structured.library_routine import ROUTINES, raise_failure, routine_of
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime import lapack
 from .error_state import quiet
+from .undispatched import np
 
 
 def by_lapack(stub: str) -> Callable[[StructuredCall], PlannedKernel]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from .error_state import quiet
+from .undispatched import np
 
 
 def transform(call: StructuredCall) -> PlannedKernel:

@@ -6,10 +6,9 @@ import itertools
 import math
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from .error_state import quiet
+from .undispatched import np
 from .widen import compute_np
 
 Array = np.ndarray[Any, Any]

@@ -7,12 +7,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.structured.native.grid_sampler import BICUBIC, BORDER, NEAREST, REFLECTION
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from .error_state import quiet
 from .line_maps import keys
+from .undispatched import np
 from .widen import compute_np
 
 Array = np.ndarray[Any, Any]

@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.native.line_maps import Kernel, Kind, LineMap, by_factors
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
@@ -16,6 +14,7 @@ from ..runtime.memory_format import is_channels_last
 from ..runtime.tensor_spec import TensorSpec
 from .banded_products import Band, BandedMaps
 from .error_state import quiet
+from .undispatched import np
 from .widen import compute_np
 
 Array = np.ndarray[Any, Any]

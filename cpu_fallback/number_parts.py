@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
+from .undispatched import np
 
 Array = np.ndarray[Any, Any]
 

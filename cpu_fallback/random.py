@@ -6,14 +6,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.scalar_type import bfloat16, dtype, float16, float32, float64
 from ..runtime.tensor_spec import TensorSpec
 from .error_state import IGNORE, reset_state, set_state
 from .philox import draws32, draws64
+from .undispatched import np
 from .widen import compute_np
 
 BLOCK = 1 << 15

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from .undispatched import np
 from .widen import FLOAT32, NARROW
 
 

@@ -11,14 +11,13 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.tensor_spec import TensorSpec
 from . import softmax_rows
 from .softmax_rows import LEAST_ROW, by_rows
 from .sums import kept_sum, pairwise_sum
+from .undispatched import np
 from .widen import compute_np
 
 ROW = 128

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import numpy as np
+from .undispatched import np
 
 Array = np.ndarray[Any, Any]
 
