@@ -183,7 +183,9 @@ def planned(
         ):
             block = part_of(out_spec.numel, COSTLY_BLOCK if costly else SHARED_BLOCK)
             prepare = _preparers(call, operands, targets)
-            return PlannedKernel(_in_blocks(_writing(function), prepare, operands, out_spec, block))
+            return PlannedKernel(
+                _in_blocks(_writing(function, len(kinds)), prepare, operands, out_spec, block)
+            )
     if (
         plain and stores and kinds == [True, True] and ordered
         and operands[1].sizes == out_spec.sizes and _is_repeated(operands[0], out_spec)
@@ -211,9 +213,9 @@ def planned(
     ready = all(p is _itself for p in prepare)
     if stores or function in WRITING:
         same = stores or out_np == np_common
-        compute = _writing(function) if same else _writing_cast(function, np_common)
+        compute = _writing(function, len(kinds)) if same else _writing_cast(function, np_common)
     else:
-        compute = _storing(function)
+        compute = _storing(function, len(kinds))
     if out_spec.numel > BLOCK:
         return PlannedKernel(_in_blocks(compute, prepare, operands, out_spec))
     any_shape = min(any_shape, BLOCK)
@@ -241,14 +243,27 @@ def writing(function: Callable[..., None]) -> Callable[..., None]:
     return function
 
 
-def _storing(function: Callable[..., Any]) -> Callable[..., None]:
+def _storing(function: Callable[..., Any], count: int) -> Callable[..., None]:
+    """A kernel that stores what a function of `count` arrays returns."""
+    copyto = np.copyto
+    if count == 1:
+        return lambda out, a: copyto(out, function(a), "unsafe")
+    if count == 2:
+        return lambda out, a, b: copyto(out, function(a, b), "unsafe")
+
     def store(out: Any, *arrays: Any) -> None:
-        np.copyto(out, function(*arrays), casting="unsafe")
+        copyto(out, function(*arrays), "unsafe")
 
     return store
 
 
-def _writing(function: Callable[..., Any]) -> Callable[..., None]:
+def _writing(function: Callable[..., Any], count: int) -> Callable[..., None]:
+    """A kernel that has a function of `count` arrays write to its argument `out`."""
+    if count == 1:
+        return lambda out, a: function(a, out=out)
+    if count == 2:
+        return lambda out, a, b: function(a, b, out=out)
+
     def write(out: Any, *arrays: Any) -> None:
         function(*arrays, out=out)
 
