@@ -6,6 +6,7 @@ need a cast, whether the error state matters, whether to work in cache-sized blo
 
 from __future__ import annotations
 
+import math
 import operator
 import sys
 from collections.abc import Callable, Sequence
@@ -56,16 +57,30 @@ SILENT = frozenset(
 class Constants(dict[Any, Any]):
     """Python numbers of one class as 0-d arrays of a dtype, remembered by value.
 
-    Integers wrap as C casts them. A float zero is not remembered: -0.0 would be found as 0.0.
+    Integers wrap as C casts them. Float zeros stand apart by their signs: -0.0 would be found as 0.0.
     """
 
-    __slots__ = ("np_dtype", "signed_zero")
+    __slots__ = ("_zeros", "np_dtype", "signed_zero")
 
     def __init__(self, np_dtype: Any, kind: type) -> None:
         self.np_dtype = np_dtype
         self.signed_zero = kind is not int and kind is not bool
+        self._zeros: dict[float, Any] = {}
 
     def __missing__(self, value: Any) -> Any:
+        if value.__class__ is float and value == 0.0:
+            sign = math.copysign(1.0, value)
+            made = self._zeros.get(sign)
+            if made is None:
+                made = self._zeros[sign] = self.converted(value)
+            return made
+        made = self.converted(value)
+        if (value != 0 or not self.signed_zero) and value == value and len(self) < MAX_CONSTANTS:
+            self[value] = made
+        return made
+
+    def converted(self, value: Any) -> Any:
+        """A number as an array."""
         np_dtype = self.np_dtype
         if value.__class__ is int and not -(1 << 63) <= value < 1 << 64:
             raise OverflowError(f"int too big to convert: expected 64 bits, got {value}")
@@ -77,16 +92,12 @@ class Constants(dict[Any, Any]):
             wrapped = int(value) & ((1 << bits) - 1)
             if np_dtype.kind == "i" and wrapped >> (bits - 1):
                 wrapped -= 1 << bits
-            made = np.array(wrapped, np_dtype)
-        else:
-            token = set_state(IGNORE)
-            try:
-                made = np.array(value, np_dtype)
-            finally:
-                reset_state(token)
-        if (value != 0 or not self.signed_zero) and value == value and len(self) < MAX_CONSTANTS:
-            self[value] = made
-        return made
+            return np.array(wrapped, np_dtype)
+        token = set_state(IGNORE)
+        try:
+            return np.array(value, np_dtype)
+        finally:
+            reset_state(token)
 
 
 class RangedConstants(Constants):
@@ -98,9 +109,9 @@ class RangedConstants(Constants):
         super().__init__(np_dtype, kind)
         self.dtype = dtype
 
-    def __missing__(self, value: Any) -> Any:
+    def converted(self, value: Any) -> Any:
         element_of(value, self.dtype)
-        return super().__missing__(value)
+        return super().converted(value)
 
 
 class RoundedConstants(Constants):
@@ -112,12 +123,9 @@ class RoundedConstants(Constants):
         super().__init__(np_dtype, kind)
         self.narrow = narrow
 
-    def __missing__(self, value: Any) -> Any:
-        super().__missing__(value)
-        made = np.array(float(self.narrow.type(value)), self.np_dtype)
-        if value in self:
-            self[value] = made
-        return made
+    def converted(self, value: Any) -> Any:
+        super().converted(value)
+        return np.array(float(self.narrow.type(value)), self.np_dtype)
 
 
 BOUNDED = frozenset({"clamp", "clamp_max", "clamp_min"})
@@ -243,8 +251,8 @@ def writing(function: Callable[..., None]) -> Callable[..., None]:
     return function
 
 
-def _storing(function: Callable[..., Any], count: int) -> Callable[..., None]:
-    """A kernel that stores what a function of `count` arrays returns."""
+def _storing(function: Callable[..., Any], count: int = 0) -> Callable[..., None]:
+    """A kernel that stores what a function of `count` arrays returns; of any number for 0."""
     copyto = np.copyto
     if count == 1:
         return lambda out, a: copyto(out, function(a), "unsafe")
@@ -257,8 +265,8 @@ def _storing(function: Callable[..., Any], count: int) -> Callable[..., None]:
     return store
 
 
-def _writing(function: Callable[..., Any], count: int) -> Callable[..., None]:
-    """A kernel that has a function of `count` arrays write to its argument `out`."""
+def _writing(function: Callable[..., Any], count: int = 0) -> Callable[..., None]:
+    """A kernel that has a function of `count` arrays, of any number for 0, write to its argument `out`."""
     if count == 1:
         return lambda out, a: function(a, out=out)
     if count == 2:

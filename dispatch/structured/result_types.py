@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ..schema import FunctionSchema
@@ -12,14 +13,16 @@ _types: dict[tuple[str, tuple[str, ...]], Any] = {}
 
 
 def result_type_of(schema: FunctionSchema) -> Callable[[Sequence[Any]], Any] | None:
-    """What makes an operator's results from a sequence: a named tuple's `_make`, `tuple`, or None for a single one."""
+    """What makes an operator's results from a sequence: a named tuple's making, `tuple`, or None for a single one.
+
+    Named tuples' own `_make` counts the elements, which takes as long as the rest of it.
+    """
     if len(schema.returns) < 2:
         return None
     names = tuple(r.name or "" for r in schema.returns)
     if not all(names):
         return tuple
-    make: Callable[[Sequence[Any]], Any] = named_results(schema.operator_name.base_name, names)._make
-    return make
+    return partial(tuple.__new__, named_results(schema.operator_name.base_name, names))
 
 
 def named_results(base: str, names: tuple[str, ...]) -> Any:
