@@ -18,7 +18,7 @@ from ...runtime.tensor_spec import TensorSpec
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..schema import FunctionSchema
-from .functional_plans import FunctionalForm
+from .functional_plans import MANY, FunctionalForm
 from .meta_base import MetaBase
 from .result_types import result_type_of
 from .stub import KernelFactory, PlannedKernel, StructuredCall, find_kernel
@@ -185,10 +185,10 @@ class KindPlanner:
 
 
 def _listed(specs: Any) -> int:
-    """Of how many tensors a runtime argument is a list, none of them missing; 0 for what is none."""
+    """Of how many tensors a runtime argument is a list, none of them missing, up to `MANY`; 0 for what is none."""
     if specs.__class__ is not tuple or not all(spec.__class__ is TensorSpec for spec in specs):
         return 0
-    return len(specs)
+    return min(len(specs), MANY)
 
 
 def _is_plain(builder: MetaBase, specs: Sequence[Any]) -> bool:
