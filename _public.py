@@ -19,6 +19,8 @@ from . import (
     optim,
     overrides,
     profiler,
+    return_types,
+    serialization,
     special,
     utils,
 )
@@ -26,6 +28,11 @@ from . import signal_namespace as signal
 from ._lazy_subpackage import LazySubpackage as _LazySubpackage
 from .dispatch import load as _load
 from .dispatch import random
+from .dispatch.autograd.anomaly import (
+    is_anomaly_check_nan_enabled,
+    is_anomaly_enabled,
+    set_anomaly_enabled,
+)
 from .dispatch.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from .dispatch.composite.tensor_data import as_tensor, asarray, from_numpy, tensor
 from .dispatch.core.op_overload import Ops as _Ops
@@ -118,6 +125,7 @@ from .runtime.scalar_type import (
 from .runtime.scalar_type import bool_ as bool
 from .runtime.size import Size
 from .runtime.storage import Storage as UntypedStorage
+from .serialization import load, save
 from .tensor_queries import *
 
 half, double, short, long = float16, float64, int16, int64

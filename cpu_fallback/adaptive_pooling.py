@@ -7,15 +7,18 @@ the same rule gives with the sizes exchanged, and gradients are gathered as outp
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ..runtime.tensor_spec import TensorSpec
+from .dense_maps import SMALL, mapped
 from .error_state import quiet
 from .pooling import maxima_of
 from .sums import pairwise_sum
 from .undispatched import np
 from .widen import compute_np
+from .window_taps import even_taps, maxima_by_table
 from .windows import Window
 
 Array = np.ndarray[Any, Any]
@@ -94,7 +97,12 @@ def adaptive_average(call: StructuredCall) -> PlannedKernel:
     def into(to: Array, array: Array) -> None:
         np.copyto(to, summed(array.astype(np_dtype, copy=False), out) / size, casting="unsafe")
 
-    return PlannedKernel(quiet(into))
+    general = quiet(into)
+    if not 0 < spec.numel <= SMALL or not math.prod(out):
+        return PlannedKernel(general)
+    matrices = [line.matrix for line in even_taps(spec.sizes[-len(out) :], out)]
+    small = mapped(spec, call.outputs[0], matrices, np_dtype, general, size, exact=True)
+    return PlannedKernel(general) if small is None else small
 
 
 def adaptive_average_backward(call: StructuredCall) -> PlannedKernel:
@@ -128,11 +136,22 @@ def adaptive_max(call: StructuredCall) -> PlannedKernel:
         raise call.refuse(spec)
     np_dtype = compute_np(spec.dtype)
     spatial = spec.sizes[-len(out) :]
+    general = quiet(_maxima(spec, spatial, out, np_dtype))
+    if not spec.numel or not math.prod(out):
+        return PlannedKernel(general)
+    table = maxima_by_table(spec, call.outputs, even_taps(spatial, out), np_dtype, general)
+    return PlannedKernel(general) if table is None else table
+
+
+def _maxima(
+    spec: TensorSpec, spatial: tuple[int, ...], out: tuple[int, ...], np_dtype: np.dtype[Any]
+) -> Callable[[Any, Any, Any], None]:
+    """The kernel of `adaptive_max` over (values, indices, input)."""
     if is_even(spatial, out):
         none = (0,) * len(out)
         kernel = tuple(n // o for n, o in zip(spatial, out, strict=True))
         window = Window(spatial, kernel, kernel, none, (1,) * len(out), out)
-        return PlannedKernel(quiet(maxima_of(spec, window)))
+        return maxima_of(spec, window)
     places = np.arange(math.prod(spatial)).reshape(spatial)
 
     def into(to: Array, indices: Array, array: Array) -> None:
@@ -152,7 +171,7 @@ def adaptive_max(call: StructuredCall) -> PlannedKernel:
         np.copyto(to, best, casting="unsafe")
         np.copyto(indices, where)
 
-    return PlannedKernel(quiet(into))
+    return into
 
 
 for _rank in (2, 3):

@@ -79,13 +79,21 @@ class Blocks:
         out: the output's spec.
         operands: the specs of the others; None for what is no array.
         limit: elements of a block.
+        handed_over: bytes of all operands from which threads share the blocks.
     """
 
-    def __init__(self, out: TensorSpec, operands: Sequence[TensorSpec | None], limit: int = BLOCK) -> None:
+    def __init__(
+        self,
+        out: TensorSpec,
+        operands: Sequence[TensorSpec | None],
+        limit: int = BLOCK,
+        handed_over: int = HANDED_OVER,
+    ) -> None:
         specs = [o for o in operands if o is not None and o.ndim]
         self.nbytes = sum(o.nbytes for o in (out, *specs))
         self.flat = all(o.is_contiguous and o.sizes == out.sizes for o in (out, *specs))
         self.limit = limit
+        self.handed_over = handed_over
         self.numel = out.numel
         self.turns: list[bool] = []
         if self.flat:
@@ -152,7 +160,7 @@ class Blocks:
         self._share(-(-whole.size // limit), part)
 
     def _share(self, count: int, part: Callable[[int, int], None]) -> None:
-        if self.nbytes < HANDED_OVER:
+        if self.nbytes < self.handed_over:
             part(0, count)
         else:
             parallel_for(0, count, 1, part)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.tensor_spec import TensorSpec
+from . import small_norm
 from .error_state import ignoring, quiet
 from .moments import BLOCK, GRAIN, column_sums, combined, ones, row_dots
 from .undispatched import np
@@ -265,6 +266,8 @@ class Channels:
 def group_norm(call: StructuredCall) -> PlannedKernel:
     """Statistics of each sample's groups, then one pass that normalises."""
     spec, group = call.args["input"], call.args["group"]
+    if 0 < spec.numel <= small_norm.SMALL:
+        return PlannedKernel(quiet(small_norm.small_group_norm(spec, group)))
     view = Channels(spec)
     each = spec.sizes[1] // group
     if spec.is_contiguous and call.outputs[0].is_contiguous and 0 < each * view.sizes[2] <= BLOCK:
@@ -376,6 +379,8 @@ def group_norm_backward(call: StructuredCall) -> PlannedKernel:
 def batch_norm(call: StructuredCall) -> PlannedKernel:
     """Statistics over all samples and positions, or the running ones; those are brought up to date in training."""
     spec, training = call.args["input"], call.extra["training"]
+    if 0 < spec.numel <= small_norm.SMALL:
+        return PlannedKernel(quiet(small_norm.small_batch_norm(spec, training)))
     view = Channels(spec, merged=True)
     count = view.sizes[0] * view.sizes[2]
 

@@ -75,16 +75,22 @@ def combine_at(function: Any, target: Any, places: Any, values: Any, start: Any)
         reset_state(token)
 
 
-def divide_by_counts(sums: Any, rows: Any, includes: bool) -> None:
-    """Divide each row by how often it is named, and once more where it `includes` itself; integers round down."""
-    counts = np.bincount(rows, minlength=len(sums))
-    changed = np.flatnonzero(counts)
-    counts = (counts[changed] + includes).reshape((-1,) + (1,) * (sums.ndim - 1))
+def divide_by_counts(sums: Any, rows: Any, includes: bool, axis: int = 0) -> None:
+    """Divide each row by how often it is named, and once more where it `includes` itself; integers round down.
+
+    Rows are counted along `axis`, the first dimension or the second.
+    """
+    counts = np.bincount(rows, minlength=sums.shape[axis])
+    if includes:
+        counts += 1
+    else:
+        np.maximum(counts, 1, counts)
+    counts = counts.reshape((-1,) + (1,) * (sums.ndim - 1 - axis))
     token = set_state(IGNORE)
     try:
         if sums.dtype.kind in "fc":
-            sums[changed] /= counts.astype(sums.dtype)
+            np.divide(sums, counts.astype(sums.dtype), sums)
         else:
-            sums[changed] = sums[changed] // counts
+            np.floor_divide(sums, counts, sums, casting="unsafe")
     finally:
         reset_state(token)

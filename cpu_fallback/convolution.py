@@ -26,17 +26,19 @@ COLUMN_BYTES = 1 << 20
 """Columns that are made at a time: they stay in the second-level cache until the product has read them."""
 LEAST_POSITIONS = 512
 """Positions of a product, where there are so many: with fewer it is bound by reading the weight."""
-LEAST_PRODUCTS = 1 << 23
-"""Multiplications of a product, where its columns stay below `MOST_BYTES`: 150 us, in which nobody needs the GIL."""
+LEAST_PRODUCTS = 1 << 24
+"""Multiplications of a product, where its columns stay below `MOST_BYTES`: 300 us, in which nobody needs the GIL."""
 MOST_BYTES = 4 << 20
+ROOM_BYTES = 1 << 17
+"""Columns from which memory that is kept is borrowed for one part too: it is in a cache, as fresh memory is not."""
 TOTALS, TOTAL_BYTES = 8, 24 << 20
 """How many sums of the weight's gradient are made side by side, and the memory that these may take."""
-MORE_POSITIONS = 1.25
-"""How many more positions than a run's are multiplied for the sake of columns that are one run for all images."""
 FEW_POSITIONS = 1 << 10
 """Up to so many the gradient of the input is added tap by tap, which takes fewer calls."""
 MORE_OUTPUTS = 2
 """How many more outputs than channels may be gathered: columns are made of the outputs, and taps added to channels."""
+FEW_CHANNELS, FEW_TAPS = 32, 9
+"""Fewer channels than outputs are rows of a product that are too few for the BLAS; that costs more than few taps do."""
 
 Array = np.ndarray[Any, Any]
 
@@ -56,16 +58,16 @@ class Part(NamedTuple):
     first_row: int
     count: int
     """How many images."""
-    shape: tuple[int, ...]
-    """The positions of an image."""
     view: tuple[int, ...]
-    """Windows as a view over the padded images: (channels, *kernel, images, *shape), from the byte `start`."""
+    """Windows as a view over the padded images: (channels, *kernel, and the positions), from the byte `start`."""
     start: int
     strides: tuple[int, ...]
     columns: tuple[int, ...]
-    """(groups, depth, images * positions)."""
+    """(groups, depth, positions of all images)."""
     made: tuple[int, ...]
     """(outputs, images, rows, ...), the positions that mean something."""
+    between: tuple[int, ...]
+    """Bytes between these in a product, which has gaps where windows have runs."""
 
 
 def _even(n: int, most: int) -> int:
@@ -97,8 +99,9 @@ class Convolution:
     nothing: `positions` and `spread` are the way between it and (images, outputs, *out). They are made for a few
     images, or for a block of one image at a time.
 
-    Where it can be, the border is `shared`: what ends one row begins the next, and what ends one image begins the next
-    of its channel. Then a tap meets all images of a channel in one run.
+    Where it can be, the border is `shared`: what ends one row begins the next, and the rows of all images lie side by
+    side: (channels, first dimension, images, other dimensions). Then a tap meets all images of a channel in one run,
+    with 9 positions for 8 that mean something in rows of 8 with a border of 1.
     """
 
     def __init__(
@@ -123,31 +126,40 @@ class Convolution:
         self.depth = self.channels // self.groups * taps
         self.is_empty = 0 in (self.n, self.outputs, self.depth, *self.window.out)
         self.has_runs = not self.is_empty and all(s == 1 for s in stride)
-        self.is_shared = self.has_runs and _shares_border(self.window)
-        self.box = self.window.padded
-        if self.is_shared:
-            self.box = tuple(n + p for n, p in zip(input[2:], padding, strict=True))
-        self.pitch = contiguous_strides(self.box)
-        self.plane = math.prod(self.box)
-        self.run = math.prod(self.window.out)
-        if self.has_runs:
-            run = 1 + sum((o - 1) * p for o, p in zip(self.window.out, self.pitch, strict=True))
-            self.has_runs = run <= MAX_WASTE * self.run
-            if not self.has_runs and self.is_shared:
-                self.is_shared, self.box = False, self.window.padded
-                self.pitch, self.plane = contiguous_strides(self.box), math.prod(self.box)
-            elif self.has_runs:
-                self.run = self.plane if self.is_shared and self.plane <= MORE_POSITIONS * run else run
-        self.is_dense = self.run == math.prod(self.window.out)
-        self.down = [p * d for p, d in zip(self.pitch, dilation, strict=True)]
-        self.tail = sum((k - 1) * d for k, d in zip(self.window.kernel, self.down, strict=True))
+        self.dense = math.prod(self.window.out)
+        self._lay_out(has_shared_border=self.has_runs and _shares_border(self.window))
+        if self.is_shared and self.run > MAX_WASTE * self.dense:
+            self._lay_out(has_shared_border=False)
+        if not self.is_shared and self.has_runs:
+            run = 1 + sum((o - 1) * p for o, p in zip(self.window.out, self.pitches(1), strict=True))
+            self.has_runs = run <= MAX_WASTE * self.dense
+            if self.has_runs:
+                self.run = run
+        self.is_dense = self.run == self.dense
         self.pad = self._pad_shared if self.is_shared else Padding(self.window, self.dtype)
         self.batches = [] if self.is_empty else self._batches()
         parts = [part for batch in self.batches for part in batch]
-        self.has_pool = self.is_pooled(
-            max((math.prod(part.view[-len(part.shape) - 1 :]) for part in parts), default=0)
-        )
-        self.room = 0 if len(parts) < 2 else max(math.prod(part.view) for part in parts)
+        self.has_pool = self.is_pooled(max((part.columns[2] for part in parts), default=0))
+        room = max((math.prod(part.view) for part in parts), default=0)
+        self.room = room if len(parts) > 1 or room * self.dtype.itemsize >= ROOM_BYTES else 0
+
+    def _lay_out(self, has_shared_border: bool) -> None:
+        window = self.window
+        self.is_shared = has_shared_border
+        self.lead = 1 if has_shared_border and self.rank > 1 else 0
+        box = window.padded
+        if has_shared_border:
+            box = tuple(n + p for n, p in zip(window.spatial, window.padding, strict=True))[self.lead :]
+        self.inner = contiguous_strides(box)
+        self.plane = math.prod(box)
+        self.rows = window.padded[0] if self.lead else 1
+        self.run = math.prod(window.out[: self.lead]) * self.plane if has_shared_border else self.dense
+        taps = zip(window.kernel[self.lead :], window.dilation[self.lead :], self.inner, strict=True)
+        self.tail = sum((k - 1) * d * p for k, d, p in taps)
+
+    def pitches(self, images: int) -> tuple[int, ...]:
+        """Elements from one to the next of each spatial dimension, in the padded planes of so many images."""
+        return (images * self.plane, *self.inner) if self.lead else self.inner
 
     def _batches(self) -> list[list[Part]]:
         """All parts, those of the same images together."""
@@ -158,8 +170,8 @@ class Convolution:
             groups = min(self.groups, most // self.run)
             if groups == self.groups:
                 step = max(1, min(self.n, most // (self.run * groups)))
-                if self.is_pooled(self.run * step):
-                    step = _even(self.n, step)
+                is_pooled = self.is_pooled(self.run * step)
+                step = _even(self.n, step) if is_pooled else -(-self.n // -(-self.n // step))
         else:
             rows = max(1, most // (self.run // out[0]))
         return [
@@ -179,15 +191,27 @@ class Convolution:
         out, window = self.window.out, self.window
         each, of_group = self.channels // self.groups, self.outputs // self.groups
         m, g, r = (s.stop - s.start for s in (images, groups, rows))
-        shape = (self.run - (out[0] - r) * self.pitch[0],) if self.has_runs else (r, *out[1:])
         outputs = slice(groups.start * of_group, groups.stop * of_group)
         channels = slice(groups.start * each, groups.stop * each)
         size = self.dtype.itemsize
-        of_image, of_channel = (
-            (self.plane, self.line(m)) if self.is_shared else (self.channels * self.plane, self.plane)
-        )
-        along = [1] if self.has_runs else [p * s for p, s in zip(self.pitch, window.stride, strict=True)]
-        start = groups.start * each * of_channel + rows.start * self.pitch[0] * window.stride[0]
+        pitch = self.pitches(m)
+        down = [p * d for p, d in zip(pitch, window.dilation, strict=True)]
+        shape: tuple[int, ...]
+        if self.is_shared:
+            of_channel, of_image = self.line(m), self.plane
+            shape, along = (r * m * self.plane if self.lead else m * self.plane,), (1,)
+        else:
+            of_channel, of_image = self.plane, self.channels * self.plane
+            if self.has_runs:
+                shape, along = (m, self.run - (out[0] - r) * pitch[0]), (of_image, 1)
+            else:
+                steps = (p * s for p, s in zip(pitch, window.stride, strict=True))
+                shape, along = (m, r, *out[1:]), (of_image, *steps)
+        positions = math.prod(shape)
+        start = groups.start * each * of_channel + rows.start * pitch[0] * window.stride[0]
+        between = contiguous_strides((g * of_group, m, r, *out[1:]))
+        if self.has_runs:
+            between = (positions, self.plane if self.is_shared else shape[1], *pitch)
 
         def unless_all(part: slice, whole: int) -> slice | None:
             return None if part.stop - part.start == whole else part
@@ -202,23 +226,23 @@ class Convolution:
             None if is_whole else (images, outputs, rows),
             rows.start,
             m,
-            shape,
-            (g * each, *window.kernel, m, *shape),
+            (g * each, *window.kernel, *shape),
             start * size,
-            tuple(size * n for n in (of_channel, *self.down, of_image, *along)),
-            (g, self.depth, m * math.prod(shape)),
+            tuple(size * n for n in (of_channel, *down, *along)),
+            (g, self.depth, positions),
             (g * of_group, m, r, *out[1:]),
+            tuple(size * n for n in between),
         )
 
     def line(self, images: int) -> int:
         """Elements of a channel of so many images, where they share their border, and of what the last taps meet."""
-        return images * self.plane + self.tail
+        return self.rows * images * self.plane + self.tail
 
     def inside(self, planes: Array, images: int) -> Array:
         """The images (images, channels, *spatial) in an array (channels, line) with a shared border, a view."""
-        line, size = self.line(images), self.dtype.itemsize
-        first = sum(p * n for p, n in zip(self.window.padding, self.pitch, strict=True))
-        strides = tuple(size * n for n in (self.plane, line, *self.pitch))
+        line, size, pitch = self.line(images), self.dtype.itemsize, self.pitches(images)
+        first = sum(p * n for p, n in zip(self.window.padding, pitch, strict=True))
+        strides = tuple(size * n for n in (self.plane, line, *pitch))
         return np.ndarray(
             (images, len(planes), *self.window.spatial), self.dtype, planes, first * size, strides
         )
@@ -237,7 +261,7 @@ class Convolution:
     def over(self, batches: int, some: Callable[[int, int, Array | None], None]) -> None:
         """``some(first, last, room)`` over batches on several threads, each with room for the columns of any part.
 
-        The room is None where one part is all there is.
+        The room is None where a small part is all there is.
         """
 
         def with_room(first: int, last: int) -> None:
@@ -270,33 +294,25 @@ class Convolution:
         return made.reshape(part.columns)
 
     def positions(self, made: Array, part: Part) -> Array:
-        """A product (groups, outputs of a group, images * positions) as (images, outputs, rows, ...), a view."""
-        if not self.has_runs:
-            return made.reshape(part.made).swapaxes(0, 1)
-        size = self.dtype.itemsize
-        run = part.shape[0] * size
-        strides = (part.count * run, run, *[p * size for p in self.pitch])
-        return np.ndarray(part.made, made.dtype, made, 0, strides).swapaxes(0, 1)
+        """A product (groups, outputs of a group, positions) as (images, outputs, rows, ...), a view."""
+        return np.ndarray(part.made, made.dtype, made, 0, part.between).swapaxes(0, 1)
 
     def without_gaps(self, made: Array, part: Part) -> Array:
         """Columns with zeros at the positions that mean nothing, where they may be NaN: an infinite number times 0."""
         if self.is_dense or not self.has_runs:
             return made
-        rows, positions = made.size // part.columns[2], part.columns[2]
-        size = self.dtype.itemsize
-        shape = (rows, part.count, *part.made[2:])
-        strides = tuple(size * n for n in (positions, part.shape[0], *self.pitch))
+        shape = (made.size // part.columns[2], *part.made[1:])
         clean = np.zeros(made.shape, self.dtype)
-        source: Array = np.ndarray(shape, self.dtype, made, 0, strides)
-        target: Array = np.ndarray(shape, self.dtype, clean, 0, strides)
+        source: Array = np.ndarray(shape, self.dtype, made, 0, part.between)
+        target: Array = np.ndarray(shape, self.dtype, clean, 0, part.between)
         target[...] = source
         return clean
 
     def spread(self, grad: Array, part: Part) -> Array:
-        """Gradients of a part as (groups, outputs of a group, images * positions), zero in between."""
+        """Gradients of a part as (groups, outputs of a group, positions), zero in between."""
         grad = at(grad, part.target)
         groups, _, positions = part.columns
-        if self.is_dense:
+        if self.is_dense and not (self.lead and part.count > 1):
             rows = grad.swapaxes(0, 1).astype(self.dtype, copy=False)
             return rows.reshape(groups, -1, positions)
         made = np.zeros((groups, self.outputs // self.groups, positions), self.dtype)
@@ -451,21 +467,28 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
         return PlannedKernel(_bias_alone)
     window = conv.window
     is_narrow = conv.outputs <= MORE_OUTPUTS * conv.channels
+    if conv.channels < min(conv.outputs, FEW_CHANNELS) and math.prod(window.kernel) <= FEW_TAPS:
+        is_narrow = False
     if is_narrow and conv.n * conv.run > FEW_POSITIONS and not window.is_pointwise and _gathers(window):
         return PlannedKernel(_backward_by_gathering(call, conv))
     inside = (slice(None), slice(None), *window.inside)
     size = conv.dtype.itemsize
-    starts = [(tap, sum(t * o for t, o in zip(tap, conv.down, strict=True))) for tap in window.taps]
 
     def places(part: Part) -> list[tuple[Any, Any]]:
         """Each tap among the columns of a part, and the elements that it meets."""
         first = part.first_row
         if conv.has_runs:
-            line = conv.line(part.count) if conv.is_shared else part.count * conv.plane
-            begin = (part.channels.start if part.channels else 0) * line + first * conv.pitch[0]
-            shape = (part.view[0], part.count, part.shape[0])
-            strides = tuple(size * n for n in (line, conv.plane, 1))
-            return [(tap, (shape, (begin + s) * size, strides)) for tap, s in starts]
+            met, along, begin = part.view[conv.rank + 1 :], part.strides[conv.rank + 1 :], part.start
+            line = part.strides[0]
+            if not conv.is_shared:  # here channels come first
+                line, along = part.count * conv.plane * size, (conv.plane * size, size)
+                begin = (part.channels.start if part.channels else 0) * line + first * conv.inner[0] * size
+            down = [p * d * size for p, d in zip(conv.pitches(part.count), window.dilation, strict=True)]
+            shape, strides = (part.view[0], *met), (line, *along)
+            return [
+                (tap, (shape, begin + sum(t * d for t, d in zip(tap, down, strict=True)), strides))
+                for tap in window.taps
+            ]
         step, rows = window.stride[0], part.made[2]
         made = []
         for tap in window.taps:
@@ -569,8 +592,13 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
         return PlannedKernel(_zero)
     wide = np.dtype(np.float64) if conv.dtype == np.float32 else conv.dtype
 
+    # The larger matrix first: the other way round the BLAS takes up to 1.5 times as long.
+    is_turned = conv.depth >= conv.outputs // conv.groups
+    sizes = (conv.groups, conv.outputs // conv.groups, conv.depth)
+    kept = (sizes[0], sizes[2], sizes[1]) if is_turned else sizes
+
     def summed(grad: Any, input: Any, of_columns: Callable[[Array, Part], Array]) -> Array:
-        totals = np.zeros((len(shares), conv.groups, conv.outputs // conv.groups, conv.depth), wide)
+        totals = np.zeros((len(shares), *kept), wide)
 
         def some(first: int, last: int, room: Array | None) -> None:
             for share in range(first, last):
@@ -580,7 +608,8 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
                         rows = conv.spread(grad, part)
                         columns = of_columns(conv.columns(padded, part, room), part)
                         some = at(totals[share], part.groups)
-                        some += conv.multiply(rows, columns.swapaxes(1, 2))
+                        factors = (columns, rows) if is_turned else (rows, columns)
+                        some += conv.multiply(factors[0], factors[1].swapaxes(1, 2))
 
         conv.over(len(shares), some)
         total: Array = totals[0]
@@ -592,6 +621,7 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
         total = summed(grad, input, lambda columns, part: columns)
         if conv.has_runs and not conv.is_dense and not np.isfinite(total).all():
             total = summed(grad, input, conv.without_gaps)
+        total = total.swapaxes(1, 2) if is_turned else total
         np.copyto(out, total.reshape(out.shape), casting="unsafe")
 
     count = len(conv.batches)

@@ -19,7 +19,7 @@ from ..runtime.float_errors import quietly, run_quiet, run_quiet_copy
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.scalar_type import float16
 from ..runtime.tensor_spec import TensorSpec
-from .blocks import BLOCK, SHARED_BLOCK, SHARED_BYTES, SHARED_FROM, TURNED_FROM, Blocks, part_of
+from .blocks import BLOCK, HANDED_OVER, SHARED_BLOCK, SHARED_BYTES, SHARED_FROM, TURNED_FROM, Blocks, part_of
 from .error_state import IGNORE, raises_flags, reset_state, set_state
 from .undispatched import np
 from .widen import FLOAT32, HALVES_FROM, compute_np, widened_halves
@@ -37,6 +37,18 @@ COSTLY_FROM = 1 << 19
 """Elements from which a costly ufunc is shared."""
 COSTLY_BLOCK = 1 << 16
 """Elements of a part of it, at least."""
+
+SLOW: set[Any] = set()
+"""Functions that go one element at a time, at ten nanoseconds and more: SciPy's."""
+SLOW_FROM = 1 << 14
+"""Elements from which a slow function is shared."""
+SLOW_BLOCK = 1 << 13
+"""Elements of a part of it, at least."""
+
+LINED = frozenset({np.maximum, np.minimum, np.fmax, np.fmin})
+"""Ufuncs that take two arrays several at a time, but one by one an array and a number."""
+LINE = 1 << 14
+"""Elements of a line that a number is repeated to for them, which stays in the cache."""
 
 SILENT = frozenset(
     {
@@ -178,8 +190,11 @@ def planned(
     )
     any_shape = sys.maxsize if all(o.is_contiguous for o in tensors) else 0
     if plain and stores:
-        costly = function in COSTLY
-        if costly or not all(o.is_contiguous and o.sizes in (out_spec.sizes, ()) for o in tensors):
+        slow = function in SLOW
+        costly = slow or function in COSTLY
+        if slow:
+            shared_from = SLOW_FROM
+        elif costly or not all(o.is_contiguous and o.sizes in (out_spec.sizes, ()) for o in tensors):
             shared_from = COSTLY_FROM if costly else SHARED_FROM
         else:
             shared_from = SHARED_BYTES // sum(
@@ -189,11 +204,19 @@ def planned(
         if out_spec.numel >= shared_from or (
             out_spec.numel >= TURNED_FROM and not any_shape and any(Blocks(out_spec, tensors).turns)
         ):
-            block = part_of(out_spec.numel, COSTLY_BLOCK if costly else SHARED_BLOCK)
+            block = part_of(out_spec.numel, SLOW_BLOCK if slow else COSTLY_BLOCK if costly else SHARED_BLOCK)
             prepare = _preparers(call, operands, targets)
+            handed_over = 0 if slow else HANDED_OVER
             return PlannedKernel(
-                _in_blocks(_writing(function, len(kinds)), prepare, operands, out_spec, block)
+                _in_blocks(_writing(function, len(kinds)), prepare, operands, out_spec, block, handed_over)
             )
+    numbers = [i for i, o in enumerate(operands) if kinds[i] and not o.ndim]
+    if function in LINED and plain and stores and all(kinds) and len(numbers) == 1:
+        any_shape = min(any_shape, LINE)
+        if out_spec.numel > LINE and all(
+            o.is_contiguous and o.sizes in (out_spec.sizes, ()) for o in (out_spec, *tensors)
+        ):
+            return PlannedKernel(_beside_line(function, numbers[0], out_spec), quiet=True)
     if (
         plain and stores and kinds == [True, True] and ordered
         and operands[1].sizes == out_spec.sizes and _is_repeated(operands[0], out_spec)
@@ -224,9 +247,16 @@ def planned(
         compute = _writing(function, len(kinds)) if same else _writing_cast(function, np_common)
     else:
         compute = _storing(function, len(kinds))
-    if out_spec.numel > BLOCK:
-        return PlannedKernel(_in_blocks(compute, prepare, operands, out_spec))
-    any_shape = min(any_shape, BLOCK)
+    slow = function in SLOW
+    largest = SLOW_FROM if slow else BLOCK
+    if out_spec.numel > largest:
+        block = part_of(out_spec.numel, SLOW_BLOCK) if slow else BLOCK
+        handed_over = 0 if slow else HANDED_OVER
+        return PlannedKernel(_in_blocks(compute, prepare, operands, out_spec, block, handed_over))
+    any_shape = min(any_shape, largest)
+    if ready and raises_flags(np_common):
+        whole = ordered and function not in WRITING and out_np == np_common
+        return PlannedKernel(compute, function if whole else None, True, any_shape)
     into = quietly(compute) if ready else quietly(_prepared(compute, prepare))
     if function in WRITING or not ordered:
         return PlannedKernel(into, any_shape=any_shape)
@@ -316,11 +346,12 @@ def _in_blocks(
     operands: Sequence[Any],
     out_spec: TensorSpec,
     block: int = BLOCK,
+    handed_over: int = HANDED_OVER,
 ) -> Callable[..., None]:
     """A kernel that goes through its operands a block at a time; what has one element is prepared once."""
     specs = [o if isinstance(o, TensorSpec) else None for o in operands]
     moving = [o is not None and o.ndim > 0 for o in specs]
-    blocks = Blocks(out_spec, specs, block)
+    blocks = Blocks(out_spec, specs, block, handed_over)
     once = [
         (i, p) for i, (p, m) in enumerate(zip(prepare, moving, strict=True)) if not m and p is not _itself
     ]
@@ -341,6 +372,27 @@ def _in_blocks(
             reset_state(token)
 
     return run
+
+
+def _beside_line(function: np.ufunc, number: int, out_spec: TensorSpec) -> Callable[..., None]:
+    """A kernel of contiguous operands, of which one is a number: the other's lines beside a line of it."""
+    whole = Blocks(out_spec, [out_spec], out_spec.numel)
+
+    def into(out: Any, *inputs: Any) -> None:
+        line = np.full(LINE, inputs[number])
+
+        def step(out: Any, a: Any) -> None:
+            full = a.size // LINE * LINE
+            rows, rest = a[:full].reshape(-1, LINE), a[full:]
+            pair, last = ((line, rows), (line[: rest.size], rest))
+            if number:
+                pair, last = pair[::-1], last[::-1]
+            function(*pair, out=out[:full].reshape(-1, LINE))
+            function(*last, out=out[full:])
+
+        whole.run(step, out, inputs[1 - number])
+
+    return into
 
 
 def ufunc_keeps(function: np.ufunc, np_dtype: Any, arity: int, out: Any) -> bool:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
+from ..dispatch.structured.host_kernel import HostCall, HostFactory, host_kernel
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ..runtime.device import CPU
+from ..runtime.tensor_spec import TensorSpec
 from .error_state import quiet
 from .undispatched import np
+
+DTYPES = frozenset({"float32", "float64", "complex64", "complex128"})
+"""What the library transforms in its own precision."""
 
 
 def transform(call: StructuredCall) -> PlannedKernel:
@@ -14,7 +21,7 @@ def transform(call: StructuredCall) -> PlannedKernel:
     from scipy import fft
 
     spec, out = call.args["self"], call.outputs[0]
-    if spec.dtype.name not in ("float32", "float64", "complex64", "complex128"):
+    if spec.dtype.name not in DTYPES:
         raise RuntimeError(f"Unsupported dtype {spec.dtype.scalar_name}")
     dims, norm = call.extra["dims"], call.extra["norm"]
     inverse, empty = call.extra["inverse"], out.numel == 0
@@ -40,3 +47,101 @@ def transform(call: StructuredCall) -> PlannedKernel:
 
 for _name in ("_fft_r2c", "_fft_c2r", "_fft_c2c"):
     register_stub(f"{_name}_stub", "cpu", transform)
+
+
+class Transform(NamedTuple):
+    """What a transform of `torch.fft` takes and gives: real input alone, a Hermitian half on either side."""
+
+    takes_real: bool = False
+    from_half: bool = False
+    to_half: bool = False
+
+
+TRANSFORMS = {
+    "fft": Transform(),
+    "ifft": Transform(),
+    "rfft": Transform(takes_real=True, to_half=True),
+    "irfft": Transform(from_half=True),
+    "hfft": Transform(from_half=True),
+    "ihfft": Transform(takes_real=True, to_half=True),
+}
+
+
+def _planned(
+    name: str, kind: Transform, several: bool, self: TensorSpec, s: Any, dim: Any, norm: str | None
+) -> HostCall | None:
+    """A transform by one call of the library, which cuts and fills by itself; None for what is composed."""
+    rank = self.ndim
+    if self.dtype.name not in DTYPES or not self.numel or (kind.takes_real and self.dtype.is_complex):
+        return None
+    if norm not in (None, "backward", "forward", "ortho"):
+        return None
+    dims, sizes = _axes(rank, s, dim) if several else ([dim], None if s is None else [s])
+    if not dims or any(not -rank <= d < rank for d in dims):
+        return None
+    dims = [d % rank for d in dims]
+    if sizes is None:
+        sizes = [self.sizes[d] for d in dims]
+        if kind.from_half:
+            sizes[-1] = 2 * (sizes[-1] - 1)
+    if len(set(dims)) != len(dims) or len(sizes) != len(dims) or any(n < 1 for n in sizes):
+        return None
+    read, made = list(self.sizes), list(self.sizes)
+    for d, n in zip(dims, sizes, strict=True):
+        read[d] = min(read[d], n)
+        made[d] = n
+    half = sizes[-1] // 2 + 1
+    if kind.from_half:
+        read[dims[-1]] = min(self.sizes[dims[-1]], half)
+    if kind.to_half:
+        made[dims[-1]] = half
+    real = self.dtype.to_real() if self.dtype.is_complex else self.dtype
+    spec = TensorSpec.contiguous(tuple(made), real if kind.from_half else real.to_complex(), CPU)
+    # Cut here: the library converts what it is given before it cuts.
+    cut = None if tuple(read) == self.sizes else tuple([slice(0, n) for n in read])
+    return _call(_library(f"{name}n" if len(dims) > 1 else name), spec, cut, sizes, dims, norm)
+
+
+def _call(
+    function: Callable[..., Any],
+    spec: TensorSpec,
+    cut: tuple[slice, ...] | None,
+    sizes: Sequence[int],
+    dims: Sequence[int],
+    norm: str | None,
+) -> HostCall:
+    n, axes = (sizes, dims) if len(dims) > 1 else (sizes[0], dims[0])
+
+    def compute(x: Any) -> Any:
+        return function(x if cut is None else x[cut], n, axes, norm)
+
+    def into(out: Any, x: Any) -> bool:
+        np.copyto(out, function(x if cut is None else x[cut], n, axes, norm))
+        return True
+
+    return HostCall((spec,), compute, into)
+
+
+def _library(name: str) -> Callable[..., Any]:
+    from scipy import fft
+
+    found: Callable[..., Any] = getattr(fft, name)
+    return found
+
+
+def _axes(
+    rank: int, s: Sequence[int] | None, dim: Sequence[int] | None
+) -> tuple[list[int], list[int] | None]:
+    """The dimensions of a transform over several, and their sizes where they are given."""
+    if dim is None:
+        dim = range(rank if s is None else rank - len(s), rank)
+    return list(dim), None if s is None else list(s)
+
+
+def _factory(name: str, kind: Transform, several: bool) -> HostFactory:
+    return lambda self, s, dim, norm: _planned(name, kind, several, self, s, dim, norm)
+
+
+for _name, _kind in TRANSFORMS.items():
+    host_kernel(f"fft_{_name}")(_factory(_name, _kind, False))
+    host_kernel(f"fft_{_name}n")(_factory(_name, _kind, True))

@@ -6,6 +6,7 @@ index for each dimension.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ from .combining import COMBINED_BY, add_rows, combine_at, divide_by_counts, iden
 from .error_state import IGNORE, reset_state, set_state
 from .index_bounds import check_bounds, check_rows, is_within
 from .pointwise import constant_cache
-from .undispatched import concatenate, np
+from .undispatched import concatenate, copyto, np
 from .widen import FLOAT32, NARROW
 
 
@@ -217,35 +218,78 @@ def index_select(call: StructuredCall) -> PlannedKernel:
     return PlannedKernel(into)
 
 
+def _row_places(sizes: tuple[int, ...], axis: int) -> Callable[[Any], Any]:
+    """A function from row numbers to the places of those rows' elements, in the order of a source.
+
+    A contiguous array of `sizes` has a row for each number along `axis`; the places are those of an array of the
+    source's shape, which has as many rows as there are numbers.
+    """
+    inner = math.prod(sizes[axis + 1 :])
+    outer = math.prod(sizes[:axis])
+    before = (np.arange(outer) * (sizes[axis] * inner)).reshape(-1, 1, 1)
+    after = np.arange(inner)
+    if outer == 1 and inner == 1:
+        return lambda rows: rows
+    rest = after if outer == 1 else before + after
+    column = (-1, 1)
+    return lambda rows: (rows.reshape(column) * inner + rest).reshape(-1)
+
+
+FEW = 1 << 12
+"""Elements up to which places are counted for all of them at once."""
+
+
+def _rows_of(
+    call: StructuredCall,
+) -> tuple[tuple[int, ...], Callable[[Any], Any], Callable[[Any], Any] | None]:
+    """The target's sizes, those of a number as a vector's; what checks and flattens an index; `_row_places` of few."""
+    axis: int = call.extra["dim"]
+    sizes = call.args["self"].sizes or (1,)
+    size = sizes[axis]
+    few = max(call.args["self"].numel, call.args["source"].numel) <= FEW
+    places = _row_places(sizes, axis) if few else None
+
+    def checked(index: Any) -> Any:
+        rows = index if index.ndim == 1 else index.reshape(-1)
+        check_bounds(rows, size, axis, False, IndexError)
+        return rows
+
+    return sizes, checked, places
+
+
 def index_add(call: StructuredCall) -> PlannedKernel:
     """Slices of the source added at the index, in order."""
     axis: int = call.extra["dim"]
     spec = call.args["self"]
-    size = spec.sizes[axis] if spec.ndim else 1
     narrow = spec.dtype in NARROW
     scaled = "alpha" in call.runtime
     constant = constant_cache(FLOAT32 if narrow else spec.np_dtype)
+    sizes, checked, places = _rows_of(call)
+    size = sizes[axis]
+    add_at, multiply = np.add.at, np.multiply
 
     def into(out: Any, data: Any, index: Any, source: Any, alpha: Any = 1) -> None:
         if out is not data:
-            np.copyto(out, data)
-        rows = index.reshape(-1)
-        check_bounds(rows, size, axis, False, IndexError)
+            copyto(out, data)
+        rows = checked(index)
         if not rows.size or not out.size:
             return
-        if scaled:
-            token = set_state(IGNORE)
-            try:
-                source = (source.astype(FLOAT32) if narrow else source) * constant(alpha)
-            finally:
-                reset_state(token)
+        token = set_state(IGNORE)
+        try:
+            if scaled:
+                source = multiply(source.astype(FLOAT32) if narrow else source, constant(alpha))
+            if places is not None and not narrow and out.flags.c_contiguous:
+                add_at(out.reshape(-1), places(rows), source.reshape(-1))
+                return
+        finally:
+            reset_state(token)
         target = np.moveaxis(out, axis, 0) if out.ndim else out.reshape(1)
         moved = np.moveaxis(source, axis, 0) if source.ndim else source.reshape(1)
         work = target if target.flags.c_contiguous else np.ascontiguousarray(target)
         values = np.ascontiguousarray(moved).reshape(rows.size, -1)
         add_rows(work.reshape(size, -1), rows, values, narrow)
         if work is not target:
-            np.copyto(target, work)
+            copyto(target, work)
 
     return PlannedKernel(into)
 
@@ -256,28 +300,41 @@ def index_reduce(call: StructuredCall) -> PlannedKernel:
     reduce: str = call.args["reduce"]
     includes: bool = call.args["include_self"]
     spec = call.args["self"]
-    size = spec.sizes[axis] if spec.ndim else 1
-    wide = FLOAT32 if spec.dtype in NARROW else spec.np_dtype
+    narrow = spec.dtype in NARROW
+    wide = FLOAT32 if narrow else spec.np_dtype
     function = COMBINED_BY.get(reduce, np.add)
     start = None if includes else identity_of(reduce, wide)
+    sizes, checked, places = _rows_of(call)
+    size = sizes[axis]
+    shape = (-1, size, math.prod(sizes[axis + 1 :]))
 
     def into(out: Any, data: Any, index: Any, source: Any) -> None:
         if out is not data:
-            np.copyto(out, data)
-        rows = index.reshape(-1)
-        check_bounds(rows, size, axis, False, IndexError)
+            copyto(out, data)
+        rows = checked(index)
         if not rows.size or not out.size:
+            return
+        if places is not None and out.flags.c_contiguous:
+            work = out.reshape(-1)
+            if narrow:
+                work = work.astype(wide)
+            values = source.reshape(-1)
+            combine_at(function, work, places(rows), values.astype(wide) if narrow else values, start)
+            if reduce == "mean":
+                divide_by_counts(work.reshape(shape), rows, includes, 1)
+            if narrow:
+                copyto(out, work.reshape(out.shape), casting="unsafe")
             return
         target = np.moveaxis(out, axis, 0) if out.ndim else out.reshape(1)
         moved = np.moveaxis(source, axis, 0) if source.ndim else source.reshape(1)
         work = np.ascontiguousarray(target).reshape(size, -1).astype(wide)
         values = np.ascontiguousarray(moved).reshape(rows.size, -1).astype(wide)
         width = work.shape[1]
-        places = (rows[:, None] * width + np.arange(width)).reshape(-1)
-        combine_at(function, work.reshape(-1), places, values.reshape(-1), start)
+        spread = (rows[:, None] * width + np.arange(width)).reshape(-1)
+        combine_at(function, work.reshape(-1), spread, values.reshape(-1), start)
         if reduce == "mean":
             divide_by_counts(work, rows, includes)
-        np.copyto(target, work.reshape(target.shape), casting="unsafe")
+        copyto(target, work.reshape(target.shape), casting="unsafe")
 
     return PlannedKernel(into)
 
@@ -285,19 +342,22 @@ def index_reduce(call: StructuredCall) -> PlannedKernel:
 def index_copy(call: StructuredCall) -> PlannedKernel:
     """Slices of the source put at the index."""
     axis: int = call.extra["dim"]
-    spec = call.args["self"]
-    size = spec.sizes[axis] if spec.ndim else 1
+    _, checked, _ = _rows_of(call)
+    before = (slice(None),) * axis
+    # A single index has its own place in a result; the source's one stands there already.
+    alone = call.args["source"].ndim == call.args["self"].ndim
 
     def into(out: Any, data: Any, index: Any, source: Any) -> None:
         if out is not data:
-            np.copyto(out, data)
-        rows = index.reshape(-1)
-        check_bounds(rows, size, axis, False, IndexError)
+            copyto(out, data)
+        rows = checked(index)
         if not out.ndim:
             out[...] = source.reshape(-1)[-1] if source.size else out
-            return
-        moved = np.moveaxis(source, axis, 0) if source.ndim else source.reshape(1)
-        np.moveaxis(out, axis, 0)[rows] = moved
+        elif alone:
+            out[(*before, rows)] = source
+        else:
+            moved = np.moveaxis(source, axis, 0) if source.ndim else source.reshape(1)
+            np.moveaxis(out, axis, 0)[rows] = moved
 
     return PlannedKernel(into)
 

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..dispatch.iterator.parallel import parallel_for
-from ..dispatch.structured.native.line_maps import Kernel, Kind, LineMap, by_factors
+from ..dispatch.structured.native.line_maps import Kernel, Kind, LineMap, by_factors, fixed_maps
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..dispatch.structured.supported_dtypes import CPU_KERNELS
 from ..runtime.memory_format import is_channels_last
 from ..runtime.tensor_spec import TensorSpec
 from .banded_products import Band, BandedMaps
+from .dense_maps import SMALL, mapped
 from .error_state import quiet
 from .undispatched import np
 from .widen import compute_np
@@ -110,8 +111,16 @@ def forward(call: StructuredCall) -> PlannedKernel:
     """The sums of the taps, the shorter dimension first."""
     spec = call.args["self"]
     check_dtype(call, spec)
+    fixed = fixed_maps(call)
+    if fixed is not None and fixed[0].kind.moves and 0 < call.outputs[0].numel <= SMALL:
+        return _by_table(spec, fixed)
 
     def make(maps: tuple[LineMap, ...]) -> Kernel:
+        kernel = general(maps)
+        small = _by_products(call, maps, kernel)
+        return kernel if small is None else small.into
+
+    def general(maps: tuple[LineMap, ...]) -> Kernel:
         moves = maps[0].kind.moves
         is_byte = spec.dtype.name == "uint8"
         np_dtype = spec.dtype.np if moves else np.dtype(np.int32) if is_byte else compute_np(spec.dtype)
@@ -158,7 +167,41 @@ def forward(call: StructuredCall) -> PlannedKernel:
         bordered = _bordered(call.extra["maps"], spec.np_dtype)
         if bordered is not None:
             return PlannedKernel(bordered)
+    if fixed is not None:
+        kernel = quiet(general(fixed))
+        small = _by_products(call, fixed, kernel)
+        return PlannedKernel(lambda out, array, *_: kernel(out, array)) if small is None else small
     return PlannedKernel(quiet(by_factors(call, make)))
+
+
+def _by_table(spec: TensorSpec, maps: tuple[LineMap, ...]) -> PlannedKernel:
+    """A small result that is made of elements of the input alone: they are taken one and all."""
+    rank = len(maps)
+    place = np.arange(math.prod(spec.sizes[:-rank])).reshape(spec.sizes[:-rank])
+    for line in maps:
+        place = place[..., None] * line.n + taps(line, real_of(spec.np_dtype))[0][:, 0]
+
+    def fresh(array: Array, *_: None) -> Array:
+        return array.take(place)
+
+    return PlannedKernel(lambda out, array, *_: np.copyto(out, array.take(place)), fresh)
+
+
+def _by_products(call: StructuredCall, maps: tuple[LineMap, ...], kernel: Kernel) -> PlannedKernel | None:
+    """A small interpolation as products with the weights of each dimension; None for another one."""
+    spec = call.args["self"]
+    np_dtype = compute_np(spec.dtype)
+    if maps[0].kind.moves or not spec.dtype.is_floating_point or spec.numel > SMALL:
+        return None
+    matrices = []
+    for line in maps:
+        index, weight = taps(line, real_of(np_dtype))
+        made = np.zeros((line.n, line.out), np_dtype)
+        there = index >= 0
+        columns = np.broadcast_to(np.arange(line.out)[:, None], index.shape)[there]
+        np.add.at(made, (index[there], columns), 1 if weight is None else weight[there])
+        matrices.append(made)
+    return mapped(spec, call.outputs[0], matrices, np_dtype, kernel)
 
 
 def _bordered(maps: tuple[LineMap, ...], np_dtype: Any) -> Kernel | None:

@@ -62,10 +62,34 @@ def nll_loss_forward(call: StructuredCall) -> PlannedKernel:
         np.copyto(out, total / weights if reduction == MEAN else total, casting="unsafe")
         np.copyto(total_weight, weights, casting="unsafe")
 
-    if reduction == NONE or not _is_plain(call):
+    if not _is_plain(call):
         return PlannedKernel(quiet(into))
-    count = spec.sizes[0]
-    starts = np.arange(0, count * classes, max(classes, 1))
+    positions = math.prod(spec.sizes[2:])
+    count = spec.sizes[0] * positions
+    starts = np.arange(spec.sizes[0])[:, None] * (classes * positions) + np.arange(positions)
+    starts = starts.reshape(call.args["target"].sizes)
+
+    def picked_from(array: Any, target: Any) -> Any:
+        return array.take(target + starts if positions == 1 else target * positions + starts)
+
+    if reduction == NONE:
+
+        def into_each(out: Any, total_weight: Any, array: Any, target: Any, weight: Any) -> None:
+            if not all_classes(target, classes):
+                into(out, total_weight, array, target, weight)
+                return
+            np.negative(picked_from(array, target), out)
+            total_weight.fill(0)
+
+        def first(array: Any, target: Any, weight: Any) -> Any:
+            if all_classes(target, classes):
+                picked = picked_from(array, target)
+                return np.negative(picked, picked)
+            out = np.empty(call.outputs[0].sizes, np_dtype)
+            into(out, np.empty((), np_dtype), array, target, weight)
+            return out
+
+        return PlannedKernel(into_each, quiet=True, first=first)
     ones = np.ones(count, np_dtype) if count <= SMALL else None
     scale = np_dtype.type(count if reduction == MEAN else 1)
 
@@ -73,7 +97,7 @@ def nll_loss_forward(call: StructuredCall) -> PlannedKernel:
         if not all_classes(target, classes):
             into(out, total_weight, array, target, weight)
             return
-        picked = array.take(target + starts)
+        picked = picked_from(array, target).reshape(-1)
         out.fill((-picked.dot(ones) if ones is not None else -np.add.reduce(picked)) / scale)
         total_weight.fill(count)
 
@@ -81,11 +105,11 @@ def nll_loss_forward(call: StructuredCall) -> PlannedKernel:
 
 
 def _is_plain(call: StructuredCall) -> bool:
-    """Whether a (N, C) loss is unweighted, of a wide dtype, and ignores no value that is a class."""
+    """Whether a loss of (N, C, ...) is unweighted, of a wide dtype, and ignores no value that is a class."""
     spec = call.args["self"]
-    ignores = 0 <= call.args["ignore_index"] < spec.sizes[-1]
+    ignores = spec.ndim > 1 and 0 <= call.args["ignore_index"] < spec.sizes[1]
     return bool(
-        spec.ndim == 2
+        spec.ndim > 1
         and call.args["weight"] is None
         and spec.np_dtype == compute_np(spec.dtype)
         and not ignores
@@ -123,7 +147,7 @@ def nll_loss_backward(call: StructuredCall) -> PlannedKernel:
         where = np.expand_dims(index, axis)
         np.put_along_axis(out, where, np.reshape(values, where.shape).astype(out.dtype), axis)
 
-    if not _is_plain(call):
+    if spec.ndim != 2 or not _is_plain(call):
         return PlannedKernel(quiet(into))
     rows = np.arange(spec.sizes[0])
     starts = rows * classes

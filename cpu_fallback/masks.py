@@ -72,7 +72,7 @@ def nonzero(call: StructuredCall) -> PlannedKernel:
     def fresh(data: Any) -> Any:
         if data.dtype.kind == "V":
             data = data.astype(FLOAT32)
-        places = np.flatnonzero(data.reshape(-1))
+        places = data.reshape(-1).nonzero()[0]
         if rank == 1:
             return places.reshape(-1, 1), len(places)
         block = np.empty((rank, len(places)), np.int64)
@@ -88,6 +88,9 @@ def nonzero_static(call: StructuredCall) -> PlannedKernel:
     """As many places as are wanted, and a number where there are fewer."""
     sizes = call.args["self"].sizes
     fill: int = call.args["fill_value"]
+
+    if not call.outputs[0].numel:
+        return PlannedKernel(lambda out, data: None)
 
     def into(out: Any, data: Any) -> None:
         if data.dtype.kind == "V":

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .elementwise import writing
 from .undispatched import np
+from .vector_passes import square_sum
 
 Array = np.ndarray[Any, Any]
 
@@ -19,9 +21,10 @@ def unchanged(a: Array, *replacements: Any) -> Array:
     return a.copy()
 
 
-def frac(a: Array) -> Array:
+@writing
+def frac(a: Array, out: Array) -> None:
     """What is left of a number when its whole part is taken off; NaN for infinity."""
-    return a - np.trunc(a)
+    np.subtract(a, np.trunc(a), out)
 
 
 def sgn(a: Array) -> Array:
@@ -32,7 +35,10 @@ def sgn(a: Array) -> Array:
     if a.dtype.kind == "b":
         return a.copy()
     if a.dtype.kind == "f":
-        return (a > 0).astype(a.dtype) - (a < 0).astype(a.dtype)
+        found = np.sign(a)
+        if square_sum(found, found) >= 0:
+            return found  # type: ignore[no-any-return]
+        return np.where(np.isnan(found), np.zeros((), a.dtype), found)
     return np.sign(a)
 
 
@@ -103,14 +109,25 @@ def logaddexp2(a: Array, b: Array) -> Array:
 
 def sinc(a: Array) -> Array:
     """sin(pi a) / (pi a), 1 at zero."""
-    scaled = a * a.dtype.type(np.pi)
-    return np.where(a == 0, np.ones((), a.dtype), np.sin(scaled) / scaled)
+    scaled = a * _PI[a.dtype]
+    found = np.sin(scaled)
+    found /= scaled
+    if square_sum(found, found) >= 0:
+        return found  # type: ignore[no-any-return]
+    return np.where(a == 0, np.ones((), a.dtype), found)
+
+
+_PI = {
+    np.dtype(kind): np.array(np.pi, kind) for kind in (np.float32, np.float64, np.complex64, np.complex128)
+}
 
 
 def finite_within(least: float, most: float) -> Callable[..., Array]:
     """Replace NaN and the infinities, in both parts of complex numbers: by 0 and these where nothing is given."""
 
     def finite(a: Array, nan: Any, posinf: Any, neginf: Any) -> Array:
+        if square_sum(a, a) < np.inf:
+            return a.copy()
         parts = np.array(a, order="C", ndmin=1)
         if np.isfinite(parts).all():
             return parts.reshape(a.shape)

@@ -14,18 +14,19 @@ from typing import Any
 
 from numpy._core.umath import clip  # the ufunc under np.clip, which keeps NaN and goes over the data once
 
-from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub, with_defaults
+from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..dispatch.structured.supported_dtypes import kernel_name
 from ..runtime.scalar_type import bfloat16, finfo, float16, registered
 from ..runtime.tensor_spec import TensorSpec
 from . import number_parts as parts
 from . import pointwise_math as m
 from .blocks import SHARED_BYTES, Blocks, part_of
-from .elementwise import compute_dtype_of, constant_cache, planned
+from .elementwise import SLOW, compute_dtype_of, constant_cache, planned
 from .gelu import chained
 from .selection import SMALL, selected
 from .undispatched import copyto, np, putmask
 from .undispatched import where as choice
+from .vector_passes import LONG, PASSES
 from .widen import NARROW, comparable_np, compute_np
 
 __all__ = ["constant_cache", "pointwise"]
@@ -77,7 +78,6 @@ OPERATORS: dict[str, Row] = {
     "hypot": (np.hypot, FLOAT),
     "le": (np.less_equal, REAL),
     "lcm": (parts.least_multiple, "iu"),
-    "leaky_relu": (m.leaky_relu, FLOAT),
     "leaky_relu_backward": (m.leaky_relu_backward, FLOAT),
     "lerp": (m.lerp, INEXACT),
     "log": (np.log, INEXACT),
@@ -102,14 +102,12 @@ OPERATORS: dict[str, Row] = {
     "rsub": (m.rsub, "iufc"),
     "sgn": (parts.sgn, ANY),
     "sigmoid_backward": (m.sigmoid_backward, INEXACT),
-    "sign": (m.sign, REAL),
+    "sign": (parts.sgn, REAL),
     "signbit": (parts.signbit, REAL),
-    "silu": (m.silu, INEXACT),
     "silu_backward": (m.silu_backward, INEXACT),
     "sin": (np.sin, INEXACT),
     "sinc": (parts.sinc, INEXACT),
     "sinh": (np.sinh, INEXACT),
-    "softplus": (m.softplus, FLOAT),
     "softplus_backward": (m.softplus_backward, FLOAT),
     "sqrt": (np.sqrt, INEXACT),
     "sub": (m.sub_scaled, "iufc"),
@@ -154,9 +152,21 @@ def row(stub: str) -> Callable[[StructuredCall], PlannedKernel]:
         check_kind(call, kinds)
         if stub in UNSCALED and "alpha" not in call.runtime and "value" not in call.runtime:
             function = UNSCALED[stub]
-        return planned(call, loaded(function))
+        return by_passes(call, stub, loaded(function))
 
     return factory
+
+
+def by_passes(call: StructuredCall, stub: str, function: Callable[..., Any]) -> PlannedKernel:
+    """The kernel of a function, or where there are many elements of the passes that `vector_passes` has for it."""
+    passes = PASSES.get(stub)
+    common = compute_dtype_of(call)
+    if passes is None or compute_np(common).char not in passes.kinds:
+        return planned(call, function)
+    if call.outputs[0].numel > LONG:
+        return planned(call, passes.function)
+    kernel = planned(call, function)
+    return kernel._replace(any_shape=min(kernel.any_shape, LONG))
 
 
 def pointwise(function: Callable[..., Any]) -> Callable[[StructuredCall], PlannedKernel]:
@@ -173,10 +183,11 @@ def check_kind(call: StructuredCall, kinds: str, operator: str | None = None) ->
 
 
 def loaded(function: Callable[..., Any] | str) -> Callable[..., Any]:
-    """A function, imported at its first use where it is given as ``module:name``."""
+    """A function, imported at its first use where it is given as ``module:name``, of SciPy then."""
     if isinstance(function, str):
         module, _, name = function.partition(":")
         found: Callable[..., Any] = getattr(import_module(module), name)
+        SLOW.add(found)
         return found
     return function
 
@@ -199,7 +210,7 @@ def dividing(name: str) -> Callable[[StructuredCall], PlannedKernel]:
         kind = compute_np(compute_dtype_of(call)).kind
         floats, integers, unsigned = DIVIDING[name]
         if kind == "f":
-            return planned(call, floats)
+            return by_passes(call, name, floats)
         return planned(call, m.checked(integers if kind == "i" else unsigned))
 
     return factory
@@ -309,7 +320,15 @@ def clamp(call: StructuredCall) -> PlannedKernel:
     elif low and high:
         check_kind(call, "iuf")
     if low and high:
-        return planned(call, clip)
+        kernel = planned(call, clip)
+        if not any(
+            isinstance(call.args[name], TensorSpec) and call.args[name].ndim for name in ("min", "max")
+        ):
+            return kernel
+        # Of numbers the loop goes over several elements at once, of arrays one by one.
+        if call.outputs[0].numel > LONG:
+            return planned(call, m.clamp_between)
+        return kernel._replace(any_shape=min(kernel.any_shape, LONG))
     given = tuple(name for name in call.runtime if call.args[name] is not None)
     kernel = planned(call._replace(runtime=given), np.maximum if low else np.minimum)
     if given == call.runtime:
@@ -420,8 +439,9 @@ def round_decimals(call: StructuredCall) -> PlannedKernel:
 def nextafter(call: StructuredCall) -> PlannedKernel:
     """The neighbour of a number, in the dtype itself: a narrow one has neighbours of its own."""
     common = compute_dtype_of(call)
-    function = parts.nextafter_narrow if common in NARROW else np.nextafter
-    return planned(call, function, common.np)
+    if common in NARROW:
+        return planned(call, parts.nextafter_narrow, common.np)
+    return by_passes(call, "nextafter", np.nextafter)
 
 
 def nan_to_num(call: StructuredCall) -> PlannedKernel:
@@ -449,7 +469,6 @@ FACTORIES: dict[str, Callable[[StructuredCall], PlannedKernel]] = {
     "round_decimals": round_decimals,
     "sigmoid": sigmoid,
     "threshold_backward": threshold_backward,
-    "softplus": with_defaults(row("softplus")),
     "where": where,
 }
 FACTORIES |= {name: rounding(name) for name in ROUNDING}

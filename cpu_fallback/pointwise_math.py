@@ -15,7 +15,10 @@ from numpy._core.umath import clip  # the ufunc under np.clip, which keeps NaN a
 
 from .elementwise import writing
 from .selection import selected
-from .undispatched import np
+from .undispatched import np, undispatched
+from .vector_passes import square_sum
+
+count_nonzero: Callable[[Any], int] = undispatched(np.count_nonzero)
 
 
 @writing
@@ -69,15 +72,6 @@ def addcdiv_unscaled(a: Any, x: Any, y: Any, out: Any) -> None:
 def conjugate(a: Any) -> Any:
     """The complex conjugate; real numbers as they are."""
     return np.conjugate(a) if a.dtype.kind == "c" else np.positive(a) if a.dtype.kind != "b" else a.copy()
-
-
-def sign(a: Any) -> Any:
-    """-1, 0 or 1; NaN gives 0, and so does bool its own value."""
-    if a.dtype.kind == "b":
-        return a.copy()
-    if a.dtype.kind == "f":
-        return (a > 0).astype(a.dtype) - (a < 0).astype(a.dtype)
-    return np.sign(a)
 
 
 LOG1P_FROM = 1 << 13
@@ -151,22 +145,11 @@ def silu_backward(grad: Any, a: Any) -> Any:
     return grad * (np.conjugate(factor) if factor.dtype.kind == "c" else factor)
 
 
-def softplus(a: Any, beta: Any, threshold: Any) -> Any:
-    """log(1 + exp(beta * a)) / beta, and a itself above the threshold."""
-    scaled = a * beta
-    return selected(scaled > threshold, a, log1p(np.exp(scaled)) / beta)
-
-
 def softplus_backward(grad: Any, a: Any, beta: Any, threshold: Any) -> Any:
     """grad * sigmoid(beta * a), and grad itself above the threshold."""
     scaled = a * beta
     z = np.exp(scaled)
     return selected(scaled > threshold, grad, grad * z / (z + 1))
-
-
-def leaky_relu(a: Any, slope: Any) -> Any:
-    """a where positive, else a * slope."""
-    return selected(a > 0, a, a * slope)
 
 
 def leaky_relu_backward(grad: Any, a: Any, slope: Any) -> Any:
@@ -327,14 +310,35 @@ def gelu_tanh_backward(grad: Any, a: Any) -> Any:
 def lerp(start: Any, end: Any, weight: Any) -> Any:
     """start + weight * (end - start), computed from the end for large weights, so that 1 gives the end."""
     span = end - start
+    if not weight.ndim:
+        if abs(weight.item()) < 0.5:
+            span *= weight
+            span += start
+            return span
+        span *= 1 - weight
+        return np.subtract(end, span, out=span if span.ndim else None)
     return selected(np.abs(weight) < 0.5, start + weight * span, end - span * (1 - weight))
+
+
+@writing
+def clamp_between(a: Any, least: Any, most: Any, out: Any) -> None:
+    """The larger of a and `least`, at most `most`; NaN where one is."""
+    np.minimum(np.maximum(a, least), most, out=out)
 
 
 def round_to(power: float, places: bool) -> Callable[[Any], Any]:
     """Rounding to multiples of a power of ten, or, for decimal places, of its reciprocal; half to even."""
-    if places:
-        return lambda a: np.rint(a * power) / power
-    return lambda a: np.rint(a / power) * power
+    if power == 1:
+        return np.rint
+    scale, unscale = (np.multiply, np.divide) if places else (np.divide, np.multiply)
+
+    @writing
+    def rounded(a: Any, out: Any) -> None:
+        scale(a, power, out)
+        np.rint(out, out)
+        unscale(out, power, out)
+
+    return rounded
 
 
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -354,10 +358,14 @@ def divide_floor(a: Any, b: Any) -> Any:
     Of finite float32 the quotient in float64 has the same floor: where it is no whole number it lies further from one
     than it was rounded, up to quotients of 2^29, and float32 holds no whole numbers beyond those one by one.
     """
-    if a.dtype == b.dtype == np.float32 and np.isfinite(a).all() and np.isfinite(b).all():
+    if a.dtype == np.float32 and square_sum(b, b) < np.inf:
+        quotient = np.divide(a, b, dtype=np.float64)
+        if square_sum(quotient, quotient) < np.inf:
+            return np.floor(quotient, out=quotient if quotient.ndim else None).astype(np.float32)
+    if a.dtype == np.float32 and np.isfinite(a).all() and np.isfinite(b).all():
         quotient = np.divide(a, b, dtype=np.float64)
         return np.floor(quotient, out=quotient if quotient.ndim else None).astype(np.float32)
-    return selected(b == 0, a / b, np.floor_divide(a, b))
+    return np.floor_divide(a, b)
 
 
 def divide_floor_integers(a: Any, b: Any) -> Any:
@@ -365,9 +373,11 @@ def divide_floor_integers(a: Any, b: Any) -> Any:
     return np.floor_divide(a, b)
 
 
-def divide_trunc(a: Any, b: Any) -> Any:
+@writing
+def divide_trunc(a: Any, b: Any, out: Any) -> None:
     """a / b towards zero."""
-    return np.trunc(a / b)
+    np.divide(a, b, out)
+    np.trunc(out, out)
 
 
 def divide_trunc_in(narrow: Any) -> Callable[[Any, Any], Any]:
@@ -384,8 +394,10 @@ def divide_trunc_integers(a: Any, b: Any) -> Any:
 
 def remainder(a: Any, b: Any) -> Any:
     """fmod brought to the divisor's sign; a zero keeps the dividend's sign."""
-    rest = np.fmod(a, b)
-    return selected((rest != 0) & ((b < 0) != (rest < 0)), rest + b, rest)
+    found = np.remainder(a, b)
+    if count_nonzero(found) == found.size:
+        return found
+    return np.where(found == 0, np.copysign(found, a), found)
 
 
 def remainder_integers(a: Any, b: Any) -> Any:
@@ -398,20 +410,24 @@ def fmod_integers(a: Any, b: Any) -> Any:
     return np.fmod(a, b)
 
 
-def pow_constant(a: Any, exponent: Any) -> Any:
+@writing
+def pow_constant(a: Any, exponent: Any, out: Any) -> None:
     """a ** exponent for one real exponent, the frequent ones without a power function."""
-    special = _POWERS.get(float(exponent))
-    return np.power(a, exponent) if special is None else special(a)
+    special = _POWERS.get(exponent.item())
+    if special is None:
+        np.power(a, exponent, out)
+    else:
+        special(a, out)
 
 
-_POWERS: dict[float, Callable[[Any], Any]] = {
+_POWERS: dict[float, Callable[[Any, Any], Any]] = {
     0.5: np.sqrt,
     1.0: np.positive,
     2.0: np.square,
-    3.0: lambda a: a * a * a,
-    -0.5: lambda a: np.reciprocal(np.sqrt(a)),
+    3.0: lambda a, out: np.multiply(a * a, a, out),
+    -0.5: lambda a, out: np.reciprocal(np.sqrt(a, out), out),
     -1.0: np.reciprocal,
-    -2.0: lambda a: np.reciprocal(a * a),
+    -2.0: lambda a, out: np.reciprocal(np.multiply(a, a, out), out),
 }
 
 

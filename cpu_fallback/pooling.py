@@ -10,9 +10,11 @@ from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.memory_format import channels_last, channels_last_3d, contiguous_strides
 from ..runtime.tensor_spec import TensorSpec
+from .dense_maps import SMALL, mapped
 from .error_state import quiet
 from .undispatched import np
 from .widen import compute_np
+from .window_taps import maxima_by_table, window_taps
 from .windows import Padding, Window
 
 BLOCK = 1 << 15
@@ -130,8 +132,12 @@ class Maxima:
         number = np.zeros(shape, self.number)
         better, candidate = np.empty(shape, np.bool_), np.empty(shape, self.number)
         flags = better.view(np.uint8)
+        room = np.empty(shape, padded.dtype) if self.window.stride[-1] > 1 and not self.last else None
         for k, place in enumerate(self._places(row, end), 1):
             found = padded[place]
+            if room is not None:  # compared twice: what is strided takes five times as long as what is not
+                np.copyto(room, found)
+                found = room
             np.greater(found, best, better)
             if has_nan:
                 better |= found != found
@@ -187,7 +193,10 @@ def max_pool(call: StructuredCall) -> PlannedKernel:
         raise NotImplementedError(
             f"\"max_pool{len(call.extra['pool'].out)}d\" not implemented for '{spec.dtype.scalar_name}'"
         )
-    return PlannedKernel(quiet(maxima_of(spec, window_of(call))))
+    window = window_of(call)
+    general = quiet(maxima_of(spec, window))
+    table = maxima_by_table(spec, call.outputs, window_taps(window), compute_np(spec.dtype), general)
+    return PlannedKernel(general) if table is None else table
 
 
 def maxima_of(spec: TensorSpec, window: Window) -> Callable[[Any, Any, Any], None]:
@@ -288,7 +297,10 @@ def avg_pool(call: StructuredCall) -> PlannedKernel:
             total += padded[place]
         np.copyto(target, divide(total, divisors), casting="unsafe")
 
-    return PlannedKernel(quiet(into))
+    general = quiet(into)
+    matrices = [line.matrix for line in window_taps(window)] if spec.numel <= SMALL else []
+    small = mapped(spec, call.outputs[0], matrices, np_dtype, general, divisors, exact=True)
+    return PlannedKernel(general) if small is None else small
 
 
 def _divide_truncating(a: Any, b: Any) -> Any:

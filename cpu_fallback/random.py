@@ -10,7 +10,9 @@ from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.scalar_type import bfloat16, dtype, float16, float32, float64
 from ..runtime.tensor_spec import TensorSpec
+from .elementwise import MAX_CONSTANTS
 from .error_state import IGNORE, reset_state, set_state
+from .index_bounds import greatest
 from .philox import draws32, draws64
 from .undispatched import np
 from .widen import compute_np
@@ -18,19 +20,50 @@ from .widen import compute_np
 BLOCK = 1 << 15
 """Elements computed at a time: their draws and temporaries stay in the second-level cache."""
 TWO_PI = 6.283185307179586
+CERTAIN = np.float64(4294967296.0).view(np.uint64)
+"""The level that all draws of 32 bits are below, read as a whole number."""
+_HALF = np.uint64(32)
 _BITS = {float32: 24, float16: 11, bfloat16: 8}
 
-Draw = Callable[..., Any]
+Base = Callable[[Any], Any]
+Finish = Callable[..., Any]
+
+RUN = 256
+"""Counters of the run whose values are kept for small draws."""
+
+_kept: dict[tuple[Base, bool], tuple[int, int, Any]] = {}
+"""For a base and width (seed, number of the run, values), of the last run that a small draw came from."""
 
 
-def _by_blocks(spec: TensorSpec, wide: bool, draw: Draw) -> PlannedKernel:
-    """A kernel that fills `out` with ``draw(draws, position, *inputs)``, block by block in C order, on threads."""
-    count = spec.numel * (2 if spec.dtype.is_complex else 1)
+def _kept_values(base: Base, wide: bool, seed: int, run: int) -> Any:
+    """The values that `base` makes of a run of counters.
+
+    A small draw is a slice of them: a dozen array operations cost the same for one element as for a thousand.
+    """
+    kept = _kept.get((base, wide))
+    if kept is not None and kept[0] == seed and kept[1] == run:
+        return kept[2]
+    draws = draws64(seed, run * RUN, 2 * RUN) if wide else draws32(seed, run * RUN, 4 * RUN)
+    values = base(draws)
+    values.flags.writeable = False
+    _kept[base, wide] = (seed, run, values)
+    return values
+
+
+def _by_blocks(spec: TensorSpec, wide: bool, base: Base | None, finish: Finish) -> PlannedKernel:
+    """A kernel that fills `out` with ``finish(base(draws), scratch, *numbers)``, block by block in C order, on threads.
+
+    `base` is one of this module's functions, of draws alone; without one `finish` has the draws themselves. It may
+    write to `scratch`, None where there is no array to spare.
+    """
+    parts = 2 if spec.dtype.is_complex else 1
+    count = spec.numel * parts
     real = spec.dtype.to_real().np
     draws, per = (draws64, 2) if wide else (draws32, 4)
+    copyto = np.copyto
 
     def into(out: Any, *rest: Any) -> None:
-        *inputs, seed, first = rest
+        *numbers, seed, first = rest
         direct = out.flags.c_contiguous and out.flags.writeable
         flat = out.reshape(-1).view(real) if direct else np.empty(count, real)
         token = set_state(IGNORE)
@@ -40,16 +73,45 @@ def _by_blocks(spec: TensorSpec, wide: bool, draw: Draw) -> PlannedKernel:
                 for start in range(begin * BLOCK, min(end * BLOCK, count), BLOCK):
                     piece = flat[start : start + BLOCK]
                     even = len(piece) + len(piece) % 2
-                    made = draw(draws(seed, first + start // per, even), start, *inputs)
-                    np.copyto(piece, made[: len(piece)], casting="unsafe")
+                    drawn = draws(seed, first + start // per, even)
+                    if base is None:
+                        made = finish(drawn, None, *numbers)
+                    else:
+                        values = base(drawn)
+                        made = finish(values, values, *numbers)
+                    copyto(piece, made[: len(piece)], casting="unsafe")
 
             parallel_for(0, -(-count // BLOCK), 1, part)
             if not direct:
-                np.copyto(out, flat.view(out.dtype).reshape(out.shape))
+                copyto(out, flat.view(out.dtype).reshape(out.shape))
         finally:
             reset_state(token)
 
-    return PlannedKernel(into)
+    if count > RUN or not spec.is_contiguous:
+        return PlannedKernel(into)
+    last = RUN * per - count
+
+    def small(out: Any, *rest: Any) -> None:
+        *numbers, seed, first = rest
+        run = first // RUN
+        start = (first - run * RUN) * per
+        if start > last:
+            into(out, *rest)
+            return
+        token = set_state(IGNORE)
+        try:
+            if base is None:
+                made = finish(draws(seed, first, count), None, *numbers)
+            else:
+                made = finish(_kept_values(base, wide, seed, run)[start : start + count], None, *numbers)
+            if parts == 2:
+                copyto(out.reshape(-1).view(real), made, casting="unsafe")
+            else:
+                copyto(out, made.reshape(out.shape), casting="unsafe")
+        finally:
+            reset_state(token)
+
+    return PlannedKernel(small)
 
 
 def _floating(call: StructuredCall) -> TensorSpec:
@@ -71,33 +133,52 @@ def uniform(call: StructuredCall) -> PlannedKernel:
         raise call.refuse(spec)
     wide = real is float64
     number: Any = np.float64 if wide else np.float32
-    bits = _BITS.get(real, 8)
-    shift: Any = np.uint64(11) if wide else np.uint32(32 - bits)
-    unit = number(2.0**-53 if wide else 2.0**-bits)
+    base, unit = _UNITS[64 if wide else _BITS.get(real, 8)]
     target = real.np
+    largest = number(1.0) - number(unit)
+    reaching: dict[tuple[float, float], bool] = {}
 
-    def draw(draws: Any, _: int, low: float, high: float) -> Any:
-        u = (draws >> shift).astype(number)
-        u *= unit
+    def reaches(low: float, high: float) -> bool:
+        """Whether a value is rounded to `high`: the largest draw's is then, because rounding keeps the order."""
+        if len(reaching) >= MAX_CONSTANTS:
+            reaching.clear()
+        value = largest * number(high - low) + number(low)
+        found = reaching[low, high] = not value.astype(target) < target.type(high)
+        return found
+
+    def finish(u: Any, scratch: Any, low: float, high: float) -> Any:
         if low == 0 and high == 1:
             return u
-        u *= number(high - low)
-        u += number(low)
-        rounded = u.astype(target, copy=False)
-        rounded[rounded == target.type(high)] = target.type(low)
-        return rounded
+        made = np.multiply(u, number(high - low), scratch)
+        made += number(low)
+        may_reach = reaching.get((low, high))
+        if may_reach is None:
+            may_reach = reaches(low, high)
+        if may_reach:
+            made = made.astype(target, copy=False)
+            made[made == target.type(high)] = target.type(low)
+        return made
 
-    return _by_blocks(spec, wide, draw)
+    return _by_blocks(spec, wide, base, finish)
 
 
-def _standard_normal(draws: Any, wide: bool) -> Any:
-    """Box-Muller in float64 over pairs of draws."""
-    if wide:
-        even, odd = draws[0::2] >> np.uint64(11), draws[1::2] >> np.uint64(11)
-        unit = 2.0**-53
-    else:
-        even, odd = draws[0::2], draws[1::2]
-        unit = 2.0**-32
+def _unit_maker(number: Any, shift: Any, unit: float) -> Base:
+    def base(draws: Any) -> Any:
+        u = (draws >> shift).astype(number)
+        u *= number(unit)
+        return u
+
+    return base
+
+
+_UNITS = {
+    bits: (_unit_maker(np.float32, np.uint32(32 - bits), 2.0**-bits), 2.0**-bits) for bits in (24, 11, 8)
+} | {64: (_unit_maker(np.float64, np.uint64(11), 2.0**-53), 2.0**-53)}
+"""Draws as numbers from 0 to, not including, 1: a base and its unit by the bits that count, 64 for wide draws."""
+
+
+def _box_muller(even: Any, odd: Any, unit: float) -> Any:
+    """Normal numbers of pairs of whole ones, in float64."""
     radius = even.astype(np.float64)
     radius += 1.0
     radius *= unit
@@ -113,6 +194,14 @@ def _standard_normal(draws: Any, wide: bool) -> Any:
     return out
 
 
+def _normal32(draws: Any) -> Any:
+    return _box_muller(draws[0::2], draws[1::2], 2.0**-32)
+
+
+def _normal64(draws: Any) -> Any:
+    return _box_muller(draws[0::2] >> np.uint64(11), draws[1::2] >> np.uint64(11), 2.0**-53)
+
+
 def normal(call: StructuredCall) -> PlannedKernel:
     """mean + std * z; a complex number has its variance in equal parts."""
     spec = call.outputs[0]
@@ -121,21 +210,18 @@ def normal(call: StructuredCall) -> PlannedKernel:
         raise call.refuse(spec)
     wide, is_complex = real is float64, spec.dtype.is_complex
 
-    def draw(draws: Any, _: int, mean: Any, std: float) -> Any:
-        z = _standard_normal(draws, wide)
+    def finish(z: Any, scratch: Any, mean: Any, std: float) -> Any:
         if is_complex:
-            std = std * math.sqrt(0.5)
+            made = np.multiply(z, std * math.sqrt(0.5), scratch)
+            if mean != 0:
+                made[0::2] += complex(mean).real
+                made[1::2] += complex(mean).imag
+            return made
         if std != 1:
-            z *= std
-        if mean != 0:
-            if is_complex:
-                z[0::2] += complex(mean).real
-                z[1::2] += complex(mean).imag
-            else:
-                z += mean
-        return z
+            z = scratch = np.multiply(z, std, scratch)
+        return z if mean == 0 else np.add(z, mean, scratch)
 
-    return _by_blocks(spec, wide, draw)
+    return _by_blocks(spec, wide, _normal64 if wide else _normal32, finish)
 
 
 def normal_tensor(call: StructuredCall) -> PlannedKernel:
@@ -145,21 +231,25 @@ def normal_tensor(call: StructuredCall) -> PlannedKernel:
     if not real.is_floating_point:
         raise call.refuse(spec)
     wide = real is float64
+    base, draws, per = (_normal64, draws64, 2) if wide else (_normal32, draws32, 4)
     parts = 2 if spec.dtype.is_complex else 1
-    sizes = spec.sizes
+    count, sizes = spec.numel * parts, spec.sizes
 
     def into(out: Any, mean: Any, std: Any, seed: int, first: int) -> None:
         token = set_state(IGNORE)
         try:
-            if isinstance(std, np.ndarray) and not (std >= 0).all():
+            std = _wide(std)
+            if std.__class__ is np.ndarray and not np.minimum.reduce(std, None) >= 0:
                 raise RuntimeError("normal expects all elements of std >= 0.0")
-            count = spec.numel * parts
-            draws = (draws64 if wide else draws32)(seed, first, count + count % 2)
-            z = _standard_normal(draws, wide)[:count]
+            run = first // RUN
+            start = (first - run * RUN) * per
+            if start + count <= RUN * per:
+                z = _kept_values(base, wide, seed, run)[start : start + count]
+            else:
+                z = base(draws(seed, first, count + count % 2))[:count]
             if parts == 2:
-                z *= math.sqrt(0.5)
-            shaped = (z.view(np.complex128) if parts == 2 else z).reshape(sizes)
-            shaped *= _wide(std)
+                z = (z * math.sqrt(0.5)).view(np.complex128)
+            shaped = z.reshape(sizes) * std
             shaped += _wide(mean)
             np.copyto(out, shaped, casting="unsafe")
         finally:
@@ -188,31 +278,51 @@ def _open_unit(draws: Any) -> Any:
     return v
 
 
+def _log_unit(draws: Any) -> Any:
+    v = _open_unit(draws)
+    return np.log(v, v)
+
+
+def _standard_cauchy(draws: Any) -> Any:
+    v = _open_unit(draws)
+    v -= 0.5
+    v *= math.pi
+    return np.tan(v, v)
+
+
 def exponential(call: StructuredCall) -> PlannedKernel:
     """-log(v) / lambd."""
     spec = _floating(call)
-    return _by_blocks(
-        spec, spec.dtype is float64, lambda draws, _, lambd: np.log(_open_unit(draws)) / -np.float64(lambd)
-    )
+
+    def finish(logs: Any, scratch: Any, lambd: float) -> Any:
+        return np.divide(logs, -np.float64(lambd), scratch)
+
+    return _by_blocks(spec, spec.dtype is float64, _log_unit, finish)
 
 
 def log_normal(call: StructuredCall) -> PlannedKernel:
     """exp(mean + std * z)."""
     spec = _floating(call)
     wide = spec.dtype is float64
-    return _by_blocks(
-        spec, wide, lambda draws, _, mean, std: np.exp(mean + std * _standard_normal(draws, wide))
-    )
+
+    def finish(z: Any, scratch: Any, mean: float, std: float) -> Any:
+        made = np.multiply(z, std, scratch)
+        made += mean
+        return np.exp(made, made)
+
+    return _by_blocks(spec, wide, _normal64 if wide else _normal32, finish)
 
 
 def cauchy(call: StructuredCall) -> PlannedKernel:
     """median + sigma * tan(pi * (v - 0.5))."""
     spec = _floating(call)
 
-    def draw(draws: Any, _: int, median: float, sigma: float) -> Any:
-        return median + sigma * np.tan(math.pi * (_open_unit(draws) - 0.5))
+    def finish(c: Any, scratch: Any, median: float, sigma: float) -> Any:
+        made = np.multiply(c, sigma, scratch)
+        made += median
+        return made
 
-    return _by_blocks(spec, spec.dtype is float64, draw)
+    return _by_blocks(spec, spec.dtype is float64, _standard_cauchy, finish)
 
 
 def geometric(call: StructuredCall) -> PlannedKernel:
@@ -221,10 +331,11 @@ def geometric(call: StructuredCall) -> PlannedKernel:
     if spec.dtype.is_complex or spec.dtype.name == "bool":
         raise call.refuse(spec)
 
-    def draw(draws: Any, _: int, p: float) -> Any:
-        return np.ceil(np.log(_open_unit(draws)) / math.log1p(-p))
+    def finish(logs: Any, scratch: Any, p: float) -> Any:
+        made = np.divide(logs, math.log1p(-p), scratch)
+        return np.ceil(made, made)
 
-    return _by_blocks(spec, False, draw)
+    return _by_blocks(spec, False, _log_unit, finish)
 
 
 def _below(draws: Any, p: float) -> Any:
@@ -240,19 +351,32 @@ def bernoulli(call: StructuredCall) -> PlannedKernel:
     spec = call.outputs[0]
     if spec.dtype.is_complex:
         raise call.refuse(spec)
-    return _by_blocks(spec, False, lambda draws, _, p: _below(draws, p))
+    return _by_blocks(spec, False, None, lambda draws, _, p: _below(draws, p))
 
 
 def bernoulli_tensor(call: StructuredCall) -> PlannedKernel:
     """1 with the probability of the element."""
     spec = call.outputs[0]
     count, sizes = spec.numel, spec.sizes
+    same = call.args["p"].sizes == sizes
+
+    def check(p: Any) -> None:
+        if not ((p >= 0) & (p <= 1)).all():
+            raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
 
     def into(out: Any, p: Any, seed: int, first: int) -> None:
         token = set_state(IGNORE)
         try:
-            if not ((p >= 0) & (p <= 1)).all():
-                raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
+            if count <= BLOCK and same:
+                levels = p.astype(np.float64)
+                levels *= 4294967296.0
+                # As whole numbers, those below zero and NaN are the largest; so is -0.0, which is allowed.
+                if not greatest(levels.view(np.uint64), None) <= CERTAIN:
+                    check(p)
+                below = draws32(seed, first, count) < levels.reshape(-1)
+                np.copyto(out, below.reshape(sizes), casting="unsafe")
+                return
+            check(p)
             chance = np.broadcast_to(p, sizes).reshape(-1)
             made = np.reshape(out, -1, copy=False) if out.flags.c_contiguous else np.empty(count, out.dtype)
 
@@ -282,24 +406,26 @@ def random(call: StructuredCall) -> PlannedKernel:
     base = np.array(low % (1 << 64), np.uint64)[()]
     unsigned = spec.dtype.name == "uint64"
 
-    def draw(draws: Any, _: int) -> Any:
+    factor = np.uint64(span) if small else None
+
+    def finish(draws: Any, _: Any) -> Any:
         if small:
-            scaled = draws.astype(np.uint64)
-            scaled *= np.uint64(span)
-            scaled >>= np.uint64(32)
+            scaled = np.multiply(draws, factor)
+            scaled >>= _HALF
         else:
             scaled = _high_product(draws, span)
-        scaled += base
+        if base:
+            scaled += base
         return scaled if unsigned else scaled.view(np.int64)
 
-    return _by_blocks(spec, not small, draw)
+    return _by_blocks(spec, not small, None, finish)
 
 
 def _high_product(draws: Any, span: int) -> Any:
     """The upper 64 bits of ``draws * span``, by four products of halves."""
     if span == 1 << 64:
         return draws.copy()  # the caller adds to it in place
-    mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    mask, half = np.uint64(0xFFFFFFFF), _HALF
     low, high = draws & mask, draws >> half
     span_low, span_high = np.uint64(span & 0xFFFFFFFF), np.uint64(span >> 32)
     carried = (low * span_low) >> half

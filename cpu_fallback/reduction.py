@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 from collections.abc import Callable
 from typing import Any
 
@@ -36,7 +37,7 @@ from .sums import (
     product_with_ones,
     widened_line_sums,
 )
-from .undispatched import np
+from .undispatched import copyto, np
 from .widen import FLOAT32, NARROW, compute_np
 
 
@@ -277,6 +278,16 @@ def aminmax(call: StructuredCall) -> PlannedKernel:
     lowest: Any = np.minimum.reduce
     highest: Any = np.maximum.reduce
 
+    # One axis of a contiguous array is reduced several times as quickly as all of several.
+    whole = spec.is_contiguous and spec.ndim > 0 and len(dims) == spec.ndim
+
+    def native(low: Any, high: Any, array: Any) -> None:
+        lowest(array.reshape(-1), 0, None, low.reshape(()))
+        highest(array.reshape(-1), 0, None, high.reshape(()))
+
+    if whole and spec.np_dtype == np_dtype:
+        return PlannedKernel(quiet(native))
+
     def into(low: Any, high: Any, array: Any) -> None:
         wide = array.astype(np_dtype, copy=False)
         np.copyto(low, lowest(wide, dims, None, None, keepdims), casting="unsafe")
@@ -416,17 +427,18 @@ def moments_function(
     contiguous = TensorSpec.contiguous(spec.sizes, spec.dtype, spec.device)
     total = kept_sum(contiguous, dims, np_dtype)
     widens, complex_ = spec.np_dtype != np_dtype, np_dtype.kind == "c"
+    subtract, square = np.subtract, np.square
 
     def moments(array: Any) -> tuple[Any, Any]:
         if widens:
             array = array.astype(np_dtype)
         mean = total(array) / size
-        deviation = np.subtract(array, mean, order="C")
+        deviation = subtract(array, mean, order="C")
         residue = total(deviation)
         if complex_:
             squares = total(deviation * deviation.conj()).real
             return squares - (residue * residue.conj()).real / size.real, mean
-        squares = total(np.square(deviation, deviation if array.ndim else None))
+        squares = total(square(deviation, deviation if array.ndim else None))
         return squares - residue * residue / size, mean
 
     return moments
@@ -468,6 +480,7 @@ def variance(root: bool, with_mean: bool) -> Callable[[StructuredCall], PlannedK
         if len(dims) == spec.ndim > 0:
             moments = whole_moments(spec, np_dtype) or moments
         kept = over_kept(spec, dims, call.outputs[0].ndim)
+        every, isfinite = np.logical_and.reduce, cmath.isfinite
 
         def in_range(array: Any, total: Any, mean: Any) -> tuple[Any, Any]:
             # Squares overflow long before their root does: in float64 those of float32 have room.
@@ -477,10 +490,11 @@ def variance(root: bool, with_mean: bool) -> Callable[[StructuredCall], PlannedK
 
         def compute(array: Any, correction: Any) -> tuple[Any, Any]:
             total, mean = moments(array)
-            if not np.logical_and.reduce(np.isfinite(total), axis=None):
+            if not (isfinite(total.item()) if total.size == 1 else every(np.isfinite(total), None)):
                 total, mean = in_range(array, total, mean)
             freedom = count - (fixed if correction is None else correction)
-            spread = np.maximum(total, 0) / total.dtype.type(max(freedom, 0))
+            spread = np.maximum(total, 0)
+            spread = np.divide(spread, spread.dtype.type(max(freedom, 0)))
             return np.sqrt(spread) if root else spread, mean
 
         def into(out: Any, array: Any, correction: Any = None) -> None:
@@ -488,15 +502,15 @@ def variance(root: bool, with_mean: bool) -> Callable[[StructuredCall], PlannedK
                 kept(lambda piece: compute(piece, correction)[:1], (out,), array)
                 return
             spread, _ = compute(array, correction)
-            np.copyto(out, spread.reshape(sizes), casting="unsafe")
+            copyto(out, spread.reshape(sizes), casting="unsafe")
 
         def into_both(out: Any, mean_out: Any, array: Any, correction: Any = None) -> None:
             if kept is not None:
                 kept(lambda piece: compute(piece, correction), (out, mean_out), array)
                 return
             spread, mean = compute(array, correction)
-            np.copyto(out, spread.reshape(sizes), casting="unsafe")
-            np.copyto(mean_out, mean.reshape(sizes), casting="unsafe")
+            copyto(out, spread.reshape(sizes), casting="unsafe")
+            copyto(mean_out, mean.reshape(sizes), casting="unsafe")
 
         return PlannedKernel(quiet(into_both if with_mean else into))
 

@@ -11,7 +11,7 @@ from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_s
 from ..runtime.scalar_type import bool_
 from .error_state import quiet
 from .number_parts import logaddexp
-from .undispatched import np
+from .undispatched import copyto, np
 from .widen import compute_np
 
 WIDE = {"f": np.dtype(np.float64), "c": np.dtype(np.complex128)}
@@ -257,13 +257,20 @@ def running_extremum(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:
             np.maximum.accumulate(attained * positions, 1, None, indices)
             np.copyto(values, running, casting="unsafe")
 
+        accumulate, latest = ufunc.accumulate, np.maximum.accumulate
+        floating = np_dtype.kind == "f"
+
         def into(values: Any, indices: Any, array: Any) -> None:
-            wide = at_least_1d(array).astype(np_dtype, copy=False)
-            running = ufunc.accumulate(wide, axis)
-            attained = (wide == running) | (wide != wide)
-            where = np.maximum.accumulate(np.where(attained, positions, 0), axis)
-            values[...] = running.reshape(values.shape)
-            indices[...] = where.reshape(indices.shape)
+            wide = array if array.ndim else array.reshape(1)
+            if wide.dtype != np_dtype:
+                wide = wide.astype(np_dtype)
+            running = accumulate(wide, axis)
+            attained = np.equal(wide, running)
+            if floating:
+                attained |= np.not_equal(wide, wide)
+            where = np.multiply(attained, positions)
+            latest(where, axis, None, indices if indices.ndim else indices.reshape(1))
+            copyto(values, running.reshape(values.shape), casting="unsafe")
 
         return PlannedKernel(quiet(shared_lines(call, lines) or into))
 

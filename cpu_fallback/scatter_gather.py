@@ -13,7 +13,7 @@ from .undispatched import np
 from .widen import FLOAT32, NARROW
 
 
-def _places_function(sizes: tuple[int, ...], axis: int, picked: tuple[int, ...]) -> Callable[[Any], Any]:
+def places_function(sizes: tuple[int, ...], axis: int, picked: tuple[int, ...]) -> Callable[[Any], Any]:
     """A function from an index of shape `picked` along `axis` to places in a contiguous array of `sizes`."""
     strides = [1] * len(sizes)
     for d in range(len(sizes) - 2, -1, -1):
@@ -40,7 +40,7 @@ def gather(call: StructuredCall) -> PlannedKernel:
     shape = call.outputs[0].sizes
     if 0 in picked:
         return PlannedKernel(lambda out, data, index: None)
-    places = _places_function(sizes, axis, picked)
+    places = places_function(sizes, axis, picked)
 
     def fresh(data: Any, index: Any) -> Any:
         index = index.reshape(picked)
@@ -61,7 +61,7 @@ def scatter_reduce(call: StructuredCall) -> PlannedKernel:
     spec = call.args["self"]
     sizes = spec.sizes or (1,)
     picked = call.args["index"].sizes or (1,)
-    places = None if 0 in picked else _places_function(sizes, axis, picked)
+    places = None if 0 in picked else places_function(sizes, axis, picked)
     part = tuple([slice(0, n) for n in picked])
     wide = FLOAT32 if spec.dtype in NARROW else spec.np_dtype
     function = COMBINED_BY.get(reduce, np.add)
@@ -96,7 +96,7 @@ def scatter(call: StructuredCall) -> PlannedKernel:
     from_tensor = "src" in call.args
     constant = constant_cache(spec.np_dtype)
     empty = 0 in picked
-    places = None if empty else _places_function(sizes, axis, picked)
+    places = None if empty else places_function(sizes, axis, picked)
     part = tuple([slice(0, n) for n in picked])
 
     def into(out: Any, data: Any, index: Any, src: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from . import special_math as m
-from .elementwise import planned
+from .elementwise import SLOW, planned
 from .pointwise import FLOAT, Row, check_kind, loaded
 
 OPERATORS: dict[str, Row] = {
@@ -50,7 +50,10 @@ def row(stub: str) -> Callable[[StructuredCall], PlannedKernel]:
 
     def factory(call: StructuredCall) -> PlannedKernel:
         check_kind(call, kinds)
-        return planned(call, loaded(function))
+        found = loaded(function)
+        if stub in OPERATORS:
+            SLOW.add(found)
+        return planned(call, found)
 
     return factory
 

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 from .undispatched import np
+from .vector_passes import square_sum
 
 Array = np.ndarray[Any, Any]
 
@@ -25,6 +26,8 @@ def _special() -> Any:
 def lgamma(a: Array) -> Array:
     """log |gamma(a)|; infinite at the poles and at both infinities."""
     found: Array = _special().gammaln(a)
+    if a.dtype == np.float32 and square_sum(found, found) < np.inf:
+        return found
     if a.dtype == np.float64:
         # SciPy's overflows where 1 / a does.
         tiny = np.abs(a) < 1e-300
@@ -39,19 +42,32 @@ def polygamma_of(n: int) -> Callable[[Array], Array]:
         return lambda a: _special().psi(a)  # type: ignore[no-any-return]
     if n == 1:
         return trigamma
-    factor = (1.0 if n % 2 else -1.0) * math.exp(math.lgamma(n + 1.0))
-    return lambda a: (zeta_of_order(n + 1, a.astype(np.float64)) * factor).astype(a.dtype)
+    factor = np.array((1.0 if n % 2 else -1.0) * math.exp(math.lgamma(n + 1.0)))
+
+    def derivative(a: Array) -> Array:
+        found = zeta_of_order(n + 1, a.astype(np.float64))
+        found *= factor
+        return found.astype(a.dtype, copy=False)
+
+    return derivative
 
 
 def trigamma(a: Array) -> Array:
     """The derivative of digamma, below 1/2 by reflection, in the dtype: pi^2 / sin(pi a)^2 is rounded as PyTorch's."""
-    low = a < 0.5
-    if not low.any():
-        return zeta_of_order(2, a.astype(np.float64)).astype(a.dtype)
-    found = zeta_of_order(2, np.where(low, 1 - a, a).astype(np.float64))
-    sine = np.sin(a.dtype.type(np.pi) * a)
-    reflected = a.dtype.type(np.pi**2) / (sine * sine) - found
-    return np.where(low, reflected, found).astype(a.dtype)
+    one, pi, pi_squared = _TRIGAMMA[a.dtype]
+    mirrored = np.subtract(one, a)
+    low = np.less(a, mirrored)
+    found = zeta_of_order(2, np.maximum(a, mirrored).astype(np.float64))
+    sine = np.sin(a * pi)
+    sine *= sine
+    return np.where(low, pi_squared / sine - found, found).astype(a.dtype, copy=False)
+
+
+_TRIGAMMA = {
+    np.dtype(kind): tuple(np.array(value, kind) for value in (1.0, np.pi, np.pi**2))
+    for kind in (np.float32, np.float64)
+}
+"""1, pi and its square in each dtype."""
 
 
 LEADING = 9
@@ -71,7 +87,7 @@ def zeta_of_order(s: int, q: Array) -> Array:
     `zeta` has the rest.
     """
     if s > HIGHEST_ORDER or q.size < SERIES_FROM:
-        return zeta(np.array(float(s)), q)
+        return zeta(_order(s), q)
     plain = (q > 0) & (q < LARGEST_START)
     if not plain.all():
         found = np.empty_like(q)
@@ -79,6 +95,11 @@ def zeta_of_order(s: int, q: Array) -> Array:
         found[~plain] = zeta(np.array(float(s)), q[~plain])
         return found
     return _series_of_order(s, q)
+
+
+@cache
+def _order(s: int) -> Array:
+    return np.array(float(s))
 
 
 def _series_of_order(s: int, q: Array) -> Array:
@@ -120,6 +141,8 @@ def _power(x: Array, n: int) -> Array:
 
 def zeta(s: Array, q: Array) -> Array:
     """The Hurwitz zeta function: infinite at s = 1 and at the poles of q, NaN below, as Cephes has it."""
+    if square_sum(q, q) < NEAR:
+        return _zeta()(s, q)  # type: ignore[no-any-return]
     s, q = np.broadcast_arrays(s, q)
     dtype = s.dtype
     x, y = s.astype(np.float64), q.astype(np.float64)
@@ -134,6 +157,18 @@ def zeta(s: Array, q: Array) -> Array:
     found = np.where(negative & (y == np.floor(y)), np.inf, found)
     found = np.where(x == 1, np.inf, np.where((x < 1) | (y == np.inf), np.nan, found))
     return found.astype(dtype)
+
+
+NEAR = 1e12
+"""The square of the argument up to which SciPy's zeta function is PyTorch's: infinity is not, and far below zero the
+sum up to a positive start would not end."""
+
+
+@cache
+def _zeta() -> Any:
+    from scipy.special._ufuncs import _zeta
+
+    return _zeta
 
 
 def below_zero(x: Array, y: Array, steps: Array) -> Array:
@@ -159,8 +194,11 @@ def gammaincc(a: Array, x: Array) -> Array:
 def _with_edges(a: Array, x: Array, found: Array, at_zero: float) -> Array:
     """NaN below zero, at the common zero and where both are infinite; limits at one infinity or zero.
 
-    As in PyTorch these come before NaN: the function of 0 or infinity and NaN may be a number.
+    As in PyTorch these come before NaN: the function of 0 or infinity and NaN may be a number. SciPy's is NaN there,
+    and the same elsewhere.
     """
+    if square_sum(a, a) >= 0 and square_sum(x, x) >= 0:
+        return found
     limits = [
         ((x < 0) | (a < 0), np.nan),
         (a == 0, np.where(x > 0, 1.0 - at_zero, np.nan)),
@@ -181,6 +219,9 @@ def erfinv(a: Array) -> Array:
 def airy_ai(a: Array) -> Array:
     """The Airy function Ai; NaN at the infinities, 0 beyond where it underflows in float64."""
     x = a.astype(np.float64)
+    if square_sum(x, x) < 1e4:
+        near: Array = _special().airy(x)[0]
+        return near.astype(a.dtype, copy=False)
     far = x < -1e5  # the library gives up from -1e6 on
     found = np.where(x > 103.892, 0.0, _special().airy(np.where(np.isinf(x) | far, 0.0, x))[0])
     if far.any():
@@ -197,6 +238,12 @@ def _airy_ai_far(x: Array) -> Array:
 
 def spherical_bessel_j0(a: Array) -> Array:
     """sin(a) / a, 1 at zero and 0 at the infinities."""
+    if a.dtype == np.float32 and a.size <= FEW:
+        wide = a.astype(np.float64)
+        found = np.sin(wide)
+        found /= wide
+        if square_sum(found, found) >= 0:
+            return found.astype(np.float32)
     square = a * a
     near = 1 - square * (
         1 / 6 - square * (1 / 120 - square * (1 / 5040 - square * (1 / 362880 - square / 39916800)))
@@ -205,60 +252,81 @@ def spherical_bessel_j0(a: Array) -> Array:
     return np.where(np.abs(a) < 0.5, near, far)
 
 
+FEW = 2048
+"""Elements up to which the calls of NumPy cost more than float64's width."""
+
 Recurrence = Callable[[Any, Any, Any, int], Any]
 
 LOW_DEGREE = 6
 """Degrees up to this are reached by recurrence everywhere."""
+SMALL_SQUARES = 1e8
+"""The sum of squares up to which no polynomial of a low degree overflows in float32."""
 LONG_RECURRENCE = 64
 """Beyond that many steps it is worth looking whether nothing but NaN is left."""
 
 
+def _is_tame(x: Array) -> bool:
+    """Whether `x` has few elements, of float32, and none is large."""
+    return x.dtype == np.float32 and x.size <= FEW and bool(square_sum(x, x) < SMALL_SQUARES)
+
+
 def polynomial(
+    argument: Callable[[Array], Array],
     first: Callable[[Array], Array],
     step: Recurrence,
     whole: Callable[[Array, Array], tuple[Array, Array]] | None = None,
+    known: Callable[[int, Array], Array] | None = None,
 ) -> Callable[[Array, Array], Array]:
     """An orthogonal polynomial of degree n at x, 0 for a negative degree.
 
     Args:
-        first: the polynomial of degree 1.
-        step: of x, the polynomials of degrees k and k - 1, and k, the polynomial of degree k + 1.
+        argument: what of x the recurrence is in, of x in float64.
+        first: of that argument in the dtype of x, the polynomial of degree 1.
+        step: of the argument, the polynomials of degrees k and k - 1, and k, the polynomial of degree k + 1. A product
+            is added to in float64 before it is rounded, as the fused instruction of PyTorch's build does.
         whole: of x and n, where a formula without recurrence holds, and its value.
+        known: of a low degree and x of float32, the polynomial in float64.
     """
 
     def of_one_degree(x: Array, n: float) -> Array:
-        before, current = np.ones(x.shape, x.dtype), first(x)
         if not 0 < n < np.inf:
-            return before if n == 0 else 0 * before
-        wide = x.astype(np.float64)
+            ones = np.ones(x.shape, x.dtype)
+            return ones if n == 0 else 0 * ones
+        wide = argument(x.astype(np.float64))
+        before, current = _ONE[x.dtype], first(wide.astype(x.dtype))
         for k in range(1, int(n)):
-            before, current = current, step(wide, current, before, k).astype(x.dtype)
+            before, current = current, step(wide, current, before, k).astype(x.dtype, copy=False)
         return current
 
     def evaluate(x: Array, degree: Array) -> Array:
-        if degree.size == 1 and x.ndim >= degree.ndim and (whole is None or not (degree > LOW_DEGREE).any()):
-            n = np.trunc(degree).item()
-            if not n > LONG_RECURRENCE:
-                return of_one_degree(x, n)
+        if degree.size == 1 and x.ndim >= degree.ndim:
+            n = degree.item()
+            if known is not None and 1 < n < LOW_DEGREE + 1 and _is_tame(x):
+                # Nothing overflows on the way: SciPy's recurrence, in float64, is as good as one that rounds.
+                return known(int(n), x).astype(np.float32)
+            if not n >= LONG_RECURRENCE + 1 and (whole is None or not n > LOW_DEGREE):
+                return of_one_degree(x, math.trunc(n) if np.inf > n > -np.inf else n)
         x, degree = np.broadcast_arrays(x, degree)
         n = np.trunc(degree)
         one = np.ones(x.shape, x.dtype)
-        known, value = (np.zeros(x.shape, bool), one) if whole is None else whole(x, n)
-        before, current = one, first(x)
-        # A product with x is added to before it is rounded, as the fused instruction of PyTorch's build does.
-        wide = x.astype(np.float64)
+        settled, value = (np.zeros(x.shape, bool), one) if whole is None else whole(x, n)
+        wide = argument(x.astype(np.float64))
+        before, current = one, first(wide.astype(x.dtype))
         # A degree that is no number counts as a negative one.
         result = np.where((n >= 0) & (n < np.inf), np.where(n == 1, current, one), 0 * one)
-        last = int(np.max(np.where(known | ~np.isfinite(n), 0, n), initial=0))
+        last = int(np.max(np.where(settled | ~np.isfinite(n), 0, n), initial=0))
         for k in range(1, last):
             before, current = current, step(wide, current, before, k).astype(x.dtype)
             result = np.where(n == k + 1, current, result)
             if np.isnan(current).all():
                 result = np.where(n > k + 1, current, result)
                 break
-        return np.where(known, value, result).astype(x.dtype)
+        return np.where(settled, value, result).astype(x.dtype)
 
     return evaluate
+
+
+_ONE = {np.dtype(kind): np.ones((), kind) for kind in (np.float32, np.float64)}
 
 
 def _at_angle(shift: float, degree: int, form: Callable[[Array, Array], Array]) -> Callable[..., Any]:
@@ -273,17 +341,63 @@ def _at_angle(shift: float, degree: int, form: Callable[[Array, Array], Array]) 
     return whole
 
 
-def _doubled(shift: float) -> Callable[[Array], Array]:
-    return lambda x: 2 * (x + x - 1) if shift else x + x
+def _itself(x: Array) -> Array:
+    return x
+
+
+def _doubled(x: Array) -> Array:
+    return x + x
+
+
+def _moved_and_doubled(x: Array) -> Array:
+    moved = x + x
+    moved -= _ONE[moved.dtype]
+    moved += moved
+    return moved
+
+
+def _less_before(x: Array, p: Array, q: Array, k: int) -> Array:
+    """x * p - q."""
+    made = x * p
+    made -= q
+    return made
+
+
+def _named(name: str, move: bool = False) -> Callable[[int, Array], Array]:
+    """SciPy's polynomial of a name, of 2 x - 1 if it is to be moved."""
+
+    def value(n: int, x: Array) -> Array:
+        evaluate = getattr(_special(), name)
+        if move:
+            x = x.astype(np.float64)
+            x += x
+            x -= _ONE[x.dtype]
+        return evaluate(n, x, dtype=np.float64)  # type: ignore[no-any-return]
+
+    return value
+
+
+def _second_kind(sign: float, move: bool) -> Callable[[int, Array], Array]:
+    """The polynomials of the third and fourth kind from two of the second: u(n) - u(n - 1) and their sum."""
+    second = _named("eval_chebyu", move)
+
+    def value(n: int, x: Array) -> Array:
+        made = second(n, x)
+        if sign < 0:
+            made -= second(n - 1, x)
+        else:
+            made += second(n - 1, x)
+        return made
+
+    return value
 
 
 def _chebyshev(kind: str, shift: float) -> Callable[[Array, Array], Array]:
-    twice = _doubled(shift)
     first: dict[str, Callable[[Array], Array]] = {
-        "t": lambda x: twice(x) / 2,
-        "u": twice,
-        "v": lambda x: twice(x) - 1,
-        "w": lambda x: twice(x) + 1,
+        "t": lambda twice: twice / 2,
+        "u": _itself,
+        "v": lambda twice: twice - 1,
+        "w": lambda twice: twice + 1,
     }
     angle: dict[str, Callable[[Array, Array], Array]] = {
         "t": lambda n, a: np.cos(n * a),
@@ -292,19 +406,39 @@ def _chebyshev(kind: str, shift: float) -> Callable[[Array, Array], Array]:
         "w": lambda n, a: np.sin((n + 0.5) * a) / np.sin(a / 2),
     }
     degree = 6 if kind == "t" or shift else 8
-    return polynomial(first[kind], lambda x, p, q, k: twice(x) * p - q, _at_angle(shift, degree, angle[kind]))
+    argument = _moved_and_doubled if shift else _doubled
+    known = {
+        "t": _named("eval_chebyt", bool(shift)),
+        "u": _named("eval_chebyu", bool(shift)),
+        "v": _second_kind(-1, bool(shift)),
+        "w": _second_kind(1, bool(shift)),
+    }
+    whole = _at_angle(shift, degree, angle[kind])
+    return polynomial(argument, first[kind], _less_before, whole, known[kind])
 
 
 POLYNOMIALS: dict[str, Callable[[Array, Array], Array]] = {
     **{f"chebyshev_polynomial_{kind}": _chebyshev(kind, 0.0) for kind in "tuvw"},
     **{f"shifted_chebyshev_polynomial_{kind}": _chebyshev(kind, 1.0) for kind in "tuvw"},
-    "hermite_polynomial_h": polynomial(lambda x: x + x, lambda x, p, q, k: (x + x) * p - 2 * k * q),
-    "hermite_polynomial_he": polynomial(lambda x: x, lambda x, p, q, k: x * p - k * q),
+    "hermite_polynomial_h": polynomial(
+        _doubled, _itself, lambda x, p, q, k: x * p - 2 * k * q, None, _named("eval_hermite")
+    ),
+    "hermite_polynomial_he": polynomial(
+        _itself, _itself, lambda x, p, q, k: x * p - k * q, None, _named("eval_hermitenorm")
+    ),
     "laguerre_polynomial_l": polynomial(
-        lambda x: 1 - x, lambda x, p, q, k: ((k + k + 1 - x) * p - k * q) / (k + 1)
+        _itself,
+        lambda x: 1 - x,
+        lambda x, p, q, k: ((k + k + 1 - x) * p - k * q) / (k + 1),
+        None,
+        _named("eval_laguerre"),
     ),
     "legendre_polynomial_p": polynomial(
-        lambda x: x, lambda x, p, q, k: ((k + k + 1) * x * p - k * q) / (k + 1)
+        _itself,
+        _itself,
+        lambda x, p, q, k: ((k + k + 1) * x * p - k * q) / (k + 1),
+        None,
+        _named("eval_legendre"),
     ),
 }
 """Each polynomial as a function of x and n (Abramowitz and Stegun, table 22.7)."""

@@ -74,6 +74,8 @@ def kept_sum(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Callable
         axes = dims[0] if len(dims) == 1 else dims
         reduce: Any = np.add.reduce
         return lambda array: reduce(array, axes, np_dtype, None, True)
+    if is_of_lines(spec, dims, np_dtype):
+        return lambda array: line_sums(array)[..., None]
     return lambda array: pairwise_sum(array, dims, np_dtype)
 
 

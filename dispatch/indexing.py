@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..runtime.device import CPU
 from ..runtime.dispatch_key import Functionality, functionality_bit
 from ..runtime.local_dispatch_key_set import modes
 from ..runtime.scalar_type import bool_, int64, uint8
 from ..runtime.tensor_impl import TensorImpl
 from ..runtime.tensor_spec import TensorSpec
+from .core.call_parts import all_ints
 from .core.dispatcher import Dispatcher
 from .core.kernel_function import Plan
 from .core.operator_entry import MAX_PLANS
@@ -75,6 +77,10 @@ class IndexingMethods(_Base):
                     return basic
             if kind in plain_classes and isinstance(index, TensorImpl) and index._spec.ndim:
                 return tensor.index((index,))
+            if kind is list and tensor._spec.device is CPU and all_ints(index) and index:
+                from .composite.tensor_data import from_numpy
+
+                return tensor.index((from_numpy(np.array(index, np.int64)),))
         askers = overloaded((tensor, index), {})
         if askers:
             return handle(_public("__getitem__"), askers, (tensor, index), {})

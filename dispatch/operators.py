@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .core.overload_packet import packets
-from .core.tensor_function import handle_operator, overloaded
+from .core.tensor_function import handle_operator, overloaded, plain_classes
 
 if TYPE_CHECKING:
     from ..runtime.tensor_impl import TensorImpl
@@ -19,6 +20,9 @@ else:
 
 def reflected(special: str, name: str, other: Any, self: Any) -> Any:
     """``other <operator> self``, or NotImplemented for an operand of a foreign type; `special` is the method."""
+    kind = other.__class__
+    if kind is self.__class__ and kind in plain_classes:
+        return _function(name)(other, self)
     packet = packets[name]
     askers = overloaded((self, other), {})
     if askers:
@@ -26,6 +30,13 @@ def reflected(special: str, name: str, other: Any, self: Any) -> Any:
     if packet.is_foreign(other):
         return NotImplemented
     return packet.call_parameters(other, self, *[p.default for p in packet.parameters[2:]])
+
+
+@cache
+def _function(name: str) -> Any:
+    from .generated import functions
+
+    return getattr(functions, name)
 
 
 def _handled(special: str, askers: list[Any], self: Any, other: Any) -> Any:

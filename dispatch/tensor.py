@@ -12,6 +12,7 @@ from .indexing import IndexingMethods
 from .interchange import InterchangeMethods
 from .named_methods import NamedMethods
 from .operators import ReflectedOperators
+from .python_elementwise import PythonElementwiseMethods
 from .query_methods import QueryMethods
 from .schema import register_exact_type
 from .subclasses import SubclassMethods
@@ -29,6 +30,7 @@ class Tensor(
     InterchangeMethods,
     NamedMethods,
     QueryMethods,
+    PythonElementwiseMethods,
     UniqueMethods,
     TensorMethods,
     TensorImpl,

@@ -20,6 +20,10 @@ _MODULES = {
     "distance": "CosineSimilarity PairwiseDistance",
     "dropout": "AlphaDropout Dropout Dropout1d Dropout2d Dropout3d FeatureAlphaDropout",
     "fractional_pooling": "FractionalMaxPool2d FractionalMaxPool3d",
+    "lazy": (
+        "LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d LazyConv1d LazyConv2d LazyConv3d LazyConvTranspose1d "
+        "LazyConvTranspose2d LazyConvTranspose3d LazyInstanceNorm1d LazyInstanceNorm2d LazyInstanceNorm3d LazyLinear"
+    ),
     "linear": "Bilinear Identity Linear",
     "loss": (
         "BCELoss BCEWithLogitsLoss CTCLoss CosineEmbeddingLoss CrossEntropyLoss GaussianNLLLoss HingeEmbeddingLoss "
@@ -50,12 +54,13 @@ _MODULES = {
     "transformer": (
         "Transformer TransformerDecoder TransformerDecoderLayer TransformerEncoder TransformerEncoderLayer"
     ),
+    "uninitialized": "UninitializedBuffer UninitializedParameter",
     "unpooling": "MaxUnpool1d MaxUnpool2d MaxUnpool3d",
 }
 """The names of each module."""
 
 _PLACES = {name: f"modules.{module}" for module, names in _MODULES.items() for name in names.split()}
-_SUBMODULES = {name: name for name in ("attention", "init", "utils")}
+_SUBMODULES = {name: name for name in ("attention", "init", "parameter", "utils")}
 
 __all__ = ["functional", *sorted(_SUBMODULES), *sorted(_PLACES)]
 

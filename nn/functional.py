@@ -392,6 +392,8 @@ def huber_loss(
         >>> tt.nn.functional.huber_loss(tt.tensor([3.0]), tt.tensor([1.0]))
         tensor(1.5000)
     """
+    if not isinstance(delta, int | float):
+        raise TypeError(f"huber_loss(): argument 'delta' must be float or int, not {type(delta).__name__}")
     _of_one_shape(input, target)
     chosen = reduction_of(reduction)
     if weight is not None:

@@ -193,7 +193,7 @@ def gaussian_nll_loss(
     """Negative log likelihood of a normal distribution (`torch.nn.functional.gaussian_nll_loss`).
 
     Args:
-        var: variances, of the input's shape, of its shape with a last size of 1 or without the last one; or a number.
+        var: variances, of the input's shape, of its shape with one size of 1 or without the last one; or a number.
         full: whether the constant is added.
         eps: the least variance, which has no gradient.
 
@@ -213,7 +213,10 @@ def gaussian_nll_loss(
     if var.size() != input.size():
         if input.size()[:-1] == var.size():
             var = var.unsqueeze(-1)
-        elif not (input.size()[:-1] == var.size()[:-1] and var.size(-1) == 1):
+        elif (
+            var.dim() != input.dim()
+            or sum(v for n, v in zip(input.size(), var.size(), strict=True) if n != v) != 1
+        ):
             raise ValueError("var is of incorrect size")
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not valid")

@@ -100,7 +100,7 @@ def interpolate(
     if recompute_scale_factor and size is not None:
         raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
     if (recompute_scale_factor or mode == "area") and sizes is None:
-        sizes = [int(n * f) for n, f in zip(input.shape[2:], factors or (), strict=True)]
+        sizes = tuple([int(n * f) for n, f in zip(input.shape[2:], factors or (), strict=True)])
         factors = None
     if antialias and not (mode in ("bilinear", "bicubic", "lanczos") and rank == 2):
         raise ValueError(
@@ -110,8 +110,9 @@ def interpolate(
         return AVERAGES[rank](input, sizes)
     function = ANTIALIASED.get(mode) if antialias else BY_RANK.get((mode, rank))
     if function is not None:
-        corners = () if align_corners is None else (align_corners,)
-        return function(input, sizes, *corners, factors)
+        if align_corners is None:
+            return function(input, sizes, factors)
+        return function(input, sizes, align_corners, factors)
     needed = {"linear": 3, "bilinear": 4, "trilinear": 5}
     if rank in (1, 2, 3) and mode in needed:
         raise NotImplementedError(f"Got {rank + 2}D input, but {mode} mode needs {needed[mode]}D input")
@@ -123,37 +124,38 @@ def interpolate(
 
 def _sizes(
     input: Any, rank: int, size: Size | None, scale_factor: float | Sequence[float] | None
-) -> tuple[list[int] | None, list[float] | None]:
+) -> tuple[tuple[int, ...] | None, tuple[float, ...] | None]:
     """Sizes or factors, one of the two, for each dimension."""
     if size is not None and scale_factor is not None:
         raise ValueError("only one of size or scale_factor should be defined")
     if size is None and scale_factor is None:
         raise ValueError("either size or scale_factor should be defined")
-    spatial = list(input.shape[2:])
     if size is not None:
         if not isinstance(size, list | tuple):
-            return [size] * rank, None
+            return (size,) * rank, None
         if len(size) != rank:
+            spatial = list(input.shape[2:])
             raise ValueError(
                 "Input and output must have the same number of spatial dimensions, but got input with spatial "
                 f"dimensions of {spatial} and output size of {size}. Please provide input tensor in (N, C, d1, d2, ...,"
                 "dK) format and output size in (o1, o2, ...,oK) format."
             )
-        if not all(isinstance(n, int) for n in size):
+        if not all([isinstance(n, int) for n in size]):
             raise TypeError(
                 "expected size to be one of int or Tuple[int] or Tuple[int, int] or Tuple[int, int, int], but got size "
                 f"with types {[type(n) for n in size]}"
             )
-        return list(size), None
+        return tuple(size), None
     if not isinstance(scale_factor, list | tuple):
-        return None, [float(scale_factor)] * rank
+        return None, (float(scale_factor),) * rank
     if len(scale_factor) != rank:
+        spatial = list(input.shape[2:])
         raise ValueError(
             "Input and scale_factor must have the same number of spatial dimensions, but got input with spatial "
             f"dimensions of {spatial} and scale_factor of shape {scale_factor}. Please provide input tensor in (N, C, "
             "d1, d2, ...,dK) format and scale_factor in (s1, s2, ...,sK) format."
         )
-    return None, [float(f) for f in scale_factor]
+    return None, tuple([float(f) for f in scale_factor])
 
 
 @overridable

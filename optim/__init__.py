@@ -9,11 +9,13 @@ from __future__ import annotations
 from .._lazy_names import lazy_names
 
 _MODULES = {
+    "adafactor": "Adafactor",
     "adam": "Adam AdamW",
     "adam_kin": "Adamax NAdam RAdam",
     "adaptive": "Adadelta Adagrad RMSprop",
     "averaged_sgd": "ASGD",
     "lbfgs": "LBFGS",
+    "muon": "Muon",
     "optimizer": "Optimizer",
     "resilient": "Rprop",
     "sgd": "SGD",

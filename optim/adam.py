@@ -12,6 +12,7 @@ from .optimizer import (
     Group,
     Optimizer,
     by_device,
+    check_capturable,
     check_number,
     check_options,
     in_layout,
@@ -60,7 +61,7 @@ class Adam(Optimizer):
         self,
         params: Iterable[Any],
         lr: float | Tensor = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
+        betas: tuple[float | Tensor, float | Tensor] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0,
         amsgrad: bool = False,
@@ -75,14 +76,26 @@ class Adam(Optimizer):
         check_options(lr, foreach, fused, differentiable)
         check_number("epsilon value", eps)
         check_number("weight_decay value", weight_decay)
+        if isinstance(lr, Tensor) and foreach and not capturable:
+            raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
         for i, beta in enumerate(betas):
             if not 0.0 <= beta < 1.0:
                 raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
+        if len({isinstance(beta, Tensor) for beta in betas}) == 2:
+            raise ValueError("betas must be either both floats or both Tensors")
+        for i, beta in enumerate(betas):
+            if isinstance(beta, Tensor):
+                if foreach and not capturable:
+                    raise ValueError(
+                        f"betas[{i}] as a Tensor is not supported for capturable=False and foreach=True"
+                    )
+                if beta.numel() != 1:
+                    raise ValueError(f"Tensor betas[{i}] must be 1-element")
         self._step_supports_amp_scaling = bool(fused)
         super().__init__(
             params,
             {
-                "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
+                "lr": lr, "betas": _numbers(betas), "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
                 "maximize": maximize, "foreach": foreach, "capturable": capturable,
                 "differentiable": differentiable, "fused": fused, "decoupled_weight_decay": decoupled_weight_decay,
             },
@@ -98,6 +111,7 @@ class Adam(Optimizer):
                 continue
             fused = takes_fused(group, parameters, gradients)
             for parameter in parameters:
+                check_capturable(group, parameter)
                 self._prepare(group, parameter, fused)
             if fused:
                 self._step_fused(group, parameters, gradients)
@@ -134,8 +148,8 @@ class Adam(Optimizer):
                 [state["max_exp_avg_sq"] for state in states] if group["amsgrad"] else [],
                 steps,
                 lr=rate_for(group["lr"], own[0].device),
-                beta1=group["betas"][0],
-                beta2=group["betas"][1],
+                beta1=float(group["betas"][0]),
+                beta2=float(group["betas"][1]),
                 weight_decay=group["weight_decay"],
                 eps=group["eps"],
                 amsgrad=group["amsgrad"],
@@ -148,7 +162,8 @@ class Adam(Optimizer):
                     step -= found.to(step.device)
 
     def _step_single(self, group: Group, parameter: Tensor, gradient: Tensor) -> None:
-        state, (beta1, beta2), lr = self.state[parameter], group["betas"], group["lr"]
+        state, lr = self.state[parameter], group["lr"]
+        beta1, beta2 = (float(beta) for beta in group["betas"])
         state["step"] += 1
         if group["maximize"]:
             gradient = -gradient
@@ -177,6 +192,11 @@ class Adam(Optimizer):
             target.addcdiv_(mean, root, value=-size)
 
 
+def _numbers(betas: Iterable[float | Tensor]) -> tuple[float | Tensor, ...]:
+    """Shares; a tensor of any number of dimensions comes to none."""
+    return tuple(beta.squeeze() if isinstance(beta, Tensor) else beta for beta in betas)
+
+
 class AdamW(Adam):
     """`Adam` with decoupled weight decay (`torch.optim.AdamW`; Loshchilov and Hutter, 2019).
 
@@ -194,7 +214,7 @@ class AdamW(Adam):
         self,
         params: Iterable[Any],
         lr: float | Tensor = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
+        betas: tuple[float | Tensor, float | Tensor] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 1e-2,
         amsgrad: bool = False,

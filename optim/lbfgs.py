@@ -161,12 +161,13 @@ class LBFGS(Optimizer):
             state["H_diag"] = curvature / change.dot(change).item()
         direction, shares = gradient.neg(), [0.0] * len(changes)
         for i in reversed(range(len(changes))):
-            shares[i] = steps[i].dot(direction).item() * weights[i]
+            shares[i] = steps[i].dot(direction).item() * float(weights[i])
             direction.add_(changes[i], alpha=-shares[i])
         direction.mul_(state["H_diag"])
         for i, share in enumerate(shares):
-            direction.add_(steps[i], alpha=share - changes[i].dot(direction).item() * weights[i])
-        state["al"] = shares
+            direction.add_(steps[i], alpha=share - changes[i].dot(direction).item() * float(weights[i]))
+        left = self.param_groups[0]["history_size"] - len(shares)
+        state["al"] = [*shares, *[None] * left]
         return direction
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -84,10 +85,18 @@ class Optimizer:
             if not (self.defaults.get("differentiable") or member.is_leaf or member.retains_grad):
                 raise ValueError("can't optimize a non-leaf Tensor")
         if len({id(member) for member in members}) != len(members):
-            raise ValueError("some parameters appear more than once in the parameter group")
+            warnings.warn(
+                "optimizer contains a parameter group with duplicate parameters; in future, this will cause an error",
+                stacklevel=3,
+            )
         known = {id(member) for group in self.param_groups for member in group["params"]}
         if any(id(member) in known for member in members):
             raise ValueError("some parameters appear in more than one parameter group")
+        if self.param_groups and bool(names) != ("param_names" in self.param_groups[0]):
+            raise ValueError(
+                "all optimizer param groups should be with/without names. cannot add param group "
+                f"{'with' if names else 'without'} names to the optimizer"
+            )
         group = {**self.defaults, **param_group, "params": members}
         if names:
             group["param_names"] = names
@@ -284,16 +293,21 @@ def check_number(what: str, value: Any, least: float = 0.0) -> None:
 
 def check_options(lr: Any, foreach: bool | None, fused: bool | None, differentiable: bool) -> None:
     """Raises ValueError or RuntimeError for options of any optimizer that are wrong, or do not go together."""
-    if isinstance(lr, Tensor):
-        if lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
-        if foreach and not fused:
-            raise ValueError("lr as a Tensor is not supported for foreach=True: a fused step takes it")
+    if isinstance(lr, Tensor) and lr.numel() != 1:
+        raise ValueError("Tensor lr must be 1-element")
     check_number("learning rate", lr)
     if fused and differentiable:
         raise RuntimeError("`fused` does not support `differentiable`")
     if fused and foreach:
         raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+
+
+def check_capturable(group: Group, parameter: Tensor) -> None:
+    """Raises AssertionError for a step that a graph is to capture on a device that captures none."""
+    if group.get("capturable") and not group.get("fused") and parameter.device.type == "cpu":
+        raise AssertionError(
+            "If capturable=True, params and state_steps must be on a device with graphs, not on cpu."
+        )
 
 
 def takes_fused(group: Group, parameters: list[Tensor], gradients: list[Tensor]) -> bool:

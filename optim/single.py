@@ -8,7 +8,7 @@ from typing import Any
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
 from ..runtime.scalar_type import float32, float64, get_default_dtype
-from .optimizer import Group, Optimizer, check_number, loss_of
+from .optimizer import Group, Optimizer, check_capturable, check_number, loss_of
 
 __all__ = ["SingleOptimizer"]
 
@@ -48,6 +48,7 @@ class SingleOptimizer(Optimizer):
         return loss
 
     def _step_one(self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor) -> None:
+        check_capturable(group, parameter)
         state["step"] += 1
         count = state["step"] if group.get("capturable") else state["step"].item()
         if group["maximize"]:

@@ -43,9 +43,17 @@ def _found(module: str, name: str) -> Callable[..., Any]:
     return function
 
 
-def _routine(array: Any, real: str, complex: str = "", module: str = "lapack") -> Callable[..., Any]:
-    letter = LETTERS[array.dtype.char]
+def find_routine(char: str, real: str, complex: str = "", module: str = "lapack") -> Callable[..., Any]:
+    """A routine of SciPy's ``lapack`` or ``blas`` for NumPy's character of a dtype.
+
+    `complex` is its name for complex matrices, where that is another.
+    """
+    letter = LETTERS[char]
     return _found(module, letter + (complex if complex and letter in "cz" else real))
+
+
+def _routine(array: Any, real: str, complex: str = "", module: str = "lapack") -> Callable[..., Any]:
+    return find_routine(array.dtype.char, real, complex, module)
 
 
 def _batch(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:

@@ -131,7 +131,11 @@ def _run(
     while True:
         following: Node | None = None
         hooks = node.hooks
-        if hooks is not None and (hooks.tensor or hooks.retain or hooks.pre):
+        if (
+            hooks is not None
+            and (hooks.tensor or hooks.retain or hooks.pre)
+            and (needed is None or _is_asked_for(node, needed, inputs))
+        ):
             buffer = _before(node, buffer)
         if wanted is not None:
             _capture(node, buffer, wanted, captured)
@@ -174,6 +178,11 @@ def _run(
             buffer = buffers.pop(node)
         else:
             return captured
+
+
+def _is_asked_for(node: Node, needed: set[Node], inputs: Sequence[Edge] | None) -> bool:
+    """Whether a node is on the way to an input, or is one; a gradient that only arrives is nobody's concern."""
+    return node in needed or any(target is node for target, _ in inputs or ())
 
 
 def _mark_repeated(results: Sequence[Any]) -> None:

@@ -12,6 +12,7 @@ from .creation import Creation, unmark
 from .functional import zeros_of
 from .inplace import check_inplace, rebase_history
 from .node import Node, edge_of, next_sequence, save_result, saved_version, set_history, unpack, unpack_result
+from .saved_tensors import pack_as_hooked
 from .tangents import FORWARD_BIT
 
 _BATCHED = functionality_bit(Functionality.Batched)
@@ -301,8 +302,8 @@ class Function:
                 ctx._saved.append((None, 0, -1))
             elif position >= 0 and isinstance(tensor, TensorImpl):
                 kept = save_result(tensor)
-                ctx._saved.append((kept, saved_version(kept), position))
+                ctx._saved.append((pack_as_hooked(kept), saved_version(kept), position))
             else:
-                ctx._saved.append((tensor, saved_version(tensor), -1))
+                ctx._saved.append((pack_as_hooked(tensor), saved_version(tensor), -1))
         ctx._to_save = ()
         return made

@@ -21,7 +21,7 @@ from ..core.tensor_function import (
 )
 from . import engine
 from .engine import accumulate, mark_shared
-from .node import AccumulateGrad, root_edge
+from .node import AccumulateGrad, GradientEdge, root_edge
 from .reduce_to_spec import reduce_to_spec
 
 _one_plans: dict[TensorSpec, Callable[[], Any]] = {}
@@ -79,7 +79,8 @@ def zeros_of(spec: TensorSpec) -> Any:
 
 
 def _as_tuple(value: Any) -> tuple[Any, ...]:
-    return (value,) if isinstance(value, TensorImpl) or value is None else tuple(value)
+    alone = isinstance(value, TensorImpl) or value is None or value.__class__ is GradientEdge
+    return (value,) if alone else tuple(value)
 
 
 def _root_gradient(output: Any, grad: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 from ...runtime.errors import internal_assert
 from ...runtime.tensor_impl import TensorImpl
@@ -26,6 +26,16 @@ FREED: Any = _Freed()
 """Stands in a node's slots for what backward has freed."""
 
 
+class Packed:
+    """Stands in a node's slots for a tensor that was saved in another form (`saved_tensors`)."""
+
+    __slots__ = ()
+
+    def unpack(self) -> Any:
+        """The tensor."""
+        raise NotImplementedError(f"{type(self).__name__} holds no tensor")
+
+
 class Node:
     """One recorded operation.
 
@@ -40,6 +50,14 @@ class Node:
     sequence: int
     specs: tuple[TensorSpec, ...]
     hooks: NodeHooks | None
+
+    on_new_class: ClassVar[list[Callable[[type[Node]], None]]] = []
+    """Called with each class of nodes that comes into being: of those who watch them all."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for watch in Node.on_new_class:
+            watch(cls)
 
     def backward(self, *grads: Any) -> Sequence[Any]:
         """Gradients of the inputs from those of the outputs; None for an input that gets none."""
@@ -71,6 +89,33 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<{self.name()} object at {id(self):#x}>"
+
+
+class GradientEdge(NamedTuple):
+    """Where a tensor's gradient goes: a node, and the number of its output (`torch.autograd.graph.GradientEdge`)."""
+
+    node: Node
+    output_nr: int
+    ownership_token: Node | None = None
+
+    # What `root_edge` and the doors to the engine ask of a tensor.
+
+    @property
+    def edge(self) -> Edge:
+        """The node and the number."""
+        return self.node, self.output_nr
+
+    @property
+    def _spec(self) -> TensorSpec:
+        return self.node.specs[self.output_nr].differentiable
+
+    @property
+    def _autograd(self) -> GradientEdge:
+        return self
+
+    @property
+    def _view_base(self) -> None:
+        return None
 
 
 class NodeHooks:
@@ -244,6 +289,8 @@ def unpack(node: Node, tensor: Any, version: int) -> Any:
                 f"[{tensor.dtype} {list(tensor.shape)}], which is saved by {node.name()}, is at version {current}; "
                 f"expected version {version} instead. Hint: clone() it before modifying it in place."
             )
+    elif isinstance(tensor, Packed):
+        return tensor.unpack()
     return tensor
 
 

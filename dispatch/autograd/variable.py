@@ -39,6 +39,8 @@ class AutogradMethods(_Base):
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
+        if value.__class__ is not bool:
+            raise RuntimeError("requires_grad must be a bool")
         if not self.is_leaf:
             raise RuntimeError(_ONLY_LEAVES if value else _ONLY_LEAVES + _DETACH_INSTEAD)
         self.requires_grad_(value)
@@ -198,6 +200,10 @@ class AutogradMethods(_Base):
             )
         self._data = value._data
         self._spec = value._spec.differentiable if self._spec.requires_grad else value._spec.detached
+        meta = self._autograd
+        if meta is not None and meta.edge is not None and meta.edge[0].__class__ is AccumulateGrad:
+            # Gradients come in the dtype and on the device that the leaf has now.
+            meta.edge[0].specs = (self._spec,)
 
     def register_hook(self, hook: Callable[[Any], Any]) -> RemovableHandle:
         """Call ``hook(grad)`` when the gradient of this tensor is computed; a result replaces it.

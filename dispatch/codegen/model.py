@@ -29,6 +29,7 @@ FIELDS = frozenset(
         "python_module",
         "structured",
         "structured_delegate",
+        "strided_out",
         "structured_inherits",
         "stub",
         "tags",
@@ -104,6 +105,7 @@ class NativeFunction:
     wrapped_numbers: bool | str = False
     form: str = field(default="functional")
     exact_out: bool = False
+    strided_out: bool = False
     written: bool = field(default=False)
 
     @property
@@ -189,6 +191,7 @@ class NativeFunction:
             planner=fields.get("planner"),
             wrapped_numbers=fields.get("wrapped_numbers", False),
             exact_out=bool(fields.get("exact_out", False)),
+            strided_out=bool(fields.get("strided_out", False)),
             form=form_of(schema),
         )
         if made.structured and made.structured_delegate:

@@ -56,7 +56,8 @@ def registrations_module(family: str, functions: list[NativeFunction], derivativ
             elif f.written:
                 several = f", {len(f.schema.returns)}" if len(f.schema.returns) > 1 else ""
                 exact = ", exact=True" if f.exact_out and f.form == "out" else ""
-                composition = f'{f.form}_form("{f.base}", {composition}{several}{exact})'
+                strided = ", strided=True" if f.strided_out and f.form == "out" else ""
+                composition = f'{f.form}_form("{f.base}", {composition}{several}{exact}{strided})'
                 forms.add(f"{f.form}_form")
             lines.append(f'composite("{f.name}", "{key}", {composition})')
             used.add("composite")

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.scalar_type import bool_
+from ...runtime.tensor_spec import TensorSpec
+from ..core.kernel_function import Plan
+from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
+from ..structured.host_plans import computed_at_once, of_plain
+from ..structured.part_plans import plan_of_part, plan_with_numbers
+from ..structured.register import planned_by
 from ..structured.supported_dtypes import check_dtype
 
 SELU_ALPHA = 1.6732632423543772848170429916717
@@ -34,11 +41,28 @@ def relu6(self: Any) -> Any:
     return ops.hardtanh(self, 0, 6)
 
 
+def _plan_selu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    given = (args[0], SELU_ALPHA, SELU_SCALE, 1)
+    part = plan_with_numbers(op, key_set, args, "aten::elu", given)
+    return op.rebind(selu, args) if part is None else part
+
+
+@planned_by(_plan_selu)
 def selu(self: Any) -> Any:
     """`elu` with the self-normalising constants."""
     return ops.elu(self, SELU_ALPHA, SELU_SCALE)
 
 
+def _plan_celu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    self, alpha = args
+    if alpha.__class__ is float and alpha:
+        part = plan_of_part(op, key_set, args, "aten::elu", (self, alpha, 1, 1.0))
+        if part is not None and op.runtime_positions(args) == [0, 1]:
+            return lambda self, alpha: part(self, alpha, 1.0 / alpha) if alpha else celu(self, alpha)
+    return op.rebind(celu, args)
+
+
+@planned_by(_plan_celu)
 def celu(self: Any, alpha: Any) -> Any:
     """`elu` whose slope is continuous for every alpha."""
     if alpha == 0:
@@ -58,6 +82,13 @@ def glu(self: Any, dim: int) -> Any:
     return ops.mul(value, ops.sigmoid(gate))
 
 
+def _of_one_weight(self: TensorSpec, weight: TensorSpec) -> tuple[int, ...] | None:
+    return None if weight.ndim else self.sizes
+
+
+@computed_at_once(
+    of_plain(_of_one_weight), "prelu_stub", "aten::gt.Scalar", "aten::mul.Tensor", "aten::where.self"
+)
 def prelu(self: Any, weight: Any) -> Any:
     """`self` where it is positive, else times a weight: one, or one for each channel of dimension 1."""
     if self.dtype is not weight.dtype:

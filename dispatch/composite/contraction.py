@@ -10,7 +10,11 @@ from typing import Any
 from ...runtime.scalar_type import bool_
 from ..generated import functions as ops
 from ..iterator.type_promotion import promote_types
+from ..structured.host_kernel import on_host
+from ..structured.host_plans import computed_at_once
+from ..structured.native import statistics
 from ..structured.native.dims import wrap_dim
+from ..structured.register import planned_by
 from .einsum import einsum
 from .forms import out_form
 
@@ -79,6 +83,7 @@ def inner_out(self: Any, other: Any, out: Any) -> Any:
     return out_form("inner", inner, exact=True)(self, other, out)
 
 
+@planned_by(on_host("kron", "mul.Tensor"))
 def kron(self: Any, other: Any) -> Any:
     """`torch.kron`: the Kronecker product, the smaller rank filled up with ones in front."""
     rank = max(self._spec.ndim, other._spec.ndim)
@@ -86,9 +91,11 @@ def kron(self: Any, other: Any) -> Any:
     b = (1,) * (rank - other._spec.ndim) + tuple(other._spec.sizes)
     left = self.reshape([n for size in a for n in (size, 1)])
     right = other.reshape([n for size in b for n in (1, size)])
-    return ops._unsafe_view(ops.mul(left, right), [n * m for n, m in zip(a, b, strict=True)])
+    # The product of transposed operands lies as they do.
+    return ops.reshape(ops.mul(left, right), [n * m for n, m in zip(a, b, strict=True)])
 
 
+@computed_at_once(statistics.trace, "trace_stub", "aten::diagonal", "aten::sum")
 def trace(self: Any) -> Any:
     """`torch.trace`: the sum of a matrix's diagonal."""
     if self._spec.ndim != 2:
@@ -96,6 +103,7 @@ def trace(self: Any) -> Any:
     return ops.sum(ops.diagonal(self))
 
 
+@planned_by(on_host("addr", "mul.Tensor", "add.Tensor"))
 def addr(self: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any) -> Any:
     """`torch.addr`: beta * self + alpha * outer(vec1, vec2); with beta 0 `self` does not count, NaN neither."""
     for name, x in (("vec1", vec1), ("vec2", vec2)):
@@ -124,6 +132,7 @@ def linalg_vecdot(x: Any, y: Any, dim: int) -> Any:
     return ops.sum(ops.mul(x.conj() if x.dtype.is_complex else x, y), dim)
 
 
+@planned_by(on_host("linalg_multi_dot", "mm"))
 def linalg_multi_dot(tensors: Sequence[Any]) -> Any:
     """`torch.linalg.multi_dot`: a chain of products in the order of the fewest multiplications."""
     n = len(tensors)
@@ -153,10 +162,10 @@ def linalg_multi_dot(tensors: Sequence[Any]) -> Any:
                 f"{list(b._spec.sizes)} cannot be multiplied"
             )
     extents = [matrices[0]._spec.sizes[0], *(x._spec.sizes[1] for x in matrices)]
-    return _chain(matrices, _splits(extents), 0, n - 1).reshape(shape)
+    return _chain(matrices, find_splits(extents), 0, n - 1).reshape(shape)
 
 
-def _splits(extents: Sequence[int]) -> dict[tuple[int, int], int]:
+def find_splits(extents: Sequence[int]) -> dict[tuple[int, int], int]:
     """Where to split each part of a chain (Cormen et al., Introduction to Algorithms, 15.2)."""
     n = len(extents) - 1
     cost = {(i, i): 0 for i in range(n)}
@@ -189,6 +198,7 @@ def chain_matmul(matrices: Sequence[Any]) -> Any:
     return matrices[0] if len(matrices) == 1 else linalg_multi_dot(matrices)
 
 
+@planned_by(on_host("linalg_cross", "mul.Tensor", "sub.Tensor"))
 def linalg_cross(self: Any, other: Any, dim: int) -> Any:
     """`torch.linalg.cross`: of vectors of three along `dim`."""
     if self._spec.ndim != other._spec.ndim:
@@ -207,6 +217,7 @@ def linalg_cross(self: Any, other: Any, dim: int) -> Any:
     )
 
 
+@planned_by(on_host("cross", "mul.Tensor", "sub.Tensor"))
 def cross(self: Any, other: Any, dim: int | None) -> Any:
     """`torch.cross`: along the first dimension of size 3 where none is named."""
     if dim is None:

@@ -7,7 +7,9 @@ from typing import Any
 
 from ..core.overload_packet import packets
 from ..generated import functions as ops
+from ..structured.host_kernel import on_host
 from ..structured.native.factorization import broadcast_batches
+from ..structured.register import planned_by
 from .forms import owned
 
 USE_PRODUCTS_FROM = 25
@@ -16,6 +18,7 @@ DIFFERENCES = 1 << 24
 """How many elements of differences exist at a time: rows are taken in parts."""
 
 
+@planned_by(on_host("cdist", "_cdist_forward", "sub.Tensor", "sum.dim_IntList"))
 def cdist(x1: Any, x2: Any, p: float, compute_mode: int | None) -> Any:
     """`torch.cdist`: the distance of each row of one matrix from each of another's, batches broadcast."""
     for name, x in (("X1", x1), ("X2", x2)):
@@ -129,6 +132,7 @@ def _directions(differences: Any, p: float, distances: Any) -> Any:
     return ops.where(moved, ops.sign(differences) * powers, 0.0)
 
 
+@planned_by(on_host("pdist", "_pdist_forward", "sub.Tensor", "sum.dim_IntList"))
 def pdist(self: Any, p: float) -> Any:
     """`torch.pdist`: the distances between the rows of a matrix, each pair once."""
     if self._spec.ndim != 2:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..generated import functions as ops
+from ..structured.host_kernel import on_host
+from ..structured.register import planned_by
 
 ELLIPSIS = "..."
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -94,6 +96,7 @@ def _labels(term: str, where: str) -> list[str]:
     return labels
 
 
+@planned_by(on_host("einsum", "mul.Tensor", "mm"))
 def einsum(equation: str, tensors: Sequence[Any], path: Sequence[int] | None) -> Any:
     """`torch.einsum`: contracts from left to right, or in the order of `path` (pairs of positions, as opt_einsum's)."""
     if not tensors:

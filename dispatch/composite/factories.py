@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from ...runtime.device import META
+from ...runtime.device import CPU, META
 from ...runtime.device import device as Device
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.scalar_type import complex128, dtype_of_number, float64, get_default_dtype, int64
@@ -17,9 +17,13 @@ from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..generated.functions import _arange_, _linspace_, as_strided, empty, empty_like, empty_strided, fill_
 from ..scalars import overflow_error
-from ..structured.allocation import numpy_may_allocate
+from ..structured.allocation import allocator_of, numpy_may_allocate
+from ..structured.host_plans import computed_at_once
+from ..structured.native import placing
+from ..structured.native.factories import spec_from
 from ..structured.part_plans import is_unseen
 from ..structured.register import planned_by
+from ..structured.stub import StructuredCall, find_kernel
 from ..tensor import Tensor
 from .dimnames import named_factory
 
@@ -94,6 +98,7 @@ def fill__tensor(self: Any, value: Any) -> Any:
     return self
 
 
+@computed_at_once(placing.fill, "fill_stub", "aten::empty_like", "aten::fill_.Scalar")
 def fill_scalar(self: Any, value: Any) -> Any:
     """`torch.fill`: a new tensor like `self`, filled."""
     return empty_like(self).fill_(value)
@@ -287,6 +292,52 @@ def _number(bound: Any) -> Any:
     return bound.item() if is_tensor else bound
 
 
+def _plan_linspace(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
+    """New host memory filled in one plan, between numbers, or between tensors that hold one."""
+    start, end, steps, *options = args
+    base, dtype = (options[0], options[1:]) if len(options) == 5 else (None, options)
+    dtype, layout, device, pin = dtype
+    bounds = (start, end)
+    if (
+        pin
+        or steps < 0
+        or (base is not None and steps)
+        or (dtype is not None and not dtype.is_floating_point)
+    ):
+        return None
+    for bound in bounds:
+        if isinstance(bound, TensorImpl):
+            spec = bound._spec
+            if spec.ndim or spec.dtype.is_complex or spec.requires_grad:
+                return None
+        elif isinstance(bound, complex):
+            return None
+    if not is_unseen(key_set, ("aten::empty.memory_format", "aten::_linspace_")):
+        return None
+    made = spec_from("linspace", (steps,), dtype, layout, device)
+    if made.device is not CPU:
+        return None
+    allocate = allocator_of(made)
+    numbers: dict[str, Any] = {"self": made, "start": float, "end": float}
+    call = StructuredCall("_linspace_", numbers, ("self", "start", "end"), (made,), None, CPU, {})
+    fill = find_kernel("linspace_stub", "cpu", "_linspace_")(call).into
+    tensors = any(isinstance(bound, TensorImpl) for bound in bounds)
+
+    def plan(start: Any, end: Any, *_: Any) -> Any:
+        out = Tensor()
+        out._data = data = allocate()
+        if steps:
+            if tensors:
+                start, end = _number(start), _number(end)
+            fill(data, data, start, end)
+        out._spec = made
+        out._version_cell = out._autograd = out._view_base = None
+        return out
+
+    return plan
+
+
+@planned_by(_plan_linspace)
 def linspace(
     start: Any, end: Any, steps: int, dtype: ScalarType | None, layout: Any, device: Device | None, pin: Any
 ) -> Any:
@@ -362,6 +413,7 @@ zeros_named = named_factory("zeros", 1)
 ones_named = named_factory("ones", 1)
 
 
+@planned_by(_plan_linspace)
 def logspace(
     start: Any,
     end: Any,

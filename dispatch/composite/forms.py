@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.tensor_spec import TensorSpec
 from ..iterator.overlap import assert_no_internal_overlap, check_write_overlap, shares_memory
 from ..structured.native.indexing import can_cast
 from ..structured.resizing import resize_output
@@ -36,20 +37,29 @@ def check_out(name: str, out: Any, result: Any, exact: bool = False) -> None:
     assert_no_internal_overlap(out._spec)
 
 
-def write_out(name: str, out: Any, result: Any, exact: bool = False) -> Any:
-    """Put a composition's result into an ``out=`` tensor, resized where its shape is another."""
+def write_out(name: str, out: Any, result: Any, exact: bool = False, strided: bool = False) -> Any:
+    """Put a composition's result into an ``out=`` tensor, resized where its shape is another.
+
+    With `strided` a resized one gets the result's strides too, as from an operator that declares them.
+    """
     check_out(name, out, result, exact)
-    resize_output(out, result._spec.sizes)
+    spec = result._spec
+    resize_output(out, spec.sizes, spec.strides if strided and spec.is_dense() else None)
     return out.copy_(result)
 
 
 def out_form(
-    name: str, function: Callable[..., Any], count: int = 1, exact: bool = False
+    name: str,
+    function: Callable[..., Any],
+    count: int = 1,
+    exact: bool = False,
+    strided: bool = False,
 ) -> Callable[..., Any]:
     """The ``out=`` form of a composition with `count` results, which takes its outputs last.
 
     An output may be one of the arguments, but not overlap one in part. Of several outputs none is written unless all
     can be. With `exact` an output must be of the result's dtype; else of one that the result can be cast to.
+    With `strided` outputs that are resized get the results' strides.
     """
 
     def form(*args: Any) -> Any:
@@ -59,10 +69,30 @@ def out_form(
         results = (made,) if count == 1 else made
         for out, result in zip(outputs, results, strict=True):
             check_out(name, out, result, exact)
-        written = [write_out(name, out, result, exact) for out, result in zip(outputs, results, strict=True)]
+        written = [
+            write_out(name, out, result, exact, strided) for out, result in zip(outputs, results, strict=True)
+        ]
         return written[0] if count == 1 else getattr(made, "_make", tuple)(written)
 
     return form
+
+
+def outermost_first(spec: TensorSpec) -> list[int] | None:
+    """The dimensions of a dense tensor as they lie in memory; None where they lie so already, or not densely."""
+    if spec.is_contiguous or not spec.is_dense():
+        return None
+    return sorted(range(spec.ndim), key=lambda d: -spec.strides[d])
+
+
+def restored(x: Any, order: Sequence[int]) -> Any:
+    """A tensor of dimensions in that order as one of them in their own."""
+    return x.permute([order.index(d) for d in range(len(order))])
+
+
+def laid_as(x: Any, spec: TensorSpec) -> Any:
+    """A contiguous tensor as one that lies in memory as that one of the same sizes does, if that is dense."""
+    order = outermost_first(spec)
+    return x if order is None else restored(x.permute(order).contiguous(), order)
 
 
 def check_overlap(inputs: Sequence[Any], outputs: Sequence[Any]) -> None:

@@ -11,12 +11,18 @@ from typing import Any
 
 from ...runtime.memory_format import contiguous_format
 from ...runtime.scalar_type import dtype as ScalarType
+from ..core.kernel_function import Plan
+from ..core.operator_entry import OperatorEntry
 from ..core.overload_packet import packets
 from ..generated.functions import empty_like
+from ..structured.host_plans import computed_at_once
+from ..structured.native import placing
 from ..structured.native.views import expand as expanded
 from ..structured.native.views import infer_size
+from ..structured.register import planned_by
 from ..structured.resizing import resize_output
 from .forms import check_out
+from .views import plan_at_start
 
 
 def _contiguous(view: Any) -> Any:
@@ -39,6 +45,11 @@ def view_copy_dtype(self: Any, dtype: ScalarType) -> Any:
     return _own(_contiguous(self).view(dtype))
 
 
+def _plan_strided_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
+    return plan_at_start(op, key_set, args, "aten::_strided_copy")
+
+
+@planned_by(_plan_strided_copy)
 def as_strided_copy(self: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None) -> Any:
     """`torch.as_strided_copy`."""
     view = self.as_strided(size, stride, storage_offset)
@@ -47,6 +58,7 @@ def as_strided_copy(self: Any, size: Sequence[int], stride: Sequence[int], stora
     )
 
 
+@computed_at_once(placing.strided_copy, "_strided_copy_stub", "aten::_strided_from", "aten::clone")
 def _strided_copy(self: Any, size: Sequence[int], stride: Sequence[int], offset: int) -> Any:
     """A strided view `offset` elements after the tensor's first, copied."""
     return _contiguous(self._strided_from(size, stride, offset))
@@ -201,6 +213,11 @@ def diagonal_scatter(self: Any, src: Any, offset: int, dim1: int, dim2: int) -> 
     return _scattered("diagonal_scatter", self, out.diagonal(offset, dim1, dim2), src, out)
 
 
+def _plan_strided_scatter(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
+    return plan_at_start(op, key_set, args, "aten::_strided_scatter", args[1:2])
+
+
+@planned_by(_plan_strided_scatter)
 def as_strided_scatter(
     self: Any, src: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None
 ) -> Any:
@@ -210,6 +227,7 @@ def as_strided_scatter(
     return packets["_strided_scatter"].call(self, src, size, stride, offset)
 
 
+@computed_at_once(placing.strided_scatter, "_strided_scatter_stub", "aten::_strided_from", "aten::copy_")
 def _strided_scatter(self: Any, src: Any, size: Sequence[int], stride: Sequence[int], offset: int) -> Any:
     """A copy of the tensor in which the strided view `offset` elements after its first is `src`."""
     out = _spread(self)

@@ -17,6 +17,8 @@ from ..generated import functions as ops
 from ..iterator.overlap import assert_no_internal_overlap, check_no_overlap, shares_memory
 from ..structured.allocation import allocator_of, numpy_may_allocate
 from ..structured.functional_plans import FunctionalForm
+from ..structured.host_plans import computed_at_once
+from ..structured.native import placing
 from ..structured.native.dims import wrap_dim
 from ..structured.native.indexing import broadcast_sizes, can_cast
 from ..structured.part_plans import is_unseen
@@ -24,7 +26,7 @@ from ..structured.register import planned_by
 from ..structured.stub import PlannedKernel, StructuredCall, find_kernel
 from ..tensor import Tensor
 from .dimnames import by_name, refused
-from .forms import write_out
+from .forms import laid_as, outermost_first, restored, write_out
 
 
 def concat(tensors: Sequence[Any], dim: int) -> Any:
@@ -218,6 +220,7 @@ def _unsafe_masked_index(self: Any, mask: Any, indices: Sequence[Any], fill: Any
     return self.index(_bounded(self, indices)).masked_fill(ops.logical_not(mask), fill)
 
 
+@computed_at_once(placing.unsafe_masked_put, "_unsafe_masked_index_put_accumulate_stub", "aten::index_put")
 def _unsafe_masked_index_put_accumulate(self: Any, mask: Any, indices: Sequence[Any], values: Any) -> Any:
     """`torch._unsafe_masked_index_put_accumulate`: values are added where a mask holds."""
     if not self._spec.numel:
@@ -245,9 +248,14 @@ def _entries(self: Any, dim: int, index: Any) -> Any:
     return mask.view((size,) + (1,) * (rank - d - 1)) if rank else mask.view(())
 
 
+@computed_at_once(placing.index_fill, "index_fill_stub", "aten::index_put", "aten::masked_fill.Scalar")
 def index_fill(self: Any, dim: int, index: Any, value: Any) -> Any:
-    """`torch.index_fill`."""
-    return self.masked_fill(_entries(self, dim, index), value)
+    """`torch.index_fill`: a copy that lies in memory as the tensor does."""
+    order = outermost_first(self._spec)
+    if order is None:
+        return self.masked_fill(_entries(self, dim, index), value)
+    moved = order.index(wrap_dim(dim, len(order)))
+    return restored(index_fill(self.permute(order), moved, index, value), order)
 
 
 def index_fill_(self: Any, dim: int, index: Any, value: Any) -> Any:
@@ -255,6 +263,7 @@ def index_fill_(self: Any, dim: int, index: Any, value: Any) -> Any:
     return self.masked_fill_(_entries(self, dim, index), value)
 
 
+@computed_at_once(placing.take_along_dim, "take_along_dim_stub", "aten::gather")
 def take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
     """`torch.take_along_dim`: gather with the other dimensions broadcast."""
     if indices._spec.dtype is not int64:
@@ -320,6 +329,7 @@ def _scattered_where(self: Any, mask: Any, source: Any) -> tuple[Any, Any]:
     return where, source.reshape((-1,)).slice(0, 0, count, 1)
 
 
+@computed_at_once(placing.masked_scatter, "masked_scatter_stub", "aten::nonzero", "aten::index_put")
 def masked_scatter(self: Any, mask: Any, source: Any) -> Any:
     """`torch.masked_scatter`: elements of the source, in order, where the mask holds."""
     sizes = broadcast_sizes(self._spec.sizes, mask._spec.sizes)
@@ -391,11 +401,12 @@ def _checked_put(self: Any, index: Any, source: Any) -> Any:
     return [index.reshape((-1,))]
 
 
+@computed_at_once(placing.put, "put_stub", "aten::index_put")
 def put(self: Any, index: Any, source: Any, accumulate: bool) -> Any:
-    """`torch.put`: elements of `source` at places of the flattened tensor."""
+    """`torch.put`: elements of `source` at places of the flattened tensor, in a copy that lies as the tensor does."""
     where = _checked_put(self, index, source)
     flat = self.reshape((-1,)).index_put(where, source.reshape((-1,)), accumulate)
-    return ops._unsafe_view(flat, self._spec.sizes)
+    return laid_as(ops._unsafe_view(flat, self._spec.sizes), self._spec)
 
 
 def put_(self: Any, index: Any, source: Any, accumulate: bool) -> Any:
@@ -463,7 +474,7 @@ def rot90(self: Any, k: int, dims: Sequence[int]) -> Any:
         return self.flip((a, b))
     if turns == 3:
         return self.flip((a,)).transpose(a, b)
-    return self.clone()
+    return self.clone(memory_format=contiguous_format)
 
 
 def repeat(self: Any, repeats: Sequence[int]) -> Any:
@@ -552,7 +563,9 @@ def repeat_interleave_each(self: Any, repeats: int, dim: int | None, output_size
             f"repeat_interleave: Invalid output_size, expected {sizes[d] * repeats} but got {output_size}"
         )
     apart = source.unsqueeze(d + 1).expand((*sizes[: d + 1], repeats, *sizes[d + 1 :]))
-    return apart.clone().reshape((*sizes[:d], sizes[d] * repeats, *sizes[d + 1 :]))
+    return apart.clone(memory_format=contiguous_format).reshape(
+        (*sizes[:d], sizes[d] * repeats, *sizes[d + 1 :])
+    )
 
 
 def tile(self: Any, dims: Sequence[int]) -> Any:

@@ -8,12 +8,16 @@ from typing import Any
 
 from ...runtime.dispatch_key import AUTOCAST_BIT
 from ...runtime.local_dispatch_key_set import effective
+from ...runtime.scalar_type import float32
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
-from ..iterator.type_promotion import result_type_of
+from ..iterator.type_promotion import can_cast, promote_types, result_type_of
+from ..structured.host_plans import AtOnce, computed_at_once
+from ..structured.native import host_losses
 from ..structured.native.loss import MEAN, NONE
+from ..structured.part_plans import first_of, plan_of_part
 from ..structured.register import planned_by
 from ..structured.supported_dtypes import check_dtype
 from ..tensor import Tensor
@@ -36,6 +40,19 @@ def nll_loss2d(self: Any, target: Any, weight: Any, reduction: int, ignore_index
     return ops.nll_loss2d_forward(self, target, weight, reduction, ignore_index)[0]
 
 
+def _plan_nll_loss_nd(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """(N, C) and (N, C, H, W) are planned as what gives the sum of the weights too."""
+    self, target, *_ = args
+    sizes, rank = self._spec.sizes, self._spec.ndim
+    part = None
+    # Autocast knows `nll_loss` and not its part.
+    if rank in (2, 4) and sizes[:1] == target._spec.sizes[:1] and not key_set & AUTOCAST_BIT:
+        name = "aten::nll_loss_forward" if rank == 2 else "aten::nll_loss2d_forward"
+        part = plan_of_part(op, key_set, args, name, args)
+    return op.rebind(nll_loss_nd, args) if part is None else first_of(part)
+
+
+@planned_by(_plan_nll_loss_nd)
 def nll_loss_nd(self: Any, target: Any, weight: Any, reduction: int, ignore_index: int) -> Any:
     """Negative log likelihood of any rank: (C), (N, C) or (N, C, d1, d2, ...)."""
     rank = self.dim()
@@ -59,11 +76,22 @@ def nll_loss_nd(self: Any, target: Any, weight: Any, reduction: int, ignore_inde
     return loss.reshape(out_size) if reduction == NONE else loss
 
 
+_OF_POSITIONS = AtOnce(
+    host_losses.cross_entropy_loss,
+    "cross_entropy_loss_at_once_stub",
+    "aten::_log_softmax",
+    "aten::nll_loss2d_forward",
+    by_values=True,
+)
+
+
 def plan_cross_entropy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """Class indices for (N, C), without smoothing, are planned as `_log_softmax` and `nll_loss_forward`."""
     self, target, weight, reduction, ignore_index, _ = args
     composed = op.rebind(cross_entropy_loss, args)
     sizes, target_sizes = self._spec.sizes, target._spec.sizes
+    if len(sizes) > 2:
+        return _OF_POSITIONS.plan(op, key_set, args, cross_entropy_loss) or composed
     if len(sizes) != 2 or sizes == target_sizes or sizes[:1] != target_sizes[:1]:
         return composed
     if key_set & AUTOCAST_BIT:
@@ -171,6 +199,12 @@ def check_common(operator: str, self: Any, target: Any) -> None:
     check_dtype(operator, result_type_of([self._spec, target._spec]), self._spec.device)
 
 
+_OF_GAPS = ("aten::sub.Tensor", "aten::clamp", "aten::mul.Tensor", "aten::mean", "aten::sum")
+
+
+@computed_at_once(
+    host_losses.gap_loss, "smooth_l1_loss_at_once_stub", *_OF_GAPS, "aten::div.Tensor", by_values=True
+)
 def smooth_l1_loss(self: Any, target: Any, reduction: int, beta: float) -> Any:
     """Squared below `beta`, linear above."""
     if beta < 0:
@@ -184,6 +218,7 @@ def smooth_l1_loss(self: Any, target: Any, reduction: int, beta: float) -> Any:
     return reduced(ops.sub(gap, near, alpha=0.5) * (near / beta), reduction)
 
 
+@computed_at_once(host_losses.gap_loss, "huber_loss_at_once_stub", *_OF_GAPS, by_values=True)
 def huber_loss(self: Any, target: Any, reduction: int, delta: float) -> Any:
     """Squared up to `delta`, linear above, continuous in slope."""
     if delta <= 0:
@@ -195,13 +230,11 @@ def huber_loss(self: Any, target: Any, reduction: int, delta: float) -> Any:
 
 
 def kl_div(self: Any, target: Any, reduction: int, log_target: bool) -> Any:
-    """target * (log(target) - self); 0 where the target is 0."""
+    """target * (log(target) - self); 0 where the target is 0, nan where it is negative."""
     if log_target:
         loss = ops.mul(ops.exp(target), ops.sub(target, self))
     else:
-        some = ops.gt(target, 0)
-        logs = ops.log(ops.where(some, target, 1.0))
-        loss = ops.sub(ops.where(some, ops.mul(target, logs), 0.0), ops.mul(target, self))
+        loss = ops.sub(ops.xlogy(target, target), ops.mul(target, self))
     return reduced(loss, reduction)
 
 
@@ -259,11 +292,20 @@ def poisson_nll_loss(input: Any, target: Any, log_input: bool, full: bool, eps: 
 
 
 def soft_margin_loss(self: Any, target: Any, reduction: int) -> Any:
-    """log(1 + exp(-target * self))."""
-    dtype = self._spec.dtype
-    if dtype.is_integral:
-        raise RuntimeError(f"result type Float can't be cast to the desired output type {dtype.scalar_name}")
-    return reduced(ops.softplus(ops.mul(ops.neg(target), self)), reduction)
+    """log(1 + exp(-target * self)), in self's dtype whatever the target's.
+
+    Of real numbers softplus, which does not overflow; it has no complex form.
+    """
+    dtype, given = self._spec.dtype, target._spec.dtype
+    computed = promote_types(dtype, given)
+    if dtype.is_integral or not can_cast(computed, dtype):
+        computed = computed if computed.is_floating_point or computed.is_complex else float32
+        raise RuntimeError(
+            f"result type {computed.scalar_name} can't be cast to the desired output type {dtype.scalar_name}"
+        )
+    exponent = ops.mul(ops.neg(target if given is dtype else target.to(dtype)), self)
+    loss = ops.log1p(ops.exp(exponent)) if dtype.is_complex else ops.softplus(exponent)
+    return reduced(loss, reduction)
 
 
 def triplet_margin_loss(
@@ -310,6 +352,15 @@ def binary_cross_entropy_with_logits(
     return reduced(loss if weight is None else ops.mul(loss, weight), reduction)
 
 
+@computed_at_once(
+    host_losses.multi_margin_loss,
+    "multi_margin_loss_at_once_stub",
+    "aten::gather",
+    "aten::sub.Tensor",
+    "aten::clamp_min",
+    "aten::sum.dim_IntList",
+    by_values=True,
+)
 def multi_margin_loss(self: Any, target: Any, p: Any, margin: Any, weight: Any, reduction: int) -> Any:
     """The mean over other classes of max(0, margin - x[target] + x[class]) ** p, times the target's weight."""
     if p not in (1, 2):
@@ -339,6 +390,16 @@ def multi_margin_loss(self: Any, target: Any, p: Any, margin: Any, weight: Any, 
     return reduced(loss, reduction)
 
 
+@computed_at_once(
+    host_losses.multilabel_margin_loss,
+    "multilabel_margin_loss_at_once_stub",
+    "aten::cumprod",
+    "aten::scatter_add",
+    "aten::gather",
+    "aten::clamp_min",
+    "aten::sum.dim_IntList",
+    by_values=True,
+)
 def multilabel_margin_loss(self: Any, target: Any, reduction: int) -> Any:
     """The hinges of every class against each right one; `target` lists the right ones up to its first -1."""
     rank = self._spec.ndim

@@ -9,16 +9,22 @@ from typing import Any
 from ...runtime.scalar_type import bfloat16, float16, float32
 from ..generated import functions as ops
 from ..iterator.type_promotion import promote_types, result_type_of
+from ..structured.host_kernel import on_host
+from ..structured.host_plans import computed_at_once
+from ..structured.native import host_losses
 from ..structured.native.dims import reduced_dims, wrap_dim
+from ..structured.native.factorization import check_floating
+from ..structured.register import planned_by
 
 ONE_PASS = {0: "0", 1: "1", 2: "2", math.inf: "inf", -math.inf: "-inf"}
 """Orders of vector norms that one pass over real elements gives, and their names there."""
 
 
+@planned_by(on_host("linalg_vector_norm", "_vector_norm"))
 def linalg_vector_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     """`torch.linalg.vector_norm`: sum(|x| ** ord) ** (1 / ord), in float32 for the narrow floats."""
     name = "linalg.vector_norm"
-    _check_floating(name, self)
+    check_floating(name, self._spec)
     if dtype is not None:
         if not (dtype.is_floating_point or dtype.is_complex):
             raise RuntimeError(f"{name}: dtype should be floating point or complex. Got {dtype.scalar_name}")
@@ -45,17 +51,12 @@ def linalg_vector_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any)
     return result if result.dtype is wanted else result.to(wanted)
 
 
-def _check_floating(name: str, self: Any) -> None:
-    if not (self.dtype.is_floating_point or self.dtype.is_complex):
-        raise RuntimeError(
-            f"{name}: Expected a floating point or complex tensor as input. Got {self.dtype.scalar_name}"
-        )
-
-
+@planned_by(on_host("linalg_matrix_norm", "linalg_vector_norm", "_vector_norm"))
 def linalg_matrix_norm(self: Any, ord: Any, dim: Sequence[int], keepdim: bool, dtype: Any) -> Any:
     """`torch.linalg.matrix_norm`: Frobenius, and the largest or smallest sum of rows or columns."""
     name = "linalg.matrix_norm"
-    _check_floating(name, self)
+    by_singular_values = ord == "nuc" or (not isinstance(ord, str) and abs(ord) == 2)
+    check_floating(name, self._spec, narrow=not by_singular_values)
     rank = self._spec.ndim
     if rank < 2:
         raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
@@ -70,7 +71,7 @@ def linalg_matrix_norm(self: Any, ord: Any, dim: Sequence[int], keepdim: bool, d
         not isinstance(ord, str) and abs(ord) not in (1, 2, math.inf)
     ):
         raise RuntimeError(f"{name}: Order {ord} not supported.")
-    if ord in ("nuc", 2, -2):
+    if by_singular_values:
         return _norm_of_singular_values(self, ord, rows, columns, keepdim, dtype)
     summed, chosen = (rows, columns) if abs(ord) == 1 else (columns, rows)
     sums = ops.linalg_vector_norm(self, 1, [summed], keepdim, dtype=dtype)
@@ -97,6 +98,7 @@ def _norm_of_singular_values(self: Any, ord: Any, rows: int, columns: int, keepd
     return result
 
 
+@planned_by(on_host("linalg_norm", "linalg_vector_norm", "_vector_norm"))
 def linalg_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     """`torch.linalg.norm`: a matrix norm of two dimensions with an order, else a vector norm."""
     if ord is None:
@@ -118,6 +120,7 @@ def linalg_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any
     return ops.linalg_vector_norm(self, ord, dims, keepdim, dtype=dtype)
 
 
+@planned_by(on_host("dist", "sub.Tensor", "linalg_vector_norm", "_vector_norm"))
 def dist(self: Any, other: Any, p: Any) -> Any:
     """`torch.dist`: the norm of the difference."""
     dtype = result_type_of([self._spec, other._spec])
@@ -128,12 +131,22 @@ def dist(self: Any, other: Any, p: Any) -> Any:
     return ops.linalg_vector_norm(ops.sub(self, other), p)
 
 
+@planned_by(on_host("pairwise_distance", "sub.Tensor", "linalg_vector_norm", "_vector_norm"))
 def pairwise_distance(x1: Any, x2: Any, p: float, eps: float, keepdim: bool) -> Any:
     """`torch.pairwise_distance`: the norm of x1 - x2 + eps along the last dimension."""
     last = max(x1._spec.ndim, x2._spec.ndim) - 1
     return ops.linalg_vector_norm(ops.add(ops.sub(x1, x2), eps), p, [last], keepdim)
 
 
+@computed_at_once(
+    host_losses.cosine_similarity,
+    "cosine_similarity_at_once_stub",
+    "aten::linalg_vector_norm",
+    "aten::div.Tensor",
+    "aten::mul.Tensor",
+    "aten::sum.dim_IntList",
+    by_values=True,
+)
 def cosine_similarity(x1: Any, x2: Any, dim: int, eps: float) -> Any:
     """`torch.cosine_similarity`: the product of both over their lengths, which are at least `eps`."""
     common = promote_types(x1.dtype, x2.dtype)
@@ -148,6 +161,7 @@ def cosine_similarity(x1: Any, x2: Any, dim: int, eps: float) -> Any:
     return ops.sum(ops.mul(*units), [dim])
 
 
+@planned_by(on_host("renorm", "mul.Tensor", "linalg_vector_norm", "_vector_norm"))
 def renorm(self: Any, p: Any, dim: int, maxnorm: Any) -> Any:
     """`torch.renorm`: entries along a dimension scaled down to a norm where theirs is greater."""
     spec = self._spec
@@ -165,7 +179,7 @@ def renorm(self: Any, p: Any, dim: int, maxnorm: Any) -> Any:
     narrow = spec.dtype.is_floating_point and spec.dtype.itemsize < 4
     norms = ops.linalg_vector_norm(self, p, others, True, dtype=float32 if narrow else None)
     scale = ops.where(ops.gt(norms, maxnorm), maxnorm / (norms + 1e-7), ops.ones_like(norms))
-    return self * scale.to(spec.dtype)
+    return (self * scale.to(spec.dtype)).contiguous()
 
 
 def old_norm(input: Any, p: Any, dim: Any, keepdim: bool, out: Any, dtype: Any) -> Any:

@@ -50,8 +50,25 @@ def rms_norm(input: Any, normalized_shape: Sequence[int], weight: Any, eps: floa
     return out if weight is None else ops.mul(out, weight).to(input._spec.dtype)
 
 
+def _plan_group_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """The first result of `native_group_norm`."""
+    input, num_groups, weight, bias, eps, _ = args
+    given = (input, weight, bias, *_groups(input, num_groups, weight, bias), num_groups, eps)
+    part = plan_of_part(op, key_set, args, "aten::native_group_norm", given)
+    if part is None or op.runtime_positions(args) != [0, 2, 3, 4]:
+        return op.rebind(group_norm, args)
+    return lambda *runtime: part(*runtime)[0]
+
+
+@planned_by(_plan_group_norm)
 def group_norm(input: Any, num_groups: int, weight: Any, bias: Any, eps: float, cudnn_enabled: bool) -> Any:
     """`torch.group_norm`."""
+    sizes = _groups(input, num_groups, weight, bias)
+    return ops.native_group_norm(input, weight, bias, *sizes, num_groups, eps)[0]
+
+
+def _groups(input: Any, num_groups: int, weight: Any, bias: Any) -> tuple[int, int, int]:
+    """Samples, channels and positions, checked."""
     spec = input._spec
     if num_groups <= 0:
         raise RuntimeError(f"Expected num groups to be greater than 0, got {num_groups}")
@@ -63,10 +80,29 @@ def group_norm(input: Any, num_groups: int, weight: Any, bias: Any, eps: float, 
         )
     for name, parameter in (("weight", weight), ("bias", bias)):
         check_channels(spec, c, None if parameter is None else parameter._spec, name)
-    spatial = math.prod(spec.sizes[2:])
-    return ops.native_group_norm(input, weight, bias, n, c, spatial, num_groups, eps)[0]
+    return n, c, math.prod(spec.sizes[2:])
 
 
+def _plan_batch_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """The first result of the operator that has the call's statistics."""
+    input, weight, bias, mean, _, training, momentum, eps, _ = args
+    if not input._spec.numel:
+        return op.rebind(batch_norm, args)
+    _check_batch_norm(*args[:6])
+    name, given = "_native_batch_norm_legit", (*args[:5], training, momentum, eps)
+    if not training:
+        name, given = f"{name}_no_training", (*args[:5], momentum, eps)
+    elif mean is None:
+        name, given = f"{name}.no_stats", (input, weight, bias, True, momentum, eps)
+    part = plan_of_part(op, key_set, args, f"aten::{name}", given)
+    if part is None or len(op.runtime_positions(args)) != 7:
+        return op.rebind(batch_norm, args)
+    if training and mean is None:
+        return lambda x, w, b, m, v, *numbers: part(x, w, b, *numbers)[0]
+    return lambda *runtime: part(*runtime)[0]
+
+
+@planned_by(_plan_batch_norm)
 def batch_norm(
     input: Any,
     weight: Any,
@@ -85,15 +121,7 @@ def batch_norm(
         if weight is not None:
             out = out * weight[0]
         return out if bias is None else out + bias[0]
-    channels = channels_of(spec)
-    for name, parameter in (("running_mean", running_mean), ("running_var", running_var)):
-        if parameter is None and not training:
-            raise RuntimeError(f"{name} must be defined in evaluation mode")
-    given = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
-    for name, parameter in given.items():
-        check_features(name, None if parameter is None else parameter._spec, channels)
-    if (running_mean is None) != (running_var is None):
-        raise ValueError("running_mean and running_var must either both be None or neither be None")
+    _check_batch_norm(input, weight, bias, running_mean, running_var, training)
     if not training:
         results = ops._native_batch_norm_legit_no_training(
             input, weight, bias, running_mean, running_var, momentum, eps
@@ -105,6 +133,20 @@ def batch_norm(
             input, weight, bias, running_mean, running_var, True, momentum, eps
         )
     return results[0]
+
+
+def _check_batch_norm(
+    input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool
+) -> None:
+    channels = channels_of(input._spec)
+    for name, parameter in (("running_mean", running_mean), ("running_var", running_var)):
+        if parameter is None and not training:
+            raise RuntimeError(f"{name} must be defined in evaluation mode")
+    given = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
+    for name, parameter in given.items():
+        check_features(name, None if parameter is None else parameter._spec, channels)
+    if (running_mean is None) != (running_var is None):
+        raise ValueError("running_mean and running_var must either both be None or neither be None")
 
 
 def native_batch_norm_out(*args: Any) -> tuple[Any, Any, Any]:
@@ -153,6 +195,15 @@ def _reserve(input: Any) -> Any:
     return ops.empty((0,), dtype=uint8, device=input.device)
 
 
+def _plan_with_update(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    given = (*args[:5], True, *args[5:])
+    part = plan_of_part(op, key_set, args, "aten::_native_batch_norm_legit", given)
+    if part is None or len(op.runtime_positions(args)) != len(args):
+        return op.rebind(_batch_norm_with_update, args)
+    return lambda input, *rest: (*part(input, *rest), _reserve(input))
+
+
+@planned_by(_plan_with_update)
 def _batch_norm_with_update(
     input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: float, eps: float
 ) -> tuple[Any, ...]:

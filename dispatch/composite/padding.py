@@ -17,7 +17,7 @@ SUPPORTED = """Supported combinations for non-constant padding:
 
 
 def _pad_circular(self: Any, pad: Sequence[int]) -> Any:
-    """The other side of each dimension as its border; negative sides are left off first.
+    """The other side of each dimension as its border; negative sides are left off first. The result is contiguous.
 
     Raises RuntimeError where none, or more than two dimensions stay as they are, and for a border longer than the
     dimension.
@@ -29,7 +29,7 @@ def _pad_circular(self: Any, pad: Sequence[int]) -> Any:
             f"Invalid padding size, expected 1 or 2 non-padded dimensions, which would be equivalent to padding of "
             f"length {(len(sizes) - 1) * 2} or {(len(sizes) - 2) * 2} respectively but got {len(pad)}"
         )
-    out = self
+    whole = out = self.contiguous()
     for i in range(padded):
         dim = len(sizes) - 1 - i
         left, right, n = pad[2 * i], pad[2 * i + 1], sizes[dim]
@@ -47,7 +47,7 @@ def _pad_circular(self: Any, pad: Sequence[int]) -> Any:
         if right > 0:
             parts.append(kept.narrow(dim, 0, right))
         out = ops.cat(parts, dim) if len(parts) > 1 else kept
-    return out if out is not self and not _is_view(pad) else out.clone()
+    return out if out is not whole and not _is_view(pad) else out.clone()
 
 
 def _is_view(pad: Sequence[int]) -> bool:

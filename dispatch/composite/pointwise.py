@@ -54,10 +54,16 @@ from ..generated.functions import (
     xlogy,
     xlogy_,
 )
-from .forms import write_out
+from ..structured.host_plans import computed_at_once, of_plain
+from .forms import outermost_first, restored, write_out
 from .indexing import nonzero_numpy
 
 INFINITY = float("inf")
+
+
+def _complex_of(dtype: ScalarType) -> ScalarType:
+    return dtype.to_complex()
+
 
 __all__ = [
     "abs",
@@ -136,6 +142,7 @@ def positive(self: Any) -> Any:
     return self
 
 
+@computed_at_once(of_plain(), "square_stub", "aten::pow.Tensor_Scalar")
 def square(self: Any) -> Any:
     """The second power."""
     return pow(self, 2)
@@ -252,6 +259,9 @@ def _operand_in(dtype: ScalarType, value: Any) -> Any:
     return complex(value) if dtype.is_complex else float(value)
 
 
+@computed_at_once(
+    of_plain(), "angle_stub", "aten::ne.Tensor", "aten::lt.Scalar", "aten::mul.Tensor", "aten::where.self"
+)
 def angle(self: Any) -> Any:
     """The argument of a complex number; of a real one 0 or pi, and NaN of NaN."""
     dtype = self._spec.dtype
@@ -262,10 +272,16 @@ def angle(self: Any) -> Any:
     return where(ne(self, self), self, mul(lt(self, 0).to(dtype), math.pi))
 
 
+@computed_at_once(of_plain(dtype=_complex_of), "complex_stub", "aten::stack", "aten::view_as_complex")
 def complex_(real: Any, imag: Any) -> Any:
     """Numbers from their two parts, which are of one floating dtype."""
     check_parts("complex", real, imag)
-    return ops.view_as_complex(ops.stack(list(ops.broadcast_tensors([real, imag])), -1))
+    parts = list(ops.broadcast_tensors([real, imag]))
+    leading = imag if real._spec.numel < parts[0]._spec.numel else real
+    order = outermost_first(leading._spec) if leading._spec.ndim == parts[0]._spec.ndim else None
+    if order is None:
+        return ops.view_as_complex(ops.stack(parts, -1))
+    return restored(ops.view_as_complex(ops.stack([part.permute(order) for part in parts], -1)), order)
 
 
 def complex_out(real: Any, imag: Any, out: Any) -> Any:
@@ -273,6 +289,15 @@ def complex_out(real: Any, imag: Any, out: Any) -> Any:
     return write_exactly("complex", complex_(real, imag), out)
 
 
+@computed_at_once(
+    of_plain(dtype=_complex_of),
+    "polar_stub",
+    "aten::stack",
+    "aten::view_as_complex",
+    "aten::mul.Tensor",
+    "aten::cos",
+    "aten::sin",
+)
 def polar(abs: Any, angle: Any) -> Any:
     """Numbers from sizes and angles, which are of one floating dtype."""
     check_parts("polar", abs, angle)

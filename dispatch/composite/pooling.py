@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...runtime.memory_format import channels_last
 from ...runtime.scalar_type import int64
-from ..core.dispatcher import Dispatcher
-from ..core.kernel_function import Plan
+from ..core.kernel_function import Plan, Planner
 from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
 from ..generated.functions import avg_pool2d, max_pool2d_with_indices
+from ..structured.part_plans import first_of, plan_of_part
 from ..structured.register import planned_by
 from ..structured.supported_dtypes import check_dtype
 
 
-def _plan_max_pool2d(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    both = Dispatcher.singleton().find_schema_or_throw("aten::max_pool2d_with_indices").plan(key_set, args)
-    return lambda self: both(self)[0]
+def _by_part(name: str, function: Callable[..., Any], alone: bool) -> Planner:
+    """The planner of calls that another operator of the same arguments serves, by its first result if `alone`."""
+
+    def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+        part = plan_of_part(op, key_set, args, name, args)
+        if part is None:
+            return op.rebind(function, args)
+        return first_of(part) if alone else part
+
+    return plan
 
 
-@planned_by(_plan_max_pool2d)
+def _max_pool2d(self: Any, *window: Any) -> Any:
+    return max_pool2d_with_indices(self, *window)[0]
+
+
+@planned_by(_by_part("aten::max_pool2d_with_indices", _max_pool2d, True))
 def max_pool2d(self: Any, *window: Any) -> Any:
     """`torch.max_pool2d`: the values of `max_pool2d_with_indices`."""
-    return max_pool2d_with_indices(self, *window)[0]
+    return _max_pool2d(self, *window)
 
 
 def _row(name: str, values: Sequence[int], fill: int, omissible: bool = False) -> tuple[int, ...]:
@@ -91,9 +103,14 @@ def avg_pool1d(
     return out.squeeze(-2)
 
 
+def _max_pool3d(self: Any, *window: Any) -> Any:
+    return ops.max_pool3d_with_indices(self, *window)[0]
+
+
+@planned_by(_by_part("aten::max_pool3d_with_indices", _max_pool3d, True))
 def max_pool3d(self: Any, *window: Any) -> Any:
     """`torch.max_pool3d`: the values of `max_pool3d_with_indices`."""
-    return ops.max_pool3d_with_indices(self, *window)[0]
+    return _max_pool3d(self, *window)
 
 
 def _adaptive_average(self: Any, output_size: Sequence[int], rank: int, pool: Any) -> Any:
@@ -107,20 +124,53 @@ def _adaptive_average(self: Any, output_size: Sequence[int], rank: int, pool: An
             f"{name}: elements of output_size must be greater than or equal to 0 but received {{{sizes}}}"
         )
     spec = self._spec
-    whole = all(n == 1 for n in output_size) and spec.ndim in (rank + 1, rank + 2)
-    if whole and spec.dtype.is_floating_point and 0 not in spec.sizes[-rank:]:
-        return ops.mean(self, tuple(range(-rank, 0)), keepdim=True)
+    if _is_mean(spec, output_size, rank):
+        out = ops.mean(self, tuple(range(-rank, 0)), keepdim=True)
+        if _keeps_channels_last(spec, rank):
+            n, c = spec.sizes[:2]
+            return out.as_strided((n, c, 1, 1), (c, 1, c, c))
+        return out
     return pool(self, output_size)
 
 
-def adaptive_avg_pool2d(self: Any, output_size: Sequence[int]) -> Any:
-    """`torch.nn.functional.adaptive_avg_pool2d`."""
-    return _adaptive_average(self, output_size, 2, ops._adaptive_avg_pool2d)
+def _is_mean(spec: Any, output_size: Sequence[int], rank: int) -> bool:
+    whole = all(n == 1 for n in output_size) and spec.ndim in (rank + 1, rank + 2)
+    return bool(whole and spec.dtype.is_floating_point and 0 not in spec.sizes[-rank:])
 
 
-def adaptive_avg_pool3d(self: Any, output_size: Sequence[int]) -> Any:
-    """`torch.nn.functional.adaptive_avg_pool3d`."""
-    return _adaptive_average(self, output_size, 3, ops._adaptive_avg_pool3d)
+def _keeps_channels_last(spec: Any, rank: int) -> bool:
+    return bool(
+        rank == 2 and spec.ndim == 4 and spec.is_contiguous_in(channels_last) and not spec.is_contiguous
+    )
+
+
+def _adaptive_average_of(rank: int) -> Callable[..., Any]:
+    """The operator over `rank` dimensions, planned as its one part."""
+    name = f"_adaptive_avg_pool{rank}d"
+
+    def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+        self, output_size = args
+        if len(output_size) == rank and min(output_size) >= 0:
+            if _is_mean(self._spec, output_size, rank):
+                if _keeps_channels_last(self._spec, rank):
+                    return op.rebind(pool, args)
+                given = (self, tuple(range(-rank, 0)), True, None)
+                part = plan_of_part(op, key_set, args, "aten::mean.dim", given)
+            else:
+                part = plan_of_part(op, key_set, args, f"aten::{name}", (self, tuple(output_size)))
+            if part is not None:
+                return part
+        return op.rebind(pool, args)
+
+    @planned_by(plan)
+    def pool(self: Any, output_size: Sequence[int]) -> Any:
+        return _adaptive_average(self, output_size, rank, getattr(ops, name))
+
+    return pool
+
+
+adaptive_avg_pool2d = _adaptive_average_of(2)
+adaptive_avg_pool3d = _adaptive_average_of(3)
 
 
 def _check_line(name: str, self: Any) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from ...runtime.device import device as Device
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import int64
+from ...runtime.tensor_impl import TensorImpl
+from ..core.kernel_function import Plan
+from ..core.operator_entry import OperatorEntry
 from ..generated.functions import (
     bernoulli,
     empty,
@@ -21,11 +24,66 @@ from ..generated.functions import (
     where,
 )
 from ..iterator.overlap import check_write_overlap, shares_memory
+from ..structured.native.factories import like_spec, spec_from
+from ..structured.native.random import fresh_integers, fresh_normal
+from ..structured.part_plans import is_unseen
+from ..structured.register import planned_by
 from ..structured.supported_dtypes import check_dtype
 from .dimnames import named_factory
 from .forms import check_out, out_form
 
+Drawn = Callable[[Sequence[Any]], Plan]
 
+
+def _drawn_at_once(made_of: Drawn) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator of a composition that fills new memory: `made_of` has the plan that does both, for host tensors."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
+            names = ("aten::empty.memory_format", "aten::random_.from", "aten::normal_")
+            numbers = all(not isinstance(value, TensorImpl) for value in args[1:])
+            return made_of(args) if numbers and is_unseen(key_set, names) else None
+
+        return planned_by(plan)(function)
+
+    return decorate
+
+
+def _integers(low: int | None, high: int, size: int, generator: int | None) -> Drawn:
+    """Integers of a size, by the places of the arguments; without `low` from 0."""
+    rest = size + 1 if generator is None else generator + 1
+
+    def made_of(args: Sequence[Any]) -> Plan:
+        dtype, layout, device, pin = args[rest : rest + 4]
+        spec = spec_from("empty", args[size], dtype or int64, layout, device)
+        return fresh_integers(spec, 0 if low is None else args[low], args[high], pin)
+
+    return made_of
+
+
+def _integers_like(low: int | None, high: int, generator: int | None) -> Drawn:
+    """Integers of another tensor's size, by the places of the arguments."""
+    rest = high + 1 if generator is None else generator + 1
+
+    def made_of(args: Sequence[Any]) -> Plan:
+        spec = like_spec((args[0], *args[rest : rest + 5]))
+        _check_real(spec.dtype)
+        bounds = 0 if low is None else args[low], int(args[high])
+        return fresh_integers(spec, *bounds, args[rest + 3], given=1)
+
+    return made_of
+
+
+def _normal_numbers(args: Sequence[Any]) -> Plan:
+    return fresh_normal(spec_from("empty", args[2], *args[4:7]), args[7])
+
+
+def _check_real(dtype: ScalarType) -> None:
+    if dtype.is_complex:
+        raise RuntimeError("check_random_bounds handles only integral, floating-point and boolean types")
+
+
+@_drawn_at_once(_integers(0, 1, 2, 3))
 def randint_low_generator(
     low: int,
     high: int,
@@ -41,16 +99,19 @@ def randint_low_generator(
     return made.random_(low, high, generator=generator)
 
 
+@_drawn_at_once(_integers(0, 1, 2, None))
 def randint_low(low: int, high: int, size: Sequence[int], *options: Any) -> Any:
     """``randint(low, high, size)``."""
     return randint_low_generator(low, high, size, None, *options)
 
 
+@_drawn_at_once(_integers(None, 0, 1, 2))
 def randint_generator(high: int, size: Sequence[int], generator: Any, *options: Any) -> Any:
     """``randint(high, size, generator=)``."""
     return randint_low_generator(0, high, size, generator, *options)
 
 
+@_drawn_at_once(_integers(None, 0, 1, None))
 def randint(high: int, size: Sequence[int], *options: Any) -> Any:
     """``randint(high, size)``."""
     return randint_low_generator(0, high, size, None, *options)
@@ -76,6 +137,7 @@ def randint_out(high: int, size: Sequence[int], out: Any) -> Any:
     return randint_low_generator_out(0, high, size, None, out)
 
 
+@_drawn_at_once(_integers_like(1, 2, 3))
 def randint_like_low_generator(
     self: Any,
     low: int,
@@ -88,24 +150,26 @@ def randint_like_low_generator(
     memory_format: Any,
 ) -> Any:
     """`torch.randint_like`: sizes, dtype and device of `self` unless given."""
-    if (dtype or self.dtype).is_complex:
-        raise RuntimeError("check_random_bounds handles only integral, floating-point and boolean types")
+    _check_real(dtype or self.dtype)
     made = empty_like(
         self, dtype=dtype, layout=layout, device=device, pin_memory=pin, memory_format=memory_format
     )
     return made.random_(low, int(high), generator=generator)
 
 
+@_drawn_at_once(_integers_like(1, 2, None))
 def randint_like_low(self: Any, low: int, high: int, *options: Any) -> Any:
     """``randint_like(self, low, high)``."""
     return randint_like_low_generator(self, low, high, None, *options)
 
 
+@_drawn_at_once(_integers_like(None, 1, 2))
 def randint_like_generator(self: Any, high: Any, generator: Any, *options: Any) -> Any:
     """``randint_like(self, high, generator=)``; `high` may be a 0-d tensor."""
     return randint_like_low_generator(self, 0, high, generator, *options)
 
 
+@_drawn_at_once(_integers_like(None, 1, None))
 def randint_like(self: Any, high: Any, *options: Any) -> Any:
     """``randint_like(self, high)``."""
     return randint_like_low_generator(self, 0, high, None, *options)
@@ -153,6 +217,7 @@ def bernoulli_out(self: Any, generator: Any, out: Any) -> Any:
     return out.resize_(self.shape).copy_(made)
 
 
+@_drawn_at_once(_normal_numbers)
 def normal_float_float(
     mean: float,
     std: float,

@@ -34,7 +34,7 @@ def msort_out(self: Any, out: Any) -> Any:
     """`torch.msort` into a tensor."""
     if shares_memory(out, self):
         check_write_overlap(out, self)
-    return write_out("msort", out, msort(self), exact=True)
+    return write_out("msort", out, msort(self), exact=True, strided=True)
 
 
 sort_by_name = refused("sort")

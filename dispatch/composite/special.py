@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from ...runtime.scalar_type import bool_
+from ...runtime.tensor_spec import TensorSpec
 from ..generated import functions as ops
 from ..generated.functions import (
     digamma,
@@ -42,6 +43,7 @@ from ..generated.functions import (
     special_zeta,
     xlogy,
 )
+from ..structured.host_plans import computed_at_once, of_plain
 from .forms import inplace_form
 
 __all__ = [
@@ -89,6 +91,13 @@ def polygamma_(self: Any, n: int) -> Any:
     return _polygamma_into(self, n)
 
 
+def _of_dimension(self: TensorSpec, p: int) -> tuple[int, ...] | None:
+    return self.sizes if p >= 1 else None
+
+
+@computed_at_once(
+    of_plain(_of_dimension), "mvlgamma_stub", "aten::lgamma", "aten::add.Tensor", "aten::sum.dim_IntList"
+)
 def mvlgamma(self: Any, p: int) -> Any:
     """The logarithm of the multivariate gamma function of dimension `p`.
 
@@ -105,6 +114,9 @@ def mvlgamma(self: Any, p: int) -> Any:
     return ops.add(ops.sum(terms, -1), p * (p - 1) * math.log(math.pi) / 4)
 
 
+@computed_at_once(
+    of_plain(), "special_ndtr_stub", "aten::erf", "aten::erfc", "aten::mul.Tensor", "aten::where.self"
+)
 def ndtr(self: Any) -> Any:
     """The distribution function of the normal distribution, by `erfc` away from zero."""
     if not self._spec.dtype.is_floating_point:

@@ -61,6 +61,11 @@ def stft_center(
         )
     if center and align_to_window is not None:
         raise RuntimeError("stft only supports align_to_window for center = false.")
+    rank = self.dim()
+    if center and rank in (1, 2):
+        images = self.view((1,) * (3 - rank) + tuple(self.shape))
+        self = ops.pad(images, [n_fft // 2, n_fft // 2], pad_mode)
+        self = self.view(tuple(self.shape)[-rank:])
     is_complex = dtype.is_complex or (window is not None and window.is_complex())
     if return_complex is None:
         if not is_complex:
@@ -68,11 +73,9 @@ def stft_center(
         return_complex = True
     if not (dtype.is_floating_point or dtype.is_complex):
         raise refuse("expected a tensor of floating point or complex values")
-    if self.dim() not in (1, 2):
+    if rank not in (1, 2):
         raise refuse("expected a 1D or 2D tensor")
-    input = self.unsqueeze(0) if self.dim() == 1 else self
-    if center:
-        input = ops.pad(input.unsqueeze(0), [n_fft // 2, n_fft // 2], pad_mode).squeeze(0)
+    input = self.unsqueeze(0) if rank == 1 else self
     length = input.shape[1]
     if not 0 < n_fft <= length:
         raise refuse(f"expected 0 < n_fft < {length}, but got n_fft={n_fft}")

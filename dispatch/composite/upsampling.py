@@ -6,6 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core.dispatcher import Dispatcher
+from ..core.kernel_function import Plan
+from ..core.operator_entry import OperatorEntry
+from ..structured.part_plans import plan_with_numbers
+from ..structured.register import planned_by
 
 
 def output_size_of(
@@ -28,6 +32,16 @@ def output_size_of(
 
 
 def _by_vector(name: str) -> Callable[..., Any]:
+    def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+        input, output_size, *align_corners, scale_factors = args
+        # Factors are numbers of each call, on which the result's sizes depend.
+        if scale_factors is not None or output_size is None or len(output_size) != input._spec.ndim - 2:
+            return op.rebind(vec, args)
+        given = (input, tuple(output_size), *align_corners, *[None] * len(output_size))
+        part = plan_with_numbers(op, key_set, args, f"aten::{name}", given)
+        return op.rebind(vec, args) if part is None else part
+
+    @planned_by(plan)
     def vec(input: Any, output_size: Sequence[int] | None, *rest: Any) -> Any:
         *align_corners, scale_factors = rest
         sizes = output_size_of(input._spec.sizes, output_size, scale_factors)

@@ -15,9 +15,13 @@ from ...runtime.scalar_type import int64
 from ...runtime.storage import root_of
 from ...runtime.tensor_spec import TensorSpec
 from ..autograd.creation import mark_several
+from ..core.kernel_function import Plan
+from ..core.operator_entry import OperatorEntry
 from ..generated.functions import _unsafe_view, view_as_real
 from ..structured.native.dims import wrap_dim
 from ..structured.native.views import infer_size, view_strides
+from ..structured.part_plans import plan_of_part
+from ..structured.register import planned_by
 from . import dimnames, views_in_place
 
 
@@ -36,8 +40,7 @@ def reshape(self: Any, shape: Sequence[int]) -> Any:
     return _unsafe_view(self.clone(memory_format=contiguous_format), sizes)
 
 
-def as_strided(self: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None) -> Any:
-    """`torch.as_strided`: any sizes and strides over the storage; offsets count from its start."""
+def _check_strided(size: Sequence[int], stride: Sequence[int], storage_offset: int | None) -> None:
     if len(size) != len(stride):
         raise RuntimeError(f"mismatch in length of strides and shape: {len(stride)} and {len(size)}")
     if any(n < 0 for n in size):
@@ -48,8 +51,9 @@ def as_strided(self: Any, size: Sequence[int], stride: Sequence[int], storage_of
         )
     if storage_offset is not None and storage_offset < 0:
         raise RuntimeError(f"Tensor: invalid storage offset {storage_offset}")
-    own = self.storage_offset()
-    first = own if storage_offset is None else storage_offset
+
+
+def _check_reach(self: Any, size: Sequence[int], stride: Sequence[int], first: int) -> None:
     itemsize = self._spec.itemsize
     needed = (first + storage_size(tuple(size), tuple(stride))) * itemsize
     have = root_of(self._data).nbytes
@@ -59,6 +63,46 @@ def as_strided(self: Any, size: Sequence[int], stride: Sequence[int], storage_of
             f"{itemsize} "
             f"requiring a storage size of {needed} are out of bounds for storage of size {have}"
         )
+
+
+def plan_at_start(
+    op: OperatorEntry, key_set: int, args: Sequence[Any], part: str, others: Sequence[Any] = ()
+) -> Plan | None:
+    """The plan of an operator of ``as_strided``'s arguments, for tensors that begin where their storage does.
+
+    `part` takes, behind `others`, an offset from the tensor's first element; other tensors are the composition's.
+    """
+    self, (size, stride, storage_offset) = args[0], args[1 + len(others) :]
+    _check_strided(size, stride, storage_offset)
+    first = storage_offset or 0
+    size, stride = tuple(size), tuple(stride)
+    planned = plan_of_part(op, key_set, args, part, (self, *others, size, stride, first))
+    if planned is None:
+        return None
+    at_start = planned
+    needed = 0 if 0 in size else (first + storage_size(size, stride)) * self._spec.itemsize
+    composed = op.rebind(op.lookup(key_set).bind(op, key_set), args)
+
+    def plan(self: Any, *rest: Any) -> Any:
+        data = self._data
+        if root_of(data) is data and needed <= data.nbytes:
+            return at_start(self, *rest)
+        return composed(self, *rest)
+
+    return plan
+
+
+def _plan_as_strided(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
+    return plan_at_start(op, key_set, args, "aten::_strided_from")
+
+
+@planned_by(_plan_as_strided)
+def as_strided(self: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None) -> Any:
+    """`torch.as_strided`: any sizes and strides over the storage; offsets count from its start."""
+    _check_strided(size, stride, storage_offset)
+    own = self.storage_offset()
+    first = own if storage_offset is None else storage_offset
+    _check_reach(self, size, stride, first)
     return self._strided_from(tuple(size), tuple(stride), first - own)
 
 
@@ -125,11 +169,10 @@ def broadcast_to(self: Any, size: Sequence[int]) -> Any:
     return self.expand(size)
 
 
-def movedim(self: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
-    """`torch.movedim`: the named dimensions to new places, the others in order."""
+def _moved_order(rank: int, source: int | Sequence[int], destination: int | Sequence[int]) -> list[int]:
+    """The order of dimensions in which the named ones have new places, the others their order."""
     given = (source,) if isinstance(source, int) else tuple(source)
     wanted = (destination,) if isinstance(destination, int) else tuple(destination)
-    rank = self._spec.ndim
     if len(given) != len(wanted):
         raise RuntimeError(
             f"movedim: Invalid source or destination dims: source ({list(given)} dims) should contain the "
@@ -141,13 +184,26 @@ def movedim(self: Any, source: int | Sequence[int], destination: int | Sequence[
     for name, dims, named in (("source", sources, given), ("destination", targets, wanted)):
         if len(set(dims)) != len(dims):
             raise RuntimeError(f"movedim: repeated dim in `{name}` ({list(named)})")
-    if rank == 0:
-        return self.alias()
     order = [-1] * rank
+    if not rank:
+        return order
     for s, t in zip(sources, targets, strict=True):
         order[t] = s
     rest = iter(d for d in range(rank) if d not in sources)
-    return self.permute([next(rest) if d < 0 else d for d in order])
+    return [next(rest) if d < 0 else d for d in order]
+
+
+def _plan_movedim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
+    self: Any = args[0]
+    order = _moved_order(self._spec.ndim, args[1], args[2])
+    return plan_of_part(op, key_set, args, "aten::permute", (self, tuple(order))) if order else None
+
+
+@planned_by(_plan_movedim)
+def movedim(self: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
+    """`torch.movedim`: the named dimensions to new places, the others in order."""
+    order = _moved_order(self._spec.ndim, source, destination)
+    return self.permute(order) if order else self.alias()
 
 
 def swapdims(self: Any, dim0: int, dim1: int) -> Any:

@@ -2,7 +2,7 @@
 
 A kernel may have a *planner*: given the operator, the key set and the bound arguments it returns a *plan*, a
 closure over every decision that the specs allow, called with the runtime arguments alone. A kernel without
-one is called as it is.
+one, or whose planner gives None for a call, is called as it is.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .operator_entry import OperatorEntry
 
 Plan = Callable[..., Any]
-Planner = Callable[["OperatorEntry", int, Sequence[Any]], Plan]
+Planner = Callable[["OperatorEntry", int, Sequence[Any]], Plan | None]
 
 
 class KernelFunction:
@@ -27,7 +27,7 @@ class KernelFunction:
     Args:
         function: the kernel: ``f(*args)`` in schema order; with `takes_key_set` ``f(key_set, *args)``; with
             `boxed` ``f(operator, key_set, stack)``, which replaces the arguments on the stack by the results.
-        planner: gives plans instead of being called.
+        planner: gives plans instead of being called; of a kernel that has a function too, None for calls to that.
         source: where it was registered, for messages.
         leaf: whether it never calls the dispatcher, and so needs no guard below autograd.
 
@@ -99,9 +99,8 @@ class KernelFunction:
 
     def plan(self, op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         """A callable of the runtime arguments of `args` (see `OperatorEntry.runtime_positions`)."""
-        if self.planner is not None:
-            return self.planner(op, key_set, args)
-        return op.rebind(self.bind(op, key_set), args)
+        plan = None if self.planner is None else self.planner(op, key_set, args)
+        return op.rebind(self.bind(op, key_set), args) if plan is None else plan
 
     def bind(self, op: OperatorEntry, key_set: int) -> Plan:
         """A callable of all arguments in schema order."""

@@ -371,18 +371,18 @@ class OperatorEntry:
             if where.__class__ is Device and where in unindexed:
                 return self._plan_on_current_device(bits, args)
         kernel = self._table.get(bits) or self.lookup(bits)
-        planner = kernel.planner
-        if planner is None:
-            plan = kernel.plan(self, bits, args)
-            if not kernel.leaf and not bits & AUTOGRAD_BITS:
-                plan = guarded_below_autograd(args, plan, self._hidden_from(kernel, bits))
-                plan = tracked(self, self.served_by(bits)[0], kernel, args, plan)
-        else:
+        planner, plan = kernel.planner, None
+        if planner is not None:
             trials.depth += 1
             try:
                 plan = planner(self, bits, args)
             finally:
                 trials.depth -= 1
+        if plan is None:
+            plan = self.rebind(kernel.bind(self, bits), args)
+            if not kernel.leaf and not bits & AUTOGRAD_BITS:
+                plan = guarded_below_autograd(args, plan, self._hidden_from(kernel, bits))
+                plan = tracked(self, self.served_by(bits)[0], kernel, args, plan)
         if self.is_mutable:
             plan = guarded_write(self.schema, args, plan)
         for observe in observers:

@@ -215,7 +215,7 @@ class OverloadPacket:
 
         Returns:
             its key; what it has in common with calls of other shapes (None: nothing); whether the key may be kept;
-            whether it holds what was given as a list, which the wrapper cannot look up.
+            whether it holds what the wrapper cannot look up: a list, a bool or a complex number in a tensor's place.
         """
         parts: list[Any] = []
         kind: list[Any] = []
@@ -247,6 +247,8 @@ class OverloadPacket:
             elif role != "rare":
                 part = cls if role == "number" else part_of(value)
                 parts.append(part)
+                if part is bool or part is complex:
+                    has_lists = has_lists or role == "operand"
                 if part.__class__ is TensorSpec:
                     kind.append(part.kind)
                 elif part.__class__ is tuple:

@@ -35,7 +35,7 @@ class TreeSpec(NamedTuple):
 
     def __reduce__(self) -> tuple[Any, ...]:
         fields: Any = self.type
-        if fields is not None and _is_named_tuple(fields) and fields.__module__ == result_types.__name__:
+        if fields is not None and _is_named_tuple(fields) and fields.__module__ == result_types.MODULE:
             # Classes of operators' results are made as they are needed, and found by their fields.
             return _of_results, (fields.__name__, fields._fields, self.children)
         return TreeSpec, tuple(self)

@@ -340,27 +340,27 @@ def register() -> None:
     composite(
         "linalg_inv_ex.inverse",
         "CompositeExplicitAutograd",
-        out_form("linalg_inv_ex", composition.linalg_inv_ex, 2, exact=True),
+        out_form("linalg_inv_ex", composition.linalg_inv_ex, 2, exact=True, strided=True),
     )
     autograd("linalg_inv_ex.inverse", out_refuses_grad)
-    define("linalg_inv", "linalg_inv(Tensor A) -> Tensor", "native_functions/factorization.yaml:118")
+    define("linalg_inv", "linalg_inv(Tensor A) -> Tensor", "native_functions/factorization.yaml:119")
     composite("linalg_inv", "CompositeImplicitAutograd", composition.linalg_inv)
     define(
         "linalg_inv.out",
         "linalg_inv.out(Tensor A, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml:118",
+        "native_functions/factorization.yaml:119",
     )
     composite(
         "linalg_inv.out",
         "CompositeImplicitAutograd",
-        out_form("linalg_inv", composition.linalg_inv, exact=True),
+        out_form("linalg_inv", composition.linalg_inv, exact=True, strided=True),
     )
-    define("inverse", "inverse(Tensor self) -> Tensor", "native_functions/factorization.yaml:125")
+    define("inverse", "inverse(Tensor self) -> Tensor", "native_functions/factorization.yaml:127")
     composite("inverse", "CompositeImplicitAutograd", composition.linalg_inv)
     define(
         "inverse.out",
         "inverse.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml:125",
+        "native_functions/factorization.yaml:127",
     )
     composite(
         "inverse.out", "CompositeImplicitAutograd", out_form("inverse", composition.linalg_inv, exact=True)
@@ -368,14 +368,14 @@ def register() -> None:
     define(
         "_linalg_solve_ex",
         "_linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor LU, Tensor pivots, Tensor info)",
-        "native_functions/factorization.yaml:132",
+        "native_functions/factorization.yaml:134",
     )
     composite("_linalg_solve_ex", "CompositeExplicitAutograd", composition._linalg_solve_ex)
     autograd("_linalg_solve_ex", autograd_factorization.plan__linalg_solve_ex)
     define(
         "_linalg_solve_ex.result",
         "_linalg_solve_ex.result(Tensor A, Tensor B, *, bool left=True, bool check_errors=False, Tensor(a!) result, Tensor(b!) LU, Tensor(c!) pivots, Tensor(d!) info) -> (Tensor(a!) result, Tensor(b!) LU, Tensor(c!) pivots, Tensor(d!) info)",
-        "native_functions/factorization.yaml:132",
+        "native_functions/factorization.yaml:134",
     )
     composite(
         "_linalg_solve_ex.result",
@@ -386,45 +386,45 @@ def register() -> None:
     define(
         "linalg_solve_ex",
         "linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)",
-        "native_functions/factorization.yaml:137",
+        "native_functions/factorization.yaml:139",
     )
     composite("linalg_solve_ex", "CompositeImplicitAutograd", composition.linalg_solve_ex)
     define(
         "linalg_solve_ex.out",
         "linalg_solve_ex.out(Tensor A, Tensor B, *, bool left=True, bool check_errors=False, Tensor(a!) result, Tensor(b!) info) -> (Tensor(a!) result, Tensor(b!) info)",
-        "native_functions/factorization.yaml:137",
+        "native_functions/factorization.yaml:139",
     )
     composite(
         "linalg_solve_ex.out",
         "CompositeImplicitAutograd",
-        out_form("linalg_solve_ex", composition.linalg_solve_ex, 2, exact=True),
+        out_form("linalg_solve_ex", composition.linalg_solve_ex, 2, exact=True, strided=True),
     )
     define(
         "linalg_solve",
         "linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor",
-        "native_functions/factorization.yaml:144",
+        "native_functions/factorization.yaml:147",
     )
     composite("linalg_solve", "CompositeImplicitAutograd", composition.linalg_solve)
     define(
         "linalg_solve.out",
         "linalg_solve.out(Tensor A, Tensor B, *, bool left=True, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml:144",
+        "native_functions/factorization.yaml:147",
     )
     composite(
         "linalg_solve.out",
         "CompositeImplicitAutograd",
-        out_form("linalg_solve", composition.linalg_solve, exact=True),
+        out_form("linalg_solve", composition.linalg_solve, exact=True, strided=True),
     )
     define(
         "triangular_solve",
         "triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)",
-        "native_functions/factorization.yaml:151",
+        "native_functions/factorization.yaml:155",
     )
     composite("triangular_solve", "CompositeImplicitAutograd", composition.triangular_solve)
     define(
         "triangular_solve.X",
         "triangular_solve.X(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False, *, Tensor(a!) solution, Tensor(b!) cloned_coefficient) -> (Tensor(a!) solution, Tensor(b!) cloned_coefficient)",
-        "native_functions/factorization.yaml:151",
+        "native_functions/factorization.yaml:155",
     )
     composite(
         "triangular_solve.X",
@@ -434,42 +434,42 @@ def register() -> None:
     define(
         "linalg_cholesky",
         "linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor",
-        "native_functions/factorization.yaml:158",
+        "native_functions/factorization.yaml:162",
     )
     composite("linalg_cholesky", "CompositeImplicitAutograd", composition.linalg_cholesky)
     define(
         "linalg_cholesky.out",
         "linalg_cholesky.out(Tensor self, *, bool upper=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml:158",
+        "native_functions/factorization.yaml:162",
     )
     composite(
         "linalg_cholesky.out",
         "CompositeImplicitAutograd",
-        out_form("linalg_cholesky", composition.linalg_cholesky, exact=True),
+        out_form("linalg_cholesky", composition.linalg_cholesky, exact=True, strided=True),
     )
     define(
         "cholesky",
         "cholesky(Tensor self, bool upper=False) -> Tensor",
-        "native_functions/factorization.yaml:165",
+        "native_functions/factorization.yaml:170",
     )
     composite("cholesky", "CompositeImplicitAutograd", composition.cholesky)
     define(
         "cholesky.out",
         "cholesky.out(Tensor self, bool upper=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml:165",
+        "native_functions/factorization.yaml:170",
     )
     composite("cholesky.out", "CompositeImplicitAutograd", out_form("cholesky", composition.cholesky))
     define(
         "cholesky_solve",
         "cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor",
-        "native_functions/factorization.yaml:171",
+        "native_functions/factorization.yaml:176",
     )
     composite("cholesky_solve", "CompositeExplicitAutograd", composition.cholesky_solve)
     autograd("cholesky_solve", autograd_factorization.plan_cholesky_solve)
     define(
         "cholesky_solve.out",
         "cholesky_solve.out(Tensor self, Tensor input2, bool upper=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml:171",
+        "native_functions/factorization.yaml:176",
     )
     composite(
         "cholesky_solve.out",
@@ -480,14 +480,14 @@ def register() -> None:
     define(
         "cholesky_inverse",
         "cholesky_inverse(Tensor self, bool upper=False) -> Tensor",
-        "native_functions/factorization.yaml:177",
+        "native_functions/factorization.yaml:182",
     )
     composite("cholesky_inverse", "CompositeExplicitAutograd", composition.cholesky_inverse)
     autograd("cholesky_inverse", autograd_factorization.plan_cholesky_inverse)
     define(
         "cholesky_inverse.out",
         "cholesky_inverse.out(Tensor self, bool upper=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml:177",
+        "native_functions/factorization.yaml:182",
     )
     composite(
         "cholesky_inverse.out",
@@ -498,14 +498,14 @@ def register() -> None:
     define(
         "linalg_qr",
         "linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)",
-        "native_functions/factorization.yaml:183",
+        "native_functions/factorization.yaml:188",
     )
     composite("linalg_qr", "CompositeExplicitAutograd", composition.linalg_qr)
     autograd("linalg_qr", autograd_factorization.plan_linalg_qr)
     define(
         "linalg_qr.out",
         "linalg_qr.out(Tensor A, str mode='reduced', *, Tensor(a!) Q, Tensor(b!) R) -> (Tensor(a!) Q, Tensor(b!) R)",
-        "native_functions/factorization.yaml:183",
+        "native_functions/factorization.yaml:188",
     )
     composite(
         "linalg_qr.out",
@@ -516,33 +516,33 @@ def register() -> None:
     define(
         "qr",
         "qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)",
-        "native_functions/factorization.yaml:190",
+        "native_functions/factorization.yaml:195",
     )
     composite("qr", "CompositeImplicitAutograd", composition.qr)
     define(
         "qr.Q",
         "qr.Q(Tensor self, bool some=True, *, Tensor(a!) Q, Tensor(b!) R) -> (Tensor(a!) Q, Tensor(b!) R)",
-        "native_functions/factorization.yaml:190",
+        "native_functions/factorization.yaml:195",
     )
     composite("qr.Q", "CompositeImplicitAutograd", out_form("qr", composition.qr, 2, exact=True))
-    define("orgqr", "orgqr(Tensor self, Tensor input2) -> Tensor", "native_functions/factorization.yaml:197")
+    define("orgqr", "orgqr(Tensor self, Tensor input2) -> Tensor", "native_functions/factorization.yaml:202")
     composite("orgqr", "CompositeImplicitAutograd", composition.orgqr)
     define(
         "orgqr.out",
         "orgqr.out(Tensor self, Tensor input2, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml:197",
+        "native_functions/factorization.yaml:202",
     )
     composite("orgqr.out", "CompositeImplicitAutograd", out_form("orgqr", composition.orgqr))
     define(
         "linalg_eigh",
         "linalg_eigh(Tensor self, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)",
-        "native_functions/factorization.yaml:203",
+        "native_functions/factorization.yaml:208",
     )
     composite("linalg_eigh", "CompositeImplicitAutograd", composition.linalg_eigh)
     define(
         "linalg_eigh.eigvals",
         "linalg_eigh.eigvals(Tensor self, str UPLO='L', *, Tensor(a!) eigenvalues, Tensor(b!) eigenvectors) -> (Tensor(a!) eigenvalues, Tensor(b!) eigenvectors)",
-        "native_functions/factorization.yaml:203",
+        "native_functions/factorization.yaml:208",
     )
     composite(
         "linalg_eigh.eigvals",
@@ -552,13 +552,13 @@ def register() -> None:
     define(
         "linalg_eigvalsh",
         "linalg_eigvalsh(Tensor self, str UPLO='L') -> Tensor",
-        "native_functions/factorization.yaml:210",
+        "native_functions/factorization.yaml:215",
     )
     composite("linalg_eigvalsh", "CompositeImplicitAutograd", composition.linalg_eigvalsh)
     define(
         "linalg_eigvalsh.out",
         "linalg_eigvalsh.out(Tensor self, str UPLO='L', *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml:210",
+        "native_functions/factorization.yaml:215",
     )
     composite(
         "linalg_eigvalsh.out",
@@ -566,13 +566,13 @@ def register() -> None:
         out_form("linalg_eigvalsh", composition.linalg_eigvalsh, exact=True),
     )
     define(
-        "linalg_eigvals", "linalg_eigvals(Tensor self) -> Tensor", "native_functions/factorization.yaml:217"
+        "linalg_eigvals", "linalg_eigvals(Tensor self) -> Tensor", "native_functions/factorization.yaml:222"
     )
     composite("linalg_eigvals", "CompositeImplicitAutograd", composition.linalg_eigvals)
     define(
         "linalg_eigvals.out",
         "linalg_eigvals.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml:217",
+        "native_functions/factorization.yaml:222",
     )
     composite(
         "linalg_eigvals.out",
@@ -582,13 +582,13 @@ def register() -> None:
     define(
         "linalg_svd",
         "linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)",
-        "native_functions/factorization.yaml:223",
+        "native_functions/factorization.yaml:228",
     )
     composite("linalg_svd", "CompositeImplicitAutograd", composition.linalg_svd)
     define(
         "linalg_svd.U",
         "linalg_svd.U(Tensor A, bool full_matrices=True, *, str? driver=None, Tensor(a!) U, Tensor(b!) S, Tensor(c!) Vh) -> (Tensor(a!) U, Tensor(b!) S, Tensor(c!) Vh)",
-        "native_functions/factorization.yaml:223",
+        "native_functions/factorization.yaml:228",
     )
     composite(
         "linalg_svd.U",
@@ -598,13 +598,13 @@ def register() -> None:
     define(
         "linalg_svdvals",
         "linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor",
-        "native_functions/factorization.yaml:230",
+        "native_functions/factorization.yaml:235",
     )
     composite("linalg_svdvals", "CompositeImplicitAutograd", composition.linalg_svdvals)
     define(
         "linalg_svdvals.out",
         "linalg_svdvals.out(Tensor A, *, str? driver=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml:230",
+        "native_functions/factorization.yaml:235",
     )
     composite(
         "linalg_svdvals.out",
@@ -614,26 +614,26 @@ def register() -> None:
     define(
         "svd",
         "svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)",
-        "native_functions/factorization.yaml:237",
+        "native_functions/factorization.yaml:242",
     )
     composite("svd", "CompositeImplicitAutograd", composition.svd)
     define(
         "svd.U",
         "svd.U(Tensor self, bool some=True, bool compute_uv=True, *, Tensor(a!) U, Tensor(b!) S, Tensor(c!) V) -> (Tensor(a!) U, Tensor(b!) S, Tensor(c!) V)",
-        "native_functions/factorization.yaml:237",
+        "native_functions/factorization.yaml:242",
     )
     composite("svd.U", "CompositeImplicitAutograd", out_form("svd", composition.svd, 3, exact=True))
     define(
         "linalg_lstsq",
         "linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)",
-        "native_functions/factorization.yaml:244",
+        "native_functions/factorization.yaml:249",
     )
     composite("linalg_lstsq", "CompositeExplicitAutograd", composition.linalg_lstsq)
     autograd("linalg_lstsq", autograd_factorization.plan_linalg_lstsq)
     define(
         "linalg_lstsq.out",
         "linalg_lstsq.out(Tensor self, Tensor b, float? rcond=None, *, str? driver=None, Tensor(a!) solution, Tensor(b!) residuals, Tensor(c!) rank, Tensor(d!) singular_values) -> (Tensor(a!) solution, Tensor(b!) residuals, Tensor(c!) rank, Tensor(d!) singular_values)",
-        "native_functions/factorization.yaml:244",
+        "native_functions/factorization.yaml:249",
     )
     composite(
         "linalg_lstsq.out", "CompositeExplicitAutograd", out_form("linalg_lstsq", composition.linalg_lstsq, 4)
@@ -642,6 +642,6 @@ def register() -> None:
     define(
         "_linalg_check_errors",
         "_linalg_check_errors(Tensor info, str api_name, *, bool is_matrix) -> ()",
-        "native_functions/factorization.yaml:250",
+        "native_functions/factorization.yaml:255",
     )
     composite("_linalg_check_errors", "CompositeExplicitAutograd", composition._linalg_check_errors)

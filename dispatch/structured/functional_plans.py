@@ -125,6 +125,25 @@ def _into_maker(roles: Roles, count: int, quiet: bool, gathered: bool) -> Callab
     return _made("compute, specs, allocators, gather", unpacked, roles, [*lines, f"return {result}"])
 
 
+@functools.cache
+def composed_maker(roles: Roles, count: int, gathered: bool) -> Callable[..., Plan]:
+    """A function from a kernel that returns its results' arrays, their specs and a composition to a plan.
+
+    The kernel gives one array, or a tuple of several; or None, whereupon the composition is called.
+    """
+    numbers = range(count)
+    data = "".join([f"data{i}, " for i in numbers]) if gathered else "data0"
+    lines = [*_computing(True, "data = ", _given(roles)), "if data is None:"]
+    lines += [f"    return composed({', '.join([f'v{i}' for i in range(len(roles))])})"]
+    lines += [f"{data}= data" if gathered else "data0 = data"]
+    for i in numbers:
+        lines += [f"out{i} = Tensor()", f"out{i}._data = data{i}", *_wrapping(f"out{i}", f"spec{i}")]
+    outs = "".join([f"out{i}, " for i in numbers])
+    unpacked = [f"{''.join([f'spec{i}, ' for i in numbers])}= specs"]
+    result = f"gather(({outs}))" if gathered else "out0"
+    return _made("compute, specs, gather, composed", unpacked, roles, [*lines, f"return {result}"])
+
+
 def _given(roles: Roles) -> list[str]:
     """What a kernel is called with for the runtime arguments."""
     given = []

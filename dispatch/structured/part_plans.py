@@ -30,6 +30,23 @@ def plan_of_part(
     return part.plan(effective(part.key_set_of(given)), given)
 
 
+def plan_with_numbers(
+    op: OperatorEntry, key_set: int, args: Sequence[Any], name: str, given: Sequence[Any]
+) -> Plan | None:
+    """`plan_of_part` of one tensor first and numbers that no call changes, as a function of what `op` is called with.
+
+    That is the tensor, and whatever else plans of `op` are called with.
+    """
+    part = plan_of_part(op, key_set, args, name, given)
+    if part is None:
+        return None
+    target = Dispatcher.singleton().find_schema_or_throw(name)
+    numbers = [given[i] for i in target.runtime_positions(given)[1:]]
+    if len(op.runtime_positions(args)) == 1:
+        return lambda tensor: part(tensor, *numbers)
+    return lambda tensor, *_: part(tensor, *numbers)
+
+
 def first_of(plan: Plan) -> Plan:
     """The plan of the first result alone of an operator of several."""
     alone: Plan | None = getattr(plan, "first", None)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from ...runtime.memory_format import contiguous_strides
 from ...runtime.user_frame import levels_to_user
 
 
-def resize_output(out: Any, sizes: tuple[int, ...]) -> None:
-    """Resize `out` where its shape is another, with PyTorch's warning unless it is empty."""
+def resize_output(out: Any, sizes: tuple[int, ...], strides: tuple[int, ...] | None = None) -> None:
+    """Resize `out` where its shape is another, with PyTorch's warning unless it is empty.
+
+    It is contiguous then, or has `strides`, under which the elements fill one block.
+    """
     spec = out._spec
     if spec.sizes == sizes:
         return
@@ -23,3 +27,5 @@ def resize_output(out: Any, sizes: tuple[int, ...]) -> None:
             stacklevel=levels_to_user(),
         )
     out.resize_(sizes)
+    if strides is not None and strides != contiguous_strides(sizes):
+        out.set_sizes_and_strides(sizes, strides)

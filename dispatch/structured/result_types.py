@@ -9,6 +9,9 @@ from typing import Any
 
 from ..schema import FunctionSchema
 
+MODULE = f"{__package__.partition('.')[0]}.return_types"
+"""Where the classes are found by name, by pickles too."""
+
 _types: dict[tuple[str, tuple[str, ...]], Any] = {}
 
 
@@ -19,15 +22,25 @@ def result_type_of(schema: FunctionSchema) -> Callable[[Sequence[Any]], Any] | N
     """
     if len(schema.returns) < 2:
         return None
+    found = class_of_results(schema)
+    return tuple if found is None else partial(tuple.__new__, found)
+
+
+def class_of_results(schema: FunctionSchema) -> Any:
+    """The named tuple of an operator's results; None where there is but one, or one without a name."""
     names = tuple(r.name or "" for r in schema.returns)
-    if not all(names):
-        return tuple
-    return partial(tuple.__new__, named_results(schema.operator_name.base_name, names))
+    return named_results(schema.operator_name.base_name, names) if len(names) > 1 and all(names) else None
 
 
 def named_results(base: str, names: tuple[str, ...]) -> Any:
     """The one class of an operator's results."""
     key = (base, names)
     if key not in _types:
-        _types[key] = namedtuple(base, names)
+        body = {"__slots__": (), "__module__": MODULE, "__repr__": _printed}
+        _types[key] = type(base, (namedtuple(base, names),), body)
     return _types[key]
+
+
+def _printed(self: Any) -> str:
+    fields = ",\n".join(f"{name}={value!r}" for name, value in zip(self._fields, self, strict=True))
+    return f"{MODULE}.{type(self).__name__}(\n{fields})"

@@ -92,7 +92,16 @@ def with_defaults(factory: KernelFactory) -> KernelFactory:
             return factory(call)
         left_out = {name: call.args[name] for name in names if name not in call.runtime}
         kinds = {name: type(value) for name, value in left_out.items()}
-        into = factory(call._replace(runtime=names, args=call.args | kinds)).into
+        kernel = factory(call._replace(runtime=names, args=call.args | kinds))
+        into, fresh = kernel.into, kernel.fresh
+        given_first = names[: len(call.runtime)] == call.runtime
+        if given_first and fresh is not None:
+            tail = tuple([left_out[name] for name in names[len(call.runtime) :]])
+            return PlannedKernel(
+                lambda out, *given: into(out, *given, *tail),
+                lambda *given: fresh(*given, *tail),
+                kernel.quiet,
+            )
         places = [names.index(name) for name in call.runtime]
         template = [left_out.get(name) for name in names]
 
@@ -102,7 +111,7 @@ def with_defaults(factory: KernelFactory) -> KernelFactory:
                 values[place] = value
             into(out, *values)
 
-        return PlannedKernel(filled)
+        return PlannedKernel(filled, quiet=kernel.quiet)
 
     return complete
 

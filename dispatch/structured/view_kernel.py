@@ -124,6 +124,8 @@ def taker(spec: TensorSpec, result: TensorSpec, geometry: Geometry) -> Callable[
     sizes, strides, offset = result.sizes, result.strides, geometry.offset
     itemsize = result.itemsize
     if result.dtype is not spec.dtype:
+        if spec.device is CPU and result.is_contiguous:
+            return lambda data: whole_as(data, spec, result)
         return lambda data: reinterpreted(data, spec, result)
     if spec.device is not CPU:
         if offset == 0:
@@ -173,6 +175,14 @@ def at_first(data: Any, result: TensorSpec, offset: int) -> Any:
     if result.numel == 0:
         return np.ndarray(result.sizes, result.np_dtype)
     return _over(root, result, address_of(data) - address_of(root) + offset * result.itemsize)
+
+
+def whole_as(data: Any, spec: TensorSpec, result: TensorSpec) -> Any:
+    """`reinterpreted`, for host bytes without gaps, which most often are all of their memory."""
+    base = data.base
+    if data.size and (base is None or (type(base) is np.ndarray and base.nbytes == data.nbytes)):
+        return np.ndarray(result.sizes, result.np_dtype, data)
+    return reinterpreted(data, spec, result)
 
 
 def reinterpreted(data: Any, spec: TensorSpec, result: TensorSpec) -> Any:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from ...runtime.float_errors import quietly, run_quiet, run_quiet_copy
-from ...runtime.memory_format import contiguous_strides
 from ...runtime.storage import root_of
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
@@ -93,9 +92,7 @@ def writing_plan(
         written = values[:1] if inplace else values[first_out:]
         read = values if inplace else values[:first_out]
         for i, spec in resized.items():
-            resize_output(written[i], spec.sizes)
-            if spec.strides != contiguous_strides(spec.sizes):
-                written[i].set_sizes_and_strides(spec.sizes, spec.strides)
+            resize_output(written[i], spec.sizes, spec.strides)
         for target in written:
             cell = target._version_cell
             for value, is_apart in zip(read, separate, strict=False) if apart else ():

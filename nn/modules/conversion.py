@@ -10,6 +10,7 @@ from ...dispatch.tensor import Tensor
 from ...runtime import scalar_type
 from ...runtime.device import device as Device
 from ...runtime.scalar_type import dtype as ScalarType
+from .uninitialized import is_lazy
 
 
 class ConversionMixin:
@@ -27,14 +28,16 @@ class ConversionMixin:
             for parameter in self._parameters.values():
                 if parameter is None:
                     continue
-                converted = fn(parameter.detach())
+                converted = fn(parameter.data)
                 gradient = None if parameter.grad is None else fn(parameter.grad.detach())
                 parameter.grad = None
                 parameter.data = converted
                 if gradient is not None:
                     parameter.grad = gradient
             for name, buffer in self._buffers.items():
-                if buffer is not None:
+                if is_lazy(buffer):
+                    buffer.data = fn(buffer.data)
+                elif buffer is not None:
                     self._buffers[name] = fn(buffer)
         return self
 

@@ -11,7 +11,7 @@ from .. import init
 from .module import Module
 from .parameter import Parameter
 
-__all__ = ["Bilinear", "Identity", "Linear"]
+__all__ = ["Bilinear", "Identity", "Linear", "NonDynamicallyQuantizableLinear"]
 
 
 class Identity(Module):
@@ -75,6 +75,10 @@ class Linear(Module):
         return (
             f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
         )
+
+
+class NonDynamicallyQuantizableLinear(Linear):
+    """`Linear` by the name that it has inside attention (`torch.nn.modules.linear.NonDynamicallyQuantizableLinear`)."""
 
 
 class Bilinear(Module):

@@ -129,6 +129,8 @@ class HuberLoss(_Loss):
         reduction: str = "mean",
         delta: float = 1.0,
     ) -> None:
+        if not isinstance(delta, int | float):
+            raise TypeError(f"delta must be a float or int, got: {type(delta)}")
         super().__init__(None, None, reduction, delta=delta)
 
 

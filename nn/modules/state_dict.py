@@ -11,6 +11,7 @@ from ...dispatch.autograd.node import RemovableHandle
 from ...dispatch.tensor import Tensor
 from .module_hooks import added
 from .parameter import Parameter
+from .uninitialized import is_lazy
 
 STATE_DICT_HOOK_TABLES = (
     "_state_dict_pre_hooks",
@@ -67,7 +68,7 @@ class StateDictMixin:
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         """Put what is this module's own into `destination`; a subclass may do it in another way."""
         for name, member in self._own_state().items():
-            destination[prefix + name] = member if keep_vars else member.detach()
+            destination[prefix + name] = member if keep_vars or is_lazy(member) else member.detach()
         if type(self).get_extra_state is not StateDictMixin.get_extra_state:
             destination[prefix + EXTRA_STATE] = self.get_extra_state()
 
@@ -145,6 +146,8 @@ class StateDictMixin:
                 f'While copying the parameter named "{key}", expected Tensor or Tensor-like object from checkpoint '
                 f"but received {type(given)}"
             )
+        if is_lazy(member) and is_lazy(given):
+            return None
         if given.shape != member.shape:
             return (
                 f"size mismatch for {key}: copying a param with shape {given.shape} from checkpoint, the shape in "

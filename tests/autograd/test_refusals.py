@@ -53,3 +53,10 @@ def test_grad_is_another_tensor_or_none() -> None:
     with pytest.raises(RuntimeError, match="its own grad"):
         x.grad = x
     assert x.grad is None
+
+
+def test_requires_grad_takes_a_bool() -> None:
+    x = tt.ones(2)
+    with pytest.raises(RuntimeError, match="must be a bool"):
+        x.requires_grad = 1
+    assert not x.requires_grad

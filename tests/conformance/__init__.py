@@ -1,4 +1,4 @@
-"""Every operator of PyTorch's OpInfo database, held against PyTorch itself: ``make conformance``.
+"""Every operator, module and optimizer of PyTorch's databases, held against PyTorch itself: ``make conformance``.
 
 PyTorch is the oracle, never a dependency: only this folder's modules import it, inside the run, and without it the
 command ends with exit status 2. What lives here:
@@ -11,6 +11,6 @@ command ends with exit status 2. What lives here:
 * `rounding`: how far each is from the float64 result where they differ; `rounding.txt` is what it printed;
 * `speed`: how fast each operator is beside PyTorch's;
 * `modes`: a module for each way of asking (values, refusals, dtypes, out=, in-place, layouts, strides,
-  derivatives);
+  derivatives), and one for each other database (modules, optimizers);
 * `known_differences.txt`: what differs on purpose, each with its reason.
 """

@@ -24,9 +24,11 @@ MODES = (
     "gradient",
     "forward_ad",
     "gradgrad",
+    "modules",
+    "optimizers",
 )
 SPEED, ROUNDING = "speed", "rounding"
-DERIVATIVES = {"gradient", "forward_ad", "gradgrad"}
+IN_DOUBLE = {"gradient", "forward_ad", "gradgrad", "modules", "optimizers"}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -60,17 +62,18 @@ def run(options: argparse.Namespace) -> "Iterator[Tally]":
     from .known_differences import read
     from .modes import BY_NAME
     from .modes.mode import Settings
-    from .operators import chosen
 
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
     known = read()
     for name in options.mode or MODES:
-        dtype = options.dtype or ("float64" if name in DERIVATIVES else "float32")
+        dtype = options.dtype or ("float64" if name in IN_DOUBLE else "float32")
         settings = Settings(getattr(torch, dtype), options.device, options.max_samples, options.max_numel)
         started, tallies = time.monotonic(), []
         having = None if name == "dtypes" else settings.dtype
-        operators = [op for op in chosen(options.ops, having) if BY_NAME[name].applies(op, settings)]
+        operators = [
+            op for op in BY_NAME[name].entries(options.ops, having) if BY_NAME[name].applies(op, settings)
+        ]
         for operator in _with_progress(operators, f"{name} {dtype} {options.device}", options.quiet):
             tally = judge(operator, BY_NAME[name], settings, options.seconds, known)
             tallies.append(tally)
@@ -136,7 +139,9 @@ def _parser() -> argparse.ArgumentParser:
         f"or {ROUNDING}: how far from float64, beside PyTorch",
     )
     parser.add_argument("--ops", default="", metavar="REGEX", help="operators whose names it finds")
-    parser.add_argument("--dtype", default="", help="float32 by default, float64 for derivatives")
+    parser.add_argument(
+        "--dtype", default="", help="float32 by default, float64 for derivatives, modules and optimizers"
+    )
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda", "meta"])
     parser.add_argument("--max-samples", type=int, default=0, metavar="N", help="of each operator; 0: all")
     parser.add_argument(

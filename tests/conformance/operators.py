@@ -37,7 +37,10 @@ ORDER = {
     "special.polygamma": (1, 0),
     "where": (1, 0, 2),
     "nn.functional.embedding": (1, 0),
+    "nn.functional.embedding_bag": (1, 0),
 }
+# The database hands these two matrices, whose product is of low rank.
+OF_A_PRODUCT = {"pca_lowrank", "svd_lowrank"}
 ONLY_IN_PLACE = {"cauchy", "exponential", "geometric", "log_normal", "uniform"}
 
 
@@ -59,9 +62,10 @@ def chosen(pattern: str, dtype: Any = None) -> Iterator[OpInfo]:
             yield operator
 
 
-def title(operator: OpInfo) -> str:
-    """Its name, and its variant where it has several."""
-    return f"{operator.name}.{operator.variant_test_name}" if operator.variant_test_name else operator.name
+def title(operator: Any) -> str:
+    """Its name, and its variant where it has several, as operators have."""
+    variant = getattr(operator, "variant_test_name", "")
+    return f"{operator.name}.{variant}" if variant else str(operator.name)
 
 
 def values_are_free(operator: OpInfo) -> bool:
@@ -91,6 +95,8 @@ def functional(operator: OpInfo, library: Any = tt) -> Callable[..., Any]:
         name += "_"
     found = _reach(library, name)
     if callable(found):
+        if name in OF_A_PRODUCT:
+            return lambda a, b, **named: found(a @ b.mT, **named)
         return found
     method = getattr(library.Tensor, name, None)
     if method is None:

@@ -141,3 +141,12 @@ def test_a_part_that_is_none_is_refused(text, capsys):
     with pytest.raises(SystemExit):
         _parser().parse_args(["speed", "--part", text])
     assert "I/N with I from 1 to N expected" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("mode", "name"), [("modules", "nn.BatchNorm1d"), ("optimizers", "Adagrad")])
+def test_classes_are_held_against_pytorch(mode, name, capsys):
+    pytest.importorskip("torch")
+    from triten.tests.conformance.command import main
+
+    assert main([mode, "--ops", f"^{name}$"]) == 0
+    assert f"conformance {mode} cpu float64: 1 of 1 operators pass" in capsys.readouterr().out

@@ -1,6 +1,7 @@
 """Losses as layers: each is its function of its options, and has PyTorch's signature and text."""
 
 import inspect
+import math
 
 import pytest
 
@@ -84,3 +85,27 @@ def test_distances():
     assert tt.equal(nn.PairwiseDistance(1.0, 0.1, True)(a, b), F.pairwise_distance(a, b, 1.0, 0.1, True))
     with pytest.raises(ValueError, match="margin to be greater than 0"):
         nn.TripletMarginWithDistanceLoss(margin=0)
+
+
+def test_kl_div_of_targets_that_are_no_probabilities():
+    target = tt.tensor([0.0, -1.0, float("nan"), 0.5], requires_grad=True)
+    loss = F.kl_div(tt.full((4,), 0.5), target, reduction="none")
+    assert loss.isnan().tolist() == [False, True, True, False]
+    loss[3].backward()
+    assert target.grad[3].item() == pytest.approx(math.log(0.5) + 1 - 0.5)
+
+
+def test_a_variance_may_be_shared_along_any_one_dimension():
+    input, target = tt.zeros(2, 3, 4), tt.ones(2, 3, 4)
+    for shape in ((2, 1, 4), (1, 3, 4), (2, 3, 1), (2, 3)):
+        loss = tt.nn.GaussianNLLLoss()(input, target, tt.full(shape, 2.0))
+        assert loss.item() == pytest.approx(0.5 * (math.log(2) + 0.5))
+    with pytest.raises(ValueError, match="var is of incorrect size"):
+        F.gaussian_nll_loss(input, target, tt.ones(1, 1, 4))
+
+
+def test_a_bound_of_the_huber_loss_is_a_number():
+    with pytest.raises(TypeError, match="delta must be a float or int"):
+        tt.nn.HuberLoss(delta=1j)
+    with pytest.raises(TypeError, match="must be float or int"):
+        F.huber_loss(tt.ones(1), tt.ones(1), delta=1j)

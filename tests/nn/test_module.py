@@ -243,3 +243,19 @@ def test_importing_the_package_loads_no_layer():
     assert set(dir(nn)) >= {"Module", "Linear", "functional", "init"}
     with pytest.raises(AttributeError, match="has no attribute 'Nonsense'"):
         _ = nn.Nonsense
+
+
+@pytest.mark.parametrize("called_before", [False, True])
+def test_gradients_come_in_the_dtype_and_on_the_device_of_a_converted_module(called_before):
+    layer = nn.Linear(2, 3)
+    if called_before:
+        layer(tt.ones(1, 2)).sum().backward()
+        layer.zero_grad()
+    layer.to(tt.float64)
+    layer(tt.full((1, 2), 1 / 3, dtype=tt.float64)).sum().backward()
+    assert layer.weight.grad.dtype is tt.float64
+    assert layer.weight.grad[0, 0].item() == 1 / 3
+    layer.zero_grad()
+    layer.cuda()
+    layer(tt.ones(1, 2, dtype=tt.float64, device="cuda")).sum().backward()
+    assert layer.weight.grad.is_cuda

@@ -136,3 +136,15 @@ def test_signatures_and_text_are_pytorchs(name, arguments):
     assert [p.default for p in first.values()] == [p.default for p in second.values()]
     assert repr(ours(*arguments)) == repr(theirs(*arguments))
     assert list(ours(*arguments).state_dict()) == list(theirs(*arguments).state_dict())
+
+
+def test_a_pool_of_the_whole_stays_channels_last():
+    x = tt.randn(2, 3, 4, 5).to(memory_format=tt.channels_last)
+    assert tt.nn.AdaptiveAvgPool2d(1)(x).stride() == (3, 1, 3, 3)
+    assert tt.nn.AdaptiveAvgPool2d(1)(x.contiguous()).stride() == (3, 1, 1, 1)
+
+
+def test_circular_padding_is_contiguous():
+    x = tt.randn(2, 3, 4, 5).to(memory_format=tt.channels_last)
+    padded = tt.nn.CircularPad3d(1)(x)
+    assert padded.is_contiguous() and tt.equal(padded, tt.nn.CircularPad3d(1)(x.contiguous()))

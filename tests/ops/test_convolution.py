@@ -346,6 +346,18 @@ def test_transposed_without_batch_and_of_empty_batches() -> None:
     assert tuple(function(x[:0], w, b, **window).shape) == (0, 6, *function(x, w, b, **window).shape[2:])
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda", "meta"])
+def test_transposed_of_no_samples_may_have_no_positions_either(device: str) -> None:
+    x, w = (tt.zeros(*sizes, device=device, requires_grad=True) for sizes in ((0, 3, 1, 1), (3, 4, 2, 2)))
+    found = tt.conv_transpose2d(x, w, padding=1)
+    assert tuple(found.shape) == (0, 4, 0, 0)
+    gradients = tt.autograd.grad(found.sum(), [x, w])
+    assert [tuple(gradient.shape) for gradient in gradients] == [(0, 3, 1, 1), (3, 4, 2, 2)]
+    if device != "meta":
+        assert not gradients[1].any()
+    assert tuple(tt.conv2d(tt.zeros(0, 4, 0, 5, device=device), w, padding=2).shape) == (0, 3, 3, 8)
+
+
 @pytest.mark.parametrize("device", ["cpu", "meta"])
 @pytest.mark.parametrize(
     ("x", "w", "window", "words"),

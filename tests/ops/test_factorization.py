@@ -245,3 +245,22 @@ def test_under_vmap(call):
     A = matrices((4, 3, 3), tt.float64) + 3 * tt.eye(3, dtype=tt.float64)
     close(tt.vmap(call)(A), tt.stack([call(a) for a in A]))
     close(tt.vmap(call, in_dims=2)(A.permute(1, 2, 0)), tt.stack([call(a) for a in A]))
+
+
+@pytest.mark.parametrize("dtype", [tt.float16, tt.bfloat16, tt.int64])
+def test_ranks_without_a_relative_tolerance_need_a_precision_to_derive_it_from(dtype):
+    x = tt.ones(2, 2, dtype=dtype)
+    for options in ({}, {"atol": 1.0}, {"atol": tt.ones(())}):
+        with pytest.raises(RuntimeError, match="doesn't handle types other than float and double"):
+            tt.linalg.matrix_rank(x, **options)
+
+
+def test_resized_outputs_lie_as_the_results_do(device):
+    A = tt.tensor([[4.0, 1.0, 0.0], [1.0, 3.0, 1.0], [0.0, 1.0, 2.0]], device=device)
+    for solve in (tt.linalg.inv, tt.linalg.cholesky, lambda A, out: tt.linalg.solve(A, A[:, :2], out=out)):
+        out = tt.empty(0, device=device)
+        solve(A, out=out)
+        assert out.stride() == (1, 3)
+        given = tt.empty(*out.shape, device=device)
+        solve(A, out=given)
+        assert given.is_contiguous() and given.tolist() == out.tolist()

@@ -186,6 +186,16 @@ def test_bincount_has_no_derivative_and_no_meta(device):
         tt.bincount(tt.ones(2, dtype=tt.int64, device="meta"))
 
 
+def test_bincount_of_mapped_numbers_needs_as_many_bins_for_each_example(device):
+    x = tt.tensor([[0, 1, 3], [2, 1, 0]], device=device)
+    assert tt.vmap(lambda x: tt.bincount(x, minlength=4))(x).tolist() == [[1, 1, 0, 1], [1, 1, 1, 0]]
+    weights = tt.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], device=device)
+    found = tt.vmap(lambda weights: tt.bincount(x[0], weights))(weights)
+    assert found.tolist() == [[1.0, 2.0, 0.0, 3.0], [4.0, 5.0, 0.0, 6.0]]
+    with pytest.raises(RuntimeError, match="equal size"):
+        tt.vmap(tt.bincount)(x)
+
+
 @pytest.mark.parametrize(
     ("values", "options", "error", "message"),
     [

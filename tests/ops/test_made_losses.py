@@ -114,6 +114,32 @@ def test_extremes() -> None:
     assert F.kl_div(tt.zeros(1), tt.zeros(1), reduction="sum").item() == 0.0
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize("target", ["int64", "float32", "float64", "complex64", "complex128"])
+def test_soft_margin_loss_has_the_dtype_of_its_input(dtype: str, target: str) -> None:
+    x, signs = tt.tensor(A).to(getattr(tt, dtype)), tt.tensor(SIGNS).to(getattr(tt, target))
+    if dtype.startswith("complex"):
+        x = x + 1j * tt.tensor(B).to(x.dtype)
+    elif target.startswith("complex"):
+        with pytest.raises(RuntimeError, match="can't be cast to the desired output type"):
+            F.soft_margin_loss(x, signs)
+        return
+    found = F.soft_margin_loss(x, signs, reduction="none")
+    assert found.dtype is x.dtype
+    near = {"float16": 2e-3, "bfloat16": 2e-2}.get(dtype, 1e-5)
+    exact = np.log1p(np.exp(-SIGNS * x.to(tt.complex128).numpy()))
+    np.testing.assert_allclose(found.to(tt.complex128).numpy(), exact, rtol=near, atol=near)
+
+
+def test_gradient_of_a_complex_soft_margin_loss() -> None:
+    x = tt.tensor(np.stack([A, B], -1), requires_grad=True)
+
+    def parts(x: tt.Tensor) -> tt.Tensor:
+        return tt.view_as_real(F.soft_margin_loss(tt.view_as_complex(x), tt.tensor(SIGNS), reduction="none"))
+
+    assert tt.autograd.gradcheck(parts, x)
+
+
 def test_refusals() -> None:
     x = tt.ones(2, 3)
     with pytest.raises(ValueError, match="Using a target size"):

@@ -100,6 +100,15 @@ def test_refusals() -> None:
         tt.norm(tt.ones(2), "other")
 
 
+@pytest.mark.parametrize("dtype", [tt.float16, tt.bfloat16])
+@pytest.mark.parametrize("order", ["nuc", 2, -2])
+def test_norms_by_singular_values_refuse_narrow_floats(dtype: tt.dtype, order: str | int) -> None:
+    x = tt.ones(2, 2, dtype=dtype)
+    with pytest.raises(RuntimeError, match=r"linalg\.matrix_norm: Low precision dtypes not supported"):
+        tt.linalg.matrix_norm(x, order)
+    assert tt.linalg.matrix_norm(x, 1).item() == 2.0
+
+
 @pytest.mark.parametrize("order", [0, 1, 2, math.inf, -math.inf])
 @pytest.mark.parametrize("shape", [(7,), (300, 1500), (1500, 300), (2, 3, 70001)])
 def test_norms_of_large_tensors_in_every_layout(order: float, shape: tuple[int, ...]) -> None:

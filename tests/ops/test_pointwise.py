@@ -530,6 +530,39 @@ def test_errors_of_arithmetic_stay_silent():
         assert math.isinf(wide(tensor_of([60000.0], "float16") * 2)[0])
 
 
+def test_what_is_made_of_transposed_parts_lies_as_they_do(device):
+    x = tt.arange(6.0, device=device).reshape(2, 3)
+    made = tt.complex(x.mT, (x + 1).mT)
+    assert made.stride() == (1, 3)
+    assert made.tolist() == [[complex(a, a + 1) for a in row] for row in x.mT.tolist()]
+    assert tt.complex(x.mT, x.reshape(3, 2)).stride() == (1, 3)
+    assert tt.complex(x[0, 0], x.mT).stride() == (1, 3)
+    assert tt.complex(x.reshape(3, 2), x.mT).is_contiguous()
+    filled = x.mT.index_fill(0, tt.tensor([1], device=device), -1.0)
+    assert filled.stride() == (1, 3) and filled.tolist() == [[0.0, 3.0], [-1.0, -1.0], [2.0, 5.0]]
+    put = x.mT.put(tt.tensor([1, 2], device=device), tt.tensor([7.0, 8.0], device=device))
+    assert put.stride() == (1, 3) and put.tolist() == [[0.0, 7.0], [8.0, 4.0], [2.0, 5.0]]
+
+
+def test_what_pytorch_makes_contiguous_of_transposed_operands(device):
+    x = tt.arange(6.0, device=device).reshape(1, 2, 3).mT
+    assert x.rot90(4).is_contiguous() and x.rot90(4).tolist() == x.tolist()
+    y = x.permute(1, 0, 2).mT
+    assert y.repeat_interleave(2, 1).is_contiguous()
+    assert y.repeat_interleave(2, 1).tolist() == [[row for row in rows for _ in "ab"] for rows in y.tolist()]
+    scaled = tt.renorm(x, 2, 1, 5.0)
+    assert scaled.is_contiguous()
+    np.testing.assert_allclose(
+        tt.linalg.vector_norm(scaled, 2, (0, 2)).tolist(), [3.0, math.sqrt(17), 5.0], rtol=1e-6
+    )
+    padded = tt.nn.functional.pad(x, (1, 0), mode="circular")
+    assert padded.is_contiguous() and padded[0].tolist() == [
+        [3.0, 0.0, 3.0],
+        [4.0, 1.0, 4.0],
+        [5.0, 2.0, 5.0],
+    ]
+
+
 def test_complex():
     z = tt.tensor([3 + 4j, -1j])
     assert tt.abs(z).tolist() == [5, 1]

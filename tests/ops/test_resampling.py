@@ -30,6 +30,13 @@ def test_transforms_are_numpys(norm: str) -> None:
     assert np.allclose(tt.fft.irfft(tt.fft.rfft(x, norm=norm), 4, norm=norm).numpy(), X)
 
 
+def test_signals_are_padded_before_their_dtype_is_looked_at() -> None:
+    with pytest.raises(NotImplementedError, match="reflection_pad1d"):
+        tt.stft(tt.ones(9, dtype=tt.bool), 4, return_complex=True)
+    with pytest.raises(RuntimeError, match="expected a tensor of floating point or complex values"):
+        tt.stft(tt.ones(9, dtype=tt.int64), 4, return_complex=True)
+
+
 def test_a_signal_survives_its_short_transforms() -> None:
     signal = tt.randn(2, 64, dtype=tt.float64)
     window = tt.hann_window(16, dtype=tt.float64)

@@ -51,7 +51,11 @@ def test_named_parameters_keep_their_names():
         (lambda p: optim.SGD(p), TypeError, "should be an iterable of Tensors or dicts, but got Tensor"),
         (lambda p: optim.SGD([3]), TypeError, "can only optimize Tensors, but one of the params is int"),
         (lambda p: optim.SGD([p * 2]), ValueError, "can't optimize a non-leaf Tensor"),
-        (lambda p: optim.SGD([p, p]), ValueError, "more than once in the parameter group"),
+        (
+            lambda p: optim.SGD([{"params": p}, {"params": [("w", parameter())]}]),
+            ValueError,
+            "with/without names",
+        ),
         (lambda p: optim.SGD([{"params": p}, {"params": p}]), ValueError, "in more than one parameter group"),
         (lambda p: optim.SGD([{"params": {p}}]), TypeError, "ordered collections"),
         (lambda p: optim.SGD([{"params": p}, {"lr": 1}]), KeyError, "params"),
@@ -165,3 +169,45 @@ def test_text_and_copies():
     other = pickle.loads(pickle.dumps(optimizer))
     stepped(other)
     assert other.param_groups[0]["params"][0].tolist() != optimizer.param_groups[0]["params"][0].tolist()
+
+
+def test_a_parameter_twice_in_a_group_is_warned_of():
+    p = parameter()
+    with pytest.warns(UserWarning, match="parameter group with duplicate parameters"):
+        optimizer = optim.SGD([p, p], lr=1.0)
+    assert len(optimizer.param_groups[0]["params"]) == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "ASGD", "Adadelta"]
+)
+def test_no_step_is_captured_on_the_cpu(name):
+    p = parameter()
+    p.grad = tt.ones_like(p)
+    before = p.tolist()
+    with pytest.raises(AssertionError, match="If capturable=True, params and state_steps must be on"):
+        getattr(optim, name)([p], capturable=True).step()
+    assert p.tolist() == before
+
+
+def test_shares_of_adam_may_be_tensors():
+    results = []
+    for betas in ((0.5, 0.75), (tt.tensor([[0.5]]), tt.tensor(0.75))):
+        p = parameter()
+        optimizer = optim.Adam([p], betas=betas)
+        for _ in range(3):
+            p.grad = tt.ones_like(p)
+            optimizer.step()
+        results.append(p.tolist())
+    assert results[0] == results[1]
+    with pytest.raises(ValueError, match="either both floats or both Tensors"):
+        optim.Adam([parameter()], betas=(0.9, tt.tensor(0.99)))
+    with pytest.raises(
+        ValueError, match=r"betas\[0\] as a Tensor is not supported for capturable=False and foreach=True"
+    ):
+        optim.Adam([parameter()], betas=(tt.tensor(0.9), tt.tensor(0.99)), foreach=True)
+    with pytest.raises(
+        ValueError, match="lr as a Tensor is not supported for capturable=False and foreach=True"
+    ):
+        optim.Adam([parameter()], lr=tt.tensor(0.1), foreach=True)
+    optim.SGD([parameter()], lr=tt.tensor(0.1), foreach=True)

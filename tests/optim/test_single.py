@@ -100,19 +100,20 @@ def test_steps_are_the_formulas(name, formula, options, capturable):
     if capturable and name not in CAPTURABLE:
         pytest.skip(f"{name} has no capturable form")
     extra = {"capturable": True} if capturable else {}
+    device = "cuda" if capturable else "cpu"
     w = rng.standard_normal((3, 4))
-    parameter, state = tt.nn.Parameter(tt.from_numpy(w.copy())), {}
+    parameter, state = tt.nn.Parameter(tt.from_numpy(w.copy()).to(device)), {}
     optimizer = getattr(tt.optim, name)([parameter], **options, **extra)
-    for t in range(1, 9):
+    for t in range(1, 4 if capturable else 9):
         gradient = rng.standard_normal(w.shape)
         w = formula(w, gradient, state, t, **options)
-        parameter.grad = tt.from_numpy(gradient)
+        parameter.grad = tt.from_numpy(gradient).to(device)
         optimizer.step()
         # Counts, and numbers made of them, are float32 as in PyTorch.
         near = {"rtol": 1e-4, "atol": 3e-5} if capturable else {"rtol": 1e-7, "atol": 1e-9}
-        np.testing.assert_allclose(parameter.detach().numpy(), w, **near, err_msg=str(t))
+        np.testing.assert_allclose(parameter.detach().cpu().numpy(), w, **near, err_msg=str(t))
     if "ax" in state:
-        np.testing.assert_allclose(optimizer.state[parameter]["ax"].numpy(), state["ax"], rtol=1e-6)
+        np.testing.assert_allclose(optimizer.state[parameter]["ax"].cpu().numpy(), state["ax"], rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", [*sorted({name for name, *_ in CASES})])

@@ -60,6 +60,7 @@ LOOPED = {
     ),
     "aten::_restride": "keeps strides, which belong to one example",
     "aten::nonzero_static": "counts the places of one example",
+    "aten::bincount": "has as many bins as the largest number of one example asks for",
     "aten::_embedding_bag": "has bags that begin anew in each example",
     "aten::_embedding_bag_forward_only": "has bags that begin anew in each example",
     **dict.fromkeys(
@@ -111,7 +112,6 @@ _STORAGE = "vmap: {} changes the storage of a tensor, which all examples of a Ba
 
 REFUSED = {
     "aten::_local_scalar_dense": "vmap: {} gives one number of the host, and every example has its own",
-    "aten::bincount": _DYNAMIC,
     "aten::nonzero": _DYNAMIC,
     "aten::is_set_to": "Batching rule not implemented for {}. We could not generate a fallback: it returns a bool.",
     **dict.fromkeys(
@@ -137,6 +137,7 @@ REFUSED = {
 """Operators that cannot be mapped, and what the error says."""
 
 UNDESCRIBABLE = {f"aten::{name}" for name in (*random.RULES, *functional_forms.DRAWS, *memory.RULES)} | {
+    "aten::bincount",
     "aten::index.Tensor",
     "aten::index_put",
     "aten::index_put_",
@@ -162,7 +163,7 @@ def rule_for(op: OperatorEntry) -> tuple[Rule, bool]:
         return pointwise.pointwise_ if schema.is_mutable else pointwise.pointwise, True
     if any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns):
         refuse_alias(name)
-    return loop, True
+    return loop, name not in UNDESCRIBABLE
 
 
 def _custom(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:

@@ -132,11 +132,11 @@ def convolution(
         )
     if transposed:
         outputs = weight.sizes[1] * groups
-        out = _transposed_sizes(input.sizes[2:], kernel, stride, padding, dilation, output_padding)
+        out = _transposed_sizes(input.sizes, kernel, stride, padding, dilation, output_padding)
     else:
         outputs = weight.sizes[0]
         out = _forward_sizes(input.sizes[2:], kernel, stride, padding, dilation)
-    if 0 in input.sizes[2:]:
+    if input.sizes[0] and 0 in input.sizes[2:]:
         raise RuntimeError(
             f"Only zero batch or zero channel inputs are supported, but got input shape: {list(input.sizes)}"
         )
@@ -170,7 +170,11 @@ def _transposed_sizes(
     dilation: Sequence[int],
     output_padding: Sequence[int],
 ) -> tuple[int, ...]:
-    """The input that would have given these positions, longer by `output_padding` where a stride leaves it open."""
+    """The input that would have given these positions, longer by `output_padding` where a stride leaves it open.
+
+    `sizes` are (N, C, *positions). Of no samples it may have no elements.
+    """
+    batch, sizes = sizes[0], sizes[2:]
     if any(extra >= s and extra >= d for extra, s, d in zip(output_padding, stride, dilation, strict=True)):
         raise RuntimeError(
             "output padding must be smaller than either stride or dilation, but got output_padding: "
@@ -178,7 +182,7 @@ def _transposed_sizes(
         )
     rows = zip(sizes, kernel, stride, padding, dilation, output_padding, strict=True)
     out = tuple((n - 1) * s - 2 * p + d * (k - 1) + extra + 1 for n, k, s, p, d, extra in rows)
-    if any(n <= 0 for n in out):
+    if any(n < (0 if batch == 0 else 1) for n in out):
         raise RuntimeError(
             f"Given input size per channel: ({_by(sizes)}). Calculated output size per channel: ({_by(out)}). Output "
             "size is too small"

@@ -91,6 +91,19 @@ def source_scale(n: int, out: int, align_corners: bool, scale_factor: float | No
 Kernel = Callable[..., None]
 
 
+def fixed_maps(call: StructuredCall) -> tuple[LineMap, ...] | None:
+    """The maps of all calls of a plan; None where scale factors are numbers of each call."""
+    maps: tuple[LineMap, ...] = call.extra["maps"]
+    factors = [call.args[name] for name in call.runtime if name.startswith("scales")]
+    if not factors:
+        return maps
+    if any(factor is not None for factor in factors):
+        return None
+    return tuple(
+        [line._replace(scale=source_scale(line.n, line.out, line.align_corners, None)) for line in maps]
+    )
+
+
 def by_factors(call: StructuredCall, make: Callable[[tuple[LineMap, ...]], Kernel]) -> Kernel:
     """The kernel over (output, input, then the scale factors, which are numbers of the call).
 

@@ -137,10 +137,15 @@ def _plan_masked(
         )
         into = find_kernel(stub, device.type, name)(call).into
 
-    def run(*tensors: Any) -> tuple[Any, ...]:
+    are_tensors = [isinstance(spec, TensorSpec) for spec in given.values()]
+
+    def run(*values: Any) -> tuple[Any, ...]:
         data = [None if allocate is None else allocate() for allocate in allocators]
         if into is not None:
-            into(*data, *[t._data if t.__class__ is Tensor or hasattr(t, "_data") else t for t in tensors])
+            into(
+                *data,
+                *[v._data if is_tensor else v for v, is_tensor in zip(values, are_tensors, strict=True)],
+            )
         return tuple(
             [
                 None if spec is None else Tensor.from_data(d, spec)

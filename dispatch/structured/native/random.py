@@ -129,13 +129,61 @@ def _in_place(
     count, device = counters(spec, wide), spec.device
     names = {f"number{i}": float for i in range(numbers)}
     into = None if spec.is_meta else _kernel(name, stub, (spec,), names, extra)
+    if into is None or not count:
 
-    def plan(self: Any, *values: Any) -> Any:
-        if check is not None:
-            check(*values[:-1])
-        if into is not None and count:
-            seed, first = stream_of(values[-1], device).reserve(count)
-            into(self._data, *values[:-1], seed, first)
+        def nothing(self: Any, *values: Any) -> Any:
+            if check is not None:
+                check(*values[:-1])
+            self.bump_version()
+            return self
+
+        return nothing
+    if numbers == 2 and check is not None:
+        check_two = check
+
+        def plan_two(self: Any, one: Any, other: Any, generator: Any) -> Any:
+            check_two(one, other)
+            if generator is None:
+                generator = default_generator(device)
+            else:
+                stream_of(generator, device)
+            seed, first = generator.reserve(count)
+            into(self._data, one, other, seed, first)
+            cell = self._version_cell
+            if cell is None:
+                self.bump_version()
+            else:
+                cell[0] += 1
+            return self
+
+        return plan_two
+    if numbers == 1 and check is not None:
+        check_one = check
+
+        def plan_one(self: Any, number: Any, generator: Any) -> Any:
+            check_one(number)
+            if generator is None:
+                generator = default_generator(device)
+            else:
+                stream_of(generator, device)
+            seed, first = generator.reserve(count)
+            into(self._data, number, seed, first)
+            cell = self._version_cell
+            if cell is None:
+                self.bump_version()
+            else:
+                cell[0] += 1
+            return self
+
+        return plan_one
+
+    def plan(self: Any, generator: Any) -> Any:
+        if generator is None:
+            generator = default_generator(device)
+        else:
+            stream_of(generator, device)
+        seed, first = generator.reserve(count)
+        into(self._data, seed, first)
         self.bump_version()
         return self
 
@@ -150,24 +198,32 @@ def _fresh(
     pin: bool | None,
     wide: bool | None = None,
     given: int = 0,
+    extra: dict[str, Any] | None = None,
 ) -> Plan:
     """A plan ``(…, generator)`` that makes a tensor of draws; the first `given` values are unused."""
     allocate = pinned_allocator_of(spec, name) if pin else allocator_of(spec)
     count, device = counters(spec, wide), spec.device
-    into = (
-        None
-        if spec.is_meta
-        else _kernel(name, stub, (spec,), {f"number{i}": float for i in range(len(numbers))})
-    )
+    names = {f"number{i}": float for i in range(len(numbers))}
+    into = None if spec.is_meta else _kernel(name, stub, (spec,), names, extra)
+    if into is None or not count:
+        return lambda *_: Tensor.from_data(allocate(), spec)
 
-    def plan(*values: Any) -> Any:
-        data = allocate()
-        if into is not None and count:
-            seed, first = stream_of(values[given] if len(values) > given else None, device).reserve(count)
-            into(data, *numbers, seed, first)
-        return Tensor.from_data(data, spec)
+    def drawn(generator: Any = None) -> Any:
+        if generator is None:
+            generator = default_generator(device)
+        else:
+            stream_of(generator, device)
+        seed, first = generator.reserve(count)
+        out = Tensor()
+        out._data = data = allocate()
+        into(data, *numbers, seed, first)
+        out._spec = spec
+        out._version_cell = out._autograd = out._view_base = None
+        return out
 
-    return plan
+    if not given:
+        return drawn
+    return lambda _, generator=None: drawn(generator)
 
 
 def _check_uniform(low: float, high: float) -> None:
@@ -180,6 +236,11 @@ def _check_std(std: Any, name: str = "normal") -> None:
         raise RuntimeError(f"{name} expects std >= 0.0, but found std {std}")
 
 
+def _check_normal(mean: float, std: float) -> None:
+    if not std >= 0:
+        _check_std(std)
+
+
 def uniform_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``self.uniform_(from, to)``."""
     return _in_place("uniform_", "uniform_stub", args[0]._spec, _check_uniform)
@@ -187,7 +248,7 @@ def uniform_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 def normal_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``self.normal_(mean, std)``."""
-    return _in_place("normal_", "normal_stub", args[0]._spec, lambda mean, std: _check_std(std))
+    return _in_place("normal_", "normal_stub", args[0]._spec, _check_normal)
 
 
 def log_normal_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -261,6 +322,22 @@ def _integers(spec: TensorSpec, low: int, span: int) -> Plan:
     )
 
 
+def fresh_integers(spec: TensorSpec, low: int, high: int, pin: bool | None, given: int = 0) -> Plan:
+    """The plan ``(…, generator)`` that makes a tensor of integers from `low` up to, not including, `high`."""
+    _check_between(spec, low, high)
+    span = high - low
+    return _fresh(
+        "random_", "random_stub", spec, (), pin, span > SMALL_SPAN, given, {"low": low, "span": span}
+    )
+
+
+def fresh_normal(spec: TensorSpec, pin: bool | None) -> Plan:
+    """The plan ``(mean, std, generator)`` that makes a tensor of normal numbers."""
+    allocate = pinned_allocator_of(spec, "normal") if pin else allocator_of(spec)
+    draw = _in_place("normal_", "normal_stub", spec, _check_normal)
+    return lambda mean, std, generator=None: draw(Tensor.from_data(allocate(), spec), mean, std, generator)
+
+
 def _within(name: str, value: int, d: dtype) -> None:
     least, most = _limits(d)
     if d.is_floating_point:
@@ -300,11 +377,15 @@ def random_from(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return _random_between(spec, low, high)
 
 
-def _random_between(spec: TensorSpec, low: int, high: int) -> Plan:
+def _check_between(spec: TensorSpec, low: int, high: int) -> None:
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     _within("from", low, spec.dtype)
     _within("to - 1", high - 1, spec.dtype)
+
+
+def _random_between(spec: TensorSpec, low: int, high: int) -> Plan:
+    _check_between(spec, low, high)
     return _integers(spec, low, high - low)
 
 
@@ -446,6 +527,19 @@ def normal(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     allocate, count = allocator_of(out), counters(out)
     names = {"mean": specs[0] or float, "std": specs[1] or float}
     into = None if out.is_meta else _kernel("normal", "normal_tensor_stub", (out,), names)
+    if into is not None and count and len(tensors) == 2:
+        device = out.device
+
+        def of_two(mean: Any, std: Any, generator: Any) -> Any:
+            made = Tensor()
+            made._data = data = allocate()
+            seed, first = stream_of(generator, device).reserve(count)
+            into(data, mean._data, std._data, seed, first)
+            made._spec = out
+            made._version_cell = made._autograd = made._view_base = None
+            return made
+
+        return of_two
 
     def plan(mean: Any, std: Any, generator: Any) -> Any:
         if specs[1] is None:

@@ -6,6 +6,8 @@ from .errors import ERRORS
 from .forward import FORWARD, REFERENCE
 from .inplace import INPLACE
 from .layouts import LAYOUT
+from .modules import MODULES
+from .optimizers import OPTIMIZERS
 from .out import OUT
 from .strides import STRIDES
 
@@ -13,6 +15,6 @@ BY_NAME = {
     mode.name: mode
     for mode in (
         *(FORWARD, REFERENCE, LAYOUT, STRIDES, DTYPE_SETS, ERRORS, OUT, INPLACE),
-        *(GRADIENT, FORWARD_AD, GRADGRAD),
+        *(GRADIENT, FORWARD_AD, GRADGRAD, MODULES, OPTIMIZERS),
     )
 }

@@ -9,7 +9,7 @@ import torch
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
 from ..conversion import Conversion, flat
-from ..operators import ordered
+from ..operators import chosen, ordered
 
 # Makes one comparison. Raises Difference, OutsideError or MissingError; False says that only a message's text differs.
 Check = Callable[[], bool | None]
@@ -38,11 +38,15 @@ class Settings:
 
 @dataclass(frozen=True)
 class Mode:
-    """A way of asking: which operators it concerns, and what it asks of one."""
+    """A way of asking: which operators it concerns, and what it asks of one.
+
+    `entries` gives the database's entries whose names a pattern finds, and which take a dtype.
+    """
 
     name: str
-    applies: Callable[[OpInfo, Settings], bool]
-    cases: Callable[[OpInfo, Settings], Iterator[tuple[str, Check]]]
+    applies: Callable[[Any, Settings], bool]
+    cases: Callable[[Any, Settings], Iterator[tuple[str, Check]]]
+    entries: Callable[[str, torch.dtype | None], Iterator[Any]] = chosen
 
 
 def samples_of(operator: OpInfo, settings: Settings, *, requires_grad: bool = False) -> Iterator[SampleInput]:

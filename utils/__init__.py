@@ -1,4 +1,7 @@
-"""`tt.utils`: naming the backend of another package (`torch.utils`).
+"""`tt.utils`: tools beside tensors (`torch.utils`).
+
+* `checkpoint`: recomputing in backward what forward did not keep;
+* `rename_privateuse1_backend`, `generate_methods_for_privateuse1_backend`: naming the backend of another package.
 
 The whole way of such a backend, in the order of its own module: `rename_privateuse1_backend`, an allocator
 (`tt.library.set_allocator`), kernels under ``PrivateUse1`` or under stubs (`tt.library.register_stub`), a copy
@@ -12,13 +15,18 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
-from . import nn
-from .dispatch.device_methods import generate_methods
-from .runtime.device import device as Device
-from .runtime.privateuse1 import rename_privateuse1_backend
-from .runtime.scalar_type import dtype
+from .. import nn
+from .._lazy_names import lazy_names
+from ..dispatch.device_methods import generate_methods
+from ..runtime.device import device as Device
+from ..runtime.privateuse1 import rename_privateuse1_backend
+from ..runtime.scalar_type import dtype
 
-__all__ = ["generate_methods_for_privateuse1_backend", "rename_privateuse1_backend"]
+ROOT = __package__.rpartition(".")[0]
+
+__all__ = ["checkpoint", "generate_methods_for_privateuse1_backend", "rename_privateuse1_backend"]
+
+__getattr__, __dir__ = lazy_names(__name__, __name__, {}, {"checkpoint": "checkpoint"})
 
 
 def generate_methods_for_privateuse1_backend(
@@ -60,10 +68,10 @@ def _register_device_module(device_type: str, module: ModuleType) -> None:
     Raises RuntimeError for an unknown device type and for a name that the package has.
     """
     name = Device(device_type).type
-    package = sys.modules[__package__]
+    package = sys.modules[ROOT]
     if hasattr(package, name):
         raise RuntimeError(
             f"The runtime module of '{name}' has already been registered with '{getattr(package, name)}'"
         )
     setattr(package, name, module)
-    sys.modules[f"{__package__}.{name}"] = module
+    sys.modules[f"{ROOT}.{name}"] = module

@@ -1,0 +1,196 @@
+"""`tt.autograd.graph`: the graph from outside, its nodes and edges, and hooks on it (torch/autograd/graph.py)."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
+
+from ...runtime.tensor_impl import TensorImpl
+from . import engine, functional
+from .node import GradientEdge, Node, RemovableHandle, root_edge
+from .saved_tensors import disable_saved_tensors_hooks, save_on_cpu, saved_tensors_hooks
+
+__all__ = [
+    "GradientEdge",
+    "Node",
+    "disable_saved_tensors_hooks",
+    "get_gradient_edge",
+    "increment_version",
+    "register_multi_grad_hook",
+    "save_on_cpu",
+    "saved_tensors_hooks",
+]
+
+
+def get_gradient_edge(tensor: Any) -> GradientEdge:
+    """The edge of a tensor (`torch.autograd.graph.get_gradient_edge`), which keeps the graph and not the tensor.
+
+    `tt.autograd.backward` and `tt.autograd.grad` take it in the tensor's place.
+
+    Raises:
+        RuntimeError: for a tensor that does not require grad.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.ones(2, requires_grad=True)
+        >>> edge = tt.autograd.graph.get_gradient_edge(x * 2)
+        >>> edge.node.name(), edge.output_nr
+        ('MulBackward0', 0)
+    """
+    if not tensor._spec.requires_grad:
+        raise RuntimeError(
+            "It is not possible to get the gradient edge for a Tensor that does not require gradients"
+        )
+    return GradientEdge(*root_edge(tensor))
+
+
+def increment_version(tensor: Any | Iterable[Any]) -> None:
+    """Say that somebody wrote to a tensor, or to several, in a way that autograd does not see
+    (`torch.autograd.graph.increment_version`).
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.ones(2)
+        >>> tt.autograd.graph.increment_version(x)
+        >>> x._version
+        1
+    """
+    for each in (tensor,) if isinstance(tensor, TensorImpl) else tensor:
+        if not each._spec.is_inference:
+            each.version_cell()[0] += 1
+
+
+class Task:
+    """One run of the engine: from where, and to which inputs."""
+
+    def __init__(self, roots: Sequence[Any], inputs: Sequence[Any] | None) -> None:
+        self.has_inputs = inputs is not None
+        self._roots = [node for node, _ in roots]
+        self._inputs = None if inputs is None else {node for node, _ in inputs}
+
+    @functools.cached_property
+    def running(self) -> set[Node]:
+        """The nodes that this run reaches."""
+        if self._inputs is None:
+            return set(_below(self._roots))
+        return engine._nodes_towards(self._roots, self._inputs) | self._inputs
+
+
+def _below(roots: Iterable[Node]) -> Iterable[Node]:
+    seen: set[Node] = set()
+    pending = list(roots)
+    while pending:
+        node = pending.pop()
+        if node not in seen:
+            seen.add(node)
+            yield node
+            pending += [edge[0] for edge in node.next_edges if edge is not None]
+
+
+class _Tasks(threading.local):
+    current: Task | None = None
+
+
+_tasks = _Tasks()
+
+
+def current_task() -> Task | None:
+    """The run of the engine that this thread is in; None outside of any, and before `know_tasks`."""
+    return _tasks.current
+
+
+@functools.cache
+def know_tasks() -> None:
+    """From now on have a hook find out in which run of the engine it is called."""
+
+    def known(run: Callable[..., Any], roots_of: Callable[[Any], Sequence[Any]]) -> Callable[..., Any]:
+        def running(first: Any, *args: Any, **kwargs: Any) -> Any:
+            before = _tasks.current
+            _tasks.current = Task(roots_of(first), kwargs.get("inputs"))
+            try:
+                return run(first, *args, **kwargs)
+            finally:
+                _tasks.current = before
+
+        return running
+
+    functional.run_from = known(functional.run_from, lambda root: (root,))
+    functional.run_backward = known(functional.run_backward, lambda roots: roots)
+
+
+class _Handles(RemovableHandle):
+    """Several hooks that are removed together."""
+
+    __slots__ = ("_all",)
+
+    def __init__(self, handles: Sequence[RemovableHandle]) -> None:
+        self._all = handles
+
+    def remove(self) -> None:
+        for handle in self._all:
+            handle.remove()
+
+
+def register_multi_grad_hook(
+    tensors: Sequence[Any], fn: Callable[[Any], None], *, mode: Literal["all", "any"] = "all"
+) -> RemovableHandle:
+    """Call a hook when several tensors have their gradients (`torch.autograd.graph.register_multi_grad_hook`).
+
+    Args:
+        tensors: tensors that require grad.
+        fn: called once in a backward, with the gradients of all, None for those that the backward does not reach; or
+            in the mode ``"any"`` with the gradient that comes first.
+
+    Raises:
+        ValueError: for another mode.
+
+    Example:
+        >>> import triten as tt
+        >>> a, b = (tt.ones(2, requires_grad=True) for _ in range(2))
+        >>> c = a * b
+        >>> handle = tt.autograd.graph.register_multi_grad_hook(
+        ...     (a, b, c), lambda grads: print([g is not None for g in grads]))
+        >>> c.sum().backward()
+        [True, True, True]
+    """
+    if mode not in ("all", "any"):
+        raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
+    know_tasks()
+    lock = threading.Lock()
+    if mode == "any":
+        done: set[Task | None] = set()
+
+        def first(grad: Any) -> None:
+            task = _tasks.current
+            with lock:
+                if task in done:
+                    return
+                done.clear()
+                done.add(task)
+            fn(grad)
+
+        return _Handles([t.register_hook(first) for t in tensors if t._spec.requires_grad])
+    nodes = [root_edge(tensor)[0] for tensor in tensors]
+    gathered: dict[Task | None, list[Any]] = defaultdict(lambda: [None] * len(nodes))
+    arrived: dict[Task | None, int] = defaultdict(int)
+
+    def hook_of(place: int) -> Callable[[Any], None]:
+        def hook(grad: Any) -> None:
+            task = _tasks.current
+            assert task is not None
+            with lock:
+                arrived[task] += 1
+                gathered[task][place] = grad
+                complete = arrived[task] == sum(node in task.running for node in nodes)
+                if complete:
+                    del arrived[task]
+                    grads = gathered.pop(task)
+            if complete:
+                fn(grads)
+
+        return hook
+
+    return _Handles([tensor.register_hook(hook_of(place)) for place, tensor in enumerate(tensors)])

@@ -1,0 +1,275 @@
+"""Hooks on what nodes save: each tensor is packed into anything when it is saved, and unpacked when backward asks.
+
+Recording asks nothing while there are no hooks: the first ones put descriptors in the places of the node classes'
+slots, which pack what is stored; and when many tensors were stored without hooks in any thread, they go again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
+from ...runtime.tensor_impl import TensorImpl
+from .node import AccumulateGrad, Edge, Node, Packed, edge_of, set_history
+
+PackHook = Callable[[Any], Any]
+UnpackHook = Callable[[Any], Any]
+
+IDLE_STORES = 4096
+"""So many tensors may be saved without hooks before the slots are as they were."""
+
+
+class _Hooks(threading.local):
+    pairs: tuple[tuple[PackHook, UnpackHook], ...] = ()
+    refusal: str | None = None
+
+
+_own = _Hooks()
+"""This thread's pairs, innermost last, and why there may be none."""
+
+_lock = threading.RLock()
+_watched: list[tuple[type[Node], str, Any]] = []
+_covered: set[type[Node]] = set()
+_active = 0
+_idle = 0
+
+
+class _WatchedSlot:
+    """A slot that packs the tensors which are stored in it."""
+
+    def __init__(self, slot: Any) -> None:
+        self._slot = slot
+        self._store = slot.__set__
+
+    def __get__(self, node: Any, owner: type | None = None) -> Any:
+        return self if node is None else self._slot.__get__(node, owner)
+
+    def __set__(self, node: Any, value: Any) -> None:
+        pairs = _own.pairs
+        if pairs:
+            value = pack(value, *pairs[-1])
+        elif not _active:
+            _store_idly()
+        self._store(node, value)
+
+    def __delete__(self, node: Any) -> None:
+        self._slot.__delete__(node)
+
+
+def _store_idly() -> None:
+    global _idle
+    _idle += 1
+    if _idle > IDLE_STORES:
+        with _lock:
+            if not _active:
+                while _watched:
+                    cls, name, slot = _watched.pop()
+                    type.__setattr__(cls, name, slot)
+                _covered.clear()
+                Node.on_new_class.remove(_watch)
+
+
+def _watch(cls: type[Node]) -> None:
+    """Watch the slots of a class that hold saved tensors: those with a version beside them."""
+    with _lock:
+        if cls in _covered:
+            return
+        _covered.add(cls)
+        slots = cls.__dict__.get("__slots__", ())
+        for name in slots:
+            if f"{name}_version" in slots:
+                slot = cls.__dict__[name]
+                _watched.append((cls, name, slot))
+                type.__setattr__(cls, name, _WatchedSlot(slot))
+
+
+def _watch_all() -> None:
+    global _idle
+    with _lock:
+        _idle = 0
+        if _watch not in Node.on_new_class:
+            Node.on_new_class.append(_watch)
+            pending = Node.__subclasses__()
+            while pending:
+                cls = pending.pop()
+                pending += cls.__subclasses__()
+                _watch(cls)
+
+
+def pack(value: Any, pack_hook: PackHook, unpack_hook: UnpackHook) -> Any:
+    """What stands for a saved tensor, or for those of a list; anything else is itself.
+
+    Raises RuntimeError for a hook that writes to the tensor.
+    """
+    if value.__class__ is list:
+        return [pack(each, pack_hook, unpack_hook) for each in value]
+    if not isinstance(value, TensorImpl):
+        return value
+    edge = edge_of(value) if value._spec.requires_grad else None
+    before = set_grad_enabled(False)
+    try:
+        # A leaf itself; of another tensor a twin with its history, which keeps no more than the graph does.
+        given: Any = value if edge is not None and edge[0].__class__ is AccumulateGrad else _tied(value, edge)
+        version = given.version_cell()[0]
+        packed = pack_hook(given)
+        if given.version_cell()[0] != version:
+            raise RuntimeError(
+                "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook "
+                "cannot be modified by in-place operations as this can lead to unexpected side-effects. Please open an "
+                "issue if you need to perform in-place operations on the input to a pack hook."
+            )
+    finally:
+        set_grad_enabled(before)
+    return PackedTensor(packed, unpack_hook, edge)
+
+
+def pack_as_hooked(value: Any) -> Any:
+    """`pack` by this thread's innermost hooks, if there are any: for what is not kept in a slot."""
+    pairs = _own.pairs
+    return pack(value, *pairs[-1]) if pairs else value
+
+
+def _tied(tensor: Any, edge: Edge | None) -> Any:
+    """The same bytes and version, of this origin."""
+    plain = tensor.detach()
+    if edge is None:
+        return plain
+    tied = type(plain).from_data(plain._data, plain._spec)
+    tied._version_cell = plain._version_cell
+    set_history(tied, *edge)
+    return tied
+
+
+class PackedTensor(Packed):
+    """What a hook made of a saved tensor, and where gradients of the tensor go."""
+
+    __slots__ = ("edge", "packed", "unpack_hook")
+
+    _version_cell = (0,)
+    """What is asked for a version is told one, which nobody checks."""
+
+    def __init__(self, packed: Any, unpack_hook: UnpackHook, edge: Edge | None) -> None:
+        self.packed = packed
+        self.unpack_hook = unpack_hook
+        self.edge = edge
+
+    def unpack(self) -> Any:
+        """The tensor, tied to its origin where backward itself is recorded. Raises TypeError for no tensor."""
+        found: Any = self.unpack_hook(self.packed)
+        if not isinstance(found, TensorImpl):
+            raise TypeError(
+                "Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
+                f"{type(found).__name__}"
+            )
+        if self.edge is None and found._autograd is None:
+            return found
+        return _tied(found, self.edge if is_grad_enabled() else None)
+
+
+class saved_tensors_hooks:
+    """A block in which tensors are packed when they are saved (`torch.autograd.graph.saved_tensors_hooks`).
+
+    Of several blocks around each other the innermost counts. A packed tensor's version is not checked.
+
+    Args:
+        pack_hook: called with each saved tensor, in a block without gradients; gives any object. A leaf is given
+            itself, another input with its history, and a node's own result without, which would keep the node alive.
+        unpack_hook: called with that object when backward needs the tensor; gives a tensor of the same values.
+
+    Raises:
+        RuntimeError: on entering a block inside `disable_saved_tensors_hooks`.
+
+    Example:
+        >>> import triten as tt
+        >>> w = tt.tensor([1.0, 2.0], requires_grad=True)
+        >>> with tt.autograd.graph.saved_tensors_hooks(lambda x: x.tolist(), tt.tensor):
+        ...     y = (w * w).sum()
+        >>> y.backward()
+        >>> w.grad
+        tensor([2., 4.])
+    """
+
+    def __init__(self, pack_hook: PackHook, unpack_hook: UnpackHook) -> None:
+        self.pack_hook = pack_hook
+        self.unpack_hook = unpack_hook
+
+    def __enter__(self) -> Any:
+        global _active
+        if _own.refusal is not None:
+            raise RuntimeError(_own.refusal)
+        with _lock:
+            _active += 1
+            _watch_all()
+        _own.pairs = (*_own.pairs, (self.pack_hook, self.unpack_hook))
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        global _active
+        _own.pairs = _own.pairs[:-1]
+        with _lock:
+            _active -= 1
+
+
+class save_on_cpu(saved_tensors_hooks):
+    """A block in which saved tensors are kept in the host's memory (`torch.autograd.graph.save_on_cpu`).
+
+    Args:
+        pin_memory: whether that is pinned, so that copies from it do not wait.
+        device_type: the device whose presence pinning asks for.
+
+    Example:
+        >>> import triten as tt
+        >>> w = tt.tensor([1.0, 2.0], requires_grad=True)
+        >>> with tt.autograd.graph.save_on_cpu():
+        ...     y = (w * w).sum()
+        >>> y.backward()
+        >>> w.grad
+        tensor([2., 4.])
+    """
+
+    def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
+        from ..generated import functions as ops
+
+        def pack_to_cpu(tensor: Any) -> Any:
+            if not pin_memory or tensor.device.type == "cpu":
+                return tensor.device, tensor.cpu()
+            kept = ops.empty(tensor.size(), dtype=tensor.dtype, pin_memory=True)
+            return tensor.device, kept.copy_(tensor)
+
+        def unpack_from_cpu(packed: tuple[Any, Any]) -> Any:
+            device, kept = packed
+            return kept.to(device, non_blocking=pin_memory)
+
+        super().__init__(pack_to_cpu, unpack_from_cpu)
+
+
+@contextmanager
+def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
+    """A block in which `saved_tensors_hooks` is refused with this message
+    (`torch.autograd.graph.disable_saved_tensors_hooks`).
+
+    Raises:
+        RuntimeError: where hooks are active around it.
+
+    Example:
+        >>> import triten as tt
+        >>> with tt.autograd.graph.disable_saved_tensors_hooks("not here"):
+        ...     with tt.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x):
+        ...         pass
+        Traceback (most recent call last):
+        RuntimeError: not here
+    """
+    before = _own.refusal
+    if _own.pairs:
+        raise RuntimeError(error_message)
+    _own.refusal = error_message
+    try:
+        yield
+    finally:
+        _own.refusal = before

@@ -1,0 +1,6 @@
+"""`tt.nn.parameter`: tensors that belong to a module (`torch.nn.parameter`)."""
+
+from .modules.parameter import Buffer, Parameter
+from .modules.uninitialized import UninitializedBuffer, UninitializedParameter, is_lazy
+
+__all__ = ["Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter", "is_lazy"]

@@ -1,0 +1,28 @@
+"""The named tuples that operators with several results return (`torch.return_types`), by the operator's name.
+
+Example:
+    >>> import triten as tt
+    >>> values, indices = tt.sort(tt.tensor([2.0, 1.0]))
+    >>> isinstance(tt.sort(tt.tensor([2.0, 1.0])), tt.return_types.sort)
+    True
+    >>> tt.return_types.sort((values, indices)).indices
+    tensor([1, 0])
+"""
+
+from typing import Any as _Any
+
+from .dispatch.core.op_overload import Ops as _Ops
+from .dispatch.structured.result_types import class_of_results as _class_of_results
+
+
+def __getattr__(name: str) -> _Any:
+    if not name.startswith("_"):
+        try:
+            operator = getattr(_Ops().aten, name)
+        except AttributeError:
+            operator = None
+        for overload in operator.overloads() if operator else ():
+            found = _class_of_results(getattr(operator, overload)._schema)
+            if found is not None:
+                return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,73 @@
+"""The graph from outside: edges in place of tensors, hooks on several tensors, versions."""
+
+import pytest
+
+import triten as tt
+
+graph = tt.autograd.graph
+
+
+def test_edges_stand_for_tensors():
+    x = tt.tensor([1.0, 2.0], requires_grad=True)
+    y = x * x
+    edge = graph.get_gradient_edge(y)
+    assert edge.node is y.grad_fn and edge.output_nr == 0
+    loss = (y * 3).sum()
+    assert tt.autograd.grad(loss, edge, retain_graph=True)[0].tolist() == [3.0, 3.0]
+    assert tt.autograd.grad(edge, x, grad_outputs=tt.ones(2), retain_graph=True)[0].tolist() == [2.0, 4.0]
+    tt.autograd.backward(loss, inputs=[graph.get_gradient_edge(x)], retain_graph=True)
+    assert x.grad.tolist() == [6.0, 12.0]
+    tt.autograd.backward((edge,), (tt.ones(2),))
+    assert x.grad.tolist() == [8.0, 16.0]
+    with pytest.raises(RuntimeError, match="gradient edge for a Tensor that does not require gradients"):
+        graph.get_gradient_edge(tt.ones(1))
+
+
+def test_a_hook_on_several_tensors_waits_for_those_that_are_reached():
+    a, b = (tt.ones(2, requires_grad=True) for _ in range(2))
+    c, d = a * b, a * b
+    seen = []
+    handle = graph.register_multi_grad_hook(
+        (a, b, c, d), lambda grads: seen.append([g is not None for g in grads])
+    )
+    c.sum().backward(retain_graph=True)
+    c.sum().backward(inputs=(a,), retain_graph=True)
+    (c + d).sum().backward(retain_graph=True)
+    tt.autograd.grad(d.sum(), b, retain_graph=True)
+    assert seen == [[True] * 3 + [False], [True, False, True, False], [True] * 4, [False, True, False, True]]
+    handle.remove()
+    c.sum().backward(retain_graph=True)
+    assert len(seen) == 4
+
+
+def test_a_hook_on_any_of_several_tensors_is_called_once_in_a_backward():
+    a, b = (tt.ones(2, requires_grad=True) for _ in range(2))
+    c = a * b
+    seen = []
+    with graph.register_multi_grad_hook((a, b, c), lambda grad: seen.append(grad.tolist()), mode="any"):
+        for _ in range(2):
+            (3 * c).sum().backward(retain_graph=True)
+    assert seen == [[3.0, 3.0]] * 2
+    with pytest.raises(ValueError, match="Expects mode to be one of"):
+        graph.register_multi_grad_hook((a,), print, mode="some")
+
+
+def test_a_hook_sees_no_gradient_that_nobody_asked_for():
+    a, b = (tt.ones(2, requires_grad=True) for _ in range(2))
+    seen = []
+    b.register_hook(seen.append)
+    tt.autograd.grad((a * b).sum(), a)
+    assert not seen
+    tt.autograd.grad((a * b).sum(), b)
+    assert len(seen) == 1
+
+
+def test_versions_are_raised_by_hand():
+    x = tt.ones(2, requires_grad=True)
+    y = x * 1
+    z = y.sin()
+    graph.increment_version(y)
+    graph.increment_version([y, x.detach()])
+    assert y._version == 2
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.sum().backward()

@@ -1,0 +1,109 @@
+"""Norms, distances and products in one kernel on the host: as the compositions that they stand for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import triten as tt
+from triten.dispatch.structured.record_kernels import record_kernels
+
+ORDERS = (0, 0.5, 1, 2, 3, math.inf)
+CALLS: dict[str, Callable[[Any, Any], Any]] = {
+    **{f"vector_norm {p}": lambda a, b, p=p: tt.linalg.vector_norm(a, p) for p in (*ORDERS, -1, -math.inf)},
+    "vector_norm, kept": lambda a, b: tt.linalg.vector_norm(a, 3, keepdim=True),
+    "vector_norm of columns": lambda a, b: tt.linalg.vector_norm(a.mT, 2, dim=(0, 1), keepdim=True),
+    "vector_norm of a number": lambda a, b: tt.linalg.vector_norm(a[0, 0], 6),
+    "norm": lambda a, b: tt.linalg.norm(a),
+    "norm, fro": lambda a, b: tt.linalg.norm(a, "fro"),
+    "matrix_norm": lambda a, b: tt.linalg.matrix_norm(a, keepdim=True),
+    **{f"dist {p}": lambda a, b, p=p: tt.dist(a, b, p) for p in (1, 2, 2.5)},
+    "pairwise_distance": lambda a, b: tt.nn.functional.pairwise_distance(a, b),
+    "pairwise_distance of vectors": lambda a, b: tt.nn.functional.pairwise_distance(a[0], b[0], keepdim=True),
+    **{f"renorm along {d}": lambda a, b, d=d: tt.renorm(a, 2.5, d, 1.5) for d in (0, 1, -1)},
+    **{f"cdist {p}": lambda a, b, p=p: tt.cdist(a, b, p) for p in ORDERS},
+    "cdist of batches": lambda a, b: tt.cdist(tt.stack([a, b]), tt.stack([b, a])),
+    "cdist by products": lambda a, b: tt.cdist(a.repeat(6, 1), b),
+    **{f"pdist {p}": lambda a, b, p=p: tt.pdist(a, p) for p in ORDERS},
+    **{
+        f"pdist of many, {p}": lambda a, b, p=p: tt.pdist(a.repeat(1, 20).repeat(7, 1) + b[0, 0], p)
+        for p in (1, 2)
+    },
+    **{
+        f"cdist of many, {p}": lambda a, b, p=p: tt.cdist(a.repeat(40, 10), b.repeat(40, 10), p)
+        for p in (1, 2)
+    },
+    "kron": lambda a, b: tt.kron(a, b.mT),
+    "kron of columns": lambda a, b: tt.kron(a.mT, b[:2]),
+    "kron of many": lambda a, b: tt.kron(a.repeat(3, 3), b),
+    "kron of long rows": lambda a, b: tt.kron(a, b.repeat(1, 200)),
+    "cross": lambda a, b: tt.cross(a[:, :3], b[:, 1:]),
+    "cross of rows": lambda a, b: tt.linalg.cross(a[:3], b[2:], dim=-2),
+    "einsum": lambda a, b: tt.einsum("ij,Ab->ijAb", a, b),
+    "multi_dot": lambda a, b: tt.linalg.multi_dot([a, b.mT, a.mT.contiguous().mT]),
+    "addr": lambda a, b: tt.addr(tt.stack([a[0]] * 5), b[:, 0], b[0]),
+    "addr of many": lambda a, b: tt.addr(a.repeat(20, 20), a.repeat(20, 1)[:, 0], b.repeat(1, 20)[0]),
+}
+
+TRANSFORMS = [f"{direction}{kind}" for kind in ("fft", "rfft", "hfft") for direction in ("", "i")]
+
+
+@pytest.mark.parametrize("dtype", [tt.float32, tt.complex128], ids=str)
+@pytest.mark.parametrize("norm", [None, "forward", "ortho"])
+@pytest.mark.parametrize("n", [None, 3, 9])
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_a_transform_gives_what_the_composition_gives(
+    name: str, n: int | None, norm: Any, dtype: Any
+) -> None:
+    if dtype.is_complex and name in ("rfft", "ihfft"):
+        pytest.skip("of real tensors alone")
+    x = tt.randn(4, 5, 6, dtype=dtype, generator=tt.Generator().manual_seed(0))
+    one, several = getattr(tt.fft, name), getattr(tt.fft, f"{name}n")
+    calls: list[Callable[[], Any]] = [
+        lambda: one(x, n, 1, norm),
+        lambda: one(x.transpose(0, 2), n, -1, norm),
+        lambda: several(x, None if n is None else (n, 4), (0, -1) if n is None else None, norm),
+        lambda: several(x.mT, None if n is None else (4, n), (2, 0), norm),
+    ]
+    for call in calls:
+        with record_kernels():
+            expected = call()
+        made = call()
+        assert (made.dtype, made.shape, made.stride()) == (expected.dtype, expected.shape, expected.stride())
+        eps = tt.finfo(dtype).eps
+        np.testing.assert_allclose(made.numpy(), expected.numpy(), rtol=100 * eps, atol=100 * eps)
+
+
+def test_a_large_transform_lies_where_every_result_does() -> None:
+    x = tt.randn(64, 300, generator=tt.Generator().manual_seed(0))
+    with record_kernels():
+        expected = tt.fft.fft(x)
+    made = tt.fft.fft(x)
+    assert made.tolist() == expected.tolist()
+    assert made.data_ptr() % 64 == 0
+
+
+@pytest.mark.parametrize("values", ["plain", "repeated", "nan", "infinite"])
+@pytest.mark.parametrize("dtype", [tt.float32, tt.float64], ids=str)
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_gives_what_the_composition_gives(name: str, dtype: Any, values: str) -> None:
+    generator = tt.Generator().manual_seed(0)
+    a, b = (tt.randn(5, 4, dtype=dtype, generator=generator) for _ in range(2))
+    if values == "repeated":
+        a[1], b[0] = a[0], a[0]
+    elif values != "plain":
+        a[1, 2] = math.nan if values == "nan" else math.inf
+    call = CALLS[name]
+    with record_kernels():
+        expected = call(a, b)
+    made = call(a, b)
+    assert (made.dtype, made.shape, made.stride()) == (expected.dtype, expected.shape, expected.stride())
+    assert made._data.shape == made.shape
+    eps = tt.finfo(dtype).eps
+    # Of equal rows the squares cancel to what rounding has left.
+    least = 10 * math.sqrt(eps) if name == "cdist of many, 2" else 100 * eps
+    np.testing.assert_allclose(made.numpy(), expected.numpy(), rtol=100 * eps, atol=least)

@@ -1,0 +1,189 @@
+"""Files of tensors: as they were saved, from PyTorch and for PyTorch, and nothing else unless it is asked for."""
+
+import io
+import pickle
+import zipfile
+from collections import OrderedDict
+
+import pytest
+
+import triten as tt
+
+DTYPES = [
+    *("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "complex64", "complex128"),
+    *("int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64", "bool"),
+]
+
+
+def saved(value, library=tt):
+    file = io.BytesIO()
+    library.save(value, file)
+    return file.getvalue()
+
+
+def loaded(data, library=tt, **options):
+    return library.load(io.BytesIO(data), **options)
+
+
+def again(value, writer=tt, reader=tt, **options):
+    return loaded(saved(value, writer), reader, **options)
+
+
+def bits(tensor):
+    return tensor.view(tt.uint8).tolist()
+
+
+def values():
+    base = tt.arange(12.0).reshape(3, 4)
+    return OrderedDict(
+        base=base,
+        part=base[1:, ::2],
+        turned=base.t(),
+        parameter=tt.nn.Parameter(tt.ones(2), requires_grad=False),
+        leaf=tt.ones(2, requires_grad=True),
+        empty=tt.zeros(0, 3),
+        scalar=tt.tensor(3),
+        others=[1, 2.5, "text", (True, None), {"k": {1}}, base.shape, tt.float16, tt.device("cuda:1")],
+    )
+
+
+def check(found, library):
+    expected = values()
+    assert list(found) == list(expected)
+    for name, value in expected.items():
+        if name == "others":
+            *plain, size, dtype, device = found[name]
+            assert plain == value[:-3] and tuple(size) == (3, 4) and type(size) is library.Size
+            assert dtype is library.float16 and device == library.device("cuda:1")
+            continue
+        got = found[name]
+        assert got.tolist() == value.tolist() and tuple(got.stride()) == tuple(value.stride()), name
+        assert got.requires_grad == value.requires_grad and type(got).__name__ == type(value).__name__, name
+    with library.no_grad():
+        found["base"][1, 0] = 99
+    assert found["part"][0, 0].item() == found["turned"][0, 1].item() == 99
+
+
+def test_values_layouts_and_shared_memory():
+    check(again(values()), tt)
+
+
+def test_pytorch_reads_what_is_written():
+    torch = pytest.importorskip("torch")
+    check(again(values(), tt, torch), torch)
+
+
+def test_what_pytorch_writes_is_read():
+    torch = pytest.importorskip("torch")
+    check(again(again(values(), tt, torch), torch, tt), tt)
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_dtypes(name):
+    tensor = tt.tensor([0, 1, 2, 3]).to(getattr(tt, name))
+    found = again(tensor)
+    assert found.dtype is tensor.dtype and bits(found) == bits(tensor)
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_dtypes_beside_pytorch(name):
+    torch = pytest.importorskip("torch")
+    theirs = torch.arange(4).to(getattr(torch, name))
+    ours = again(theirs, torch, tt)
+    assert ours.dtype is getattr(tt, name)
+    back = again(ours, tt, torch)
+    assert back.dtype is theirs.dtype and torch.equal(back.view(torch.uint8), theirs.view(torch.uint8))
+
+
+def test_states_of_modules_and_optimizers_go_both_ways():
+    torch = pytest.importorskip("torch")
+    made = []
+    for library in (tt, torch):
+        net = library.nn.Sequential(library.nn.Linear(3, 2), library.nn.BatchNorm1d(2))
+        optimizer = library.optim.Adam(net.parameters())
+        net(library.randn(4, 3)).sum().backward()
+        optimizer.step()
+        made.append((library, net, optimizer))
+    for (source, net, optimizer), (target, other, second) in (made, made[::-1]):
+        other.load_state_dict(again(net.state_dict(), source, target))
+        second.load_state_dict(again(optimizer.state_dict(), source, target))
+        x = [[1.0, 2.0, 3.0]]
+        first = net.eval()(source.tensor(x)).tolist()
+        assert other.eval()(target.tensor(x)).tolist() == [pytest.approx(row) for row in first]
+
+
+def test_a_path_names_the_archive(tmp_path):
+    path = tmp_path / "weights.pt"
+    tt.save(tt.ones(3), path)
+    with zipfile.ZipFile(path) as archive:
+        assert "weights/data.pkl" in archive.namelist()
+        offsets = [
+            info.header_offset + 30 + len(info.filename) + len(info.extra) for info in archive.infolist()
+        ]
+    assert all(offset % 64 == 0 for offset in offsets)
+    assert tt.load(str(path)).tolist() == [1.0] * 3
+
+
+@pytest.mark.parametrize(
+    ("location", "device"),
+    [
+        (None, "cuda:1"),
+        ("cpu", "cpu"),
+        (tt.device("meta"), "meta"),
+        ({"cuda:1": "cuda:0"}, "cuda:0"),
+        (lambda storage, location: storage if location == "cuda:1" else None, "cpu"),
+        (lambda storage, location: None, "cuda:1"),
+    ],
+)
+def test_where_tensors_go(location, device):
+    data = saved(tt.arange(3, device="cuda:1"))
+    found = loaded(data, map_location=location)
+    assert str(found.device) == device and found.shape == (3,)
+    if device != "meta":
+        assert found.tolist() == [0, 1, 2]
+
+
+class Point:
+    def __init__(self, x):
+        self.x = x
+
+
+def test_only_weights_unless_the_file_is_trusted():
+    data = saved({"point": Point(3), "weight": tt.ones(1)})
+    with pytest.raises(
+        pickle.UnpicklingError, match=r"Weights only load failed: .*Point was not an allowed global"
+    ):
+        loaded(data)
+    assert loaded(data, weights_only=False)["point"].x == 3
+    with tt.serialization.safe_globals([Point]):
+        assert loaded(data)["point"].x == 3
+    assert tt.serialization.get_safe_globals() == []
+
+
+def test_no_function_is_called():
+    class Calls:
+        def __reduce__(self):
+            return print, ("called",)
+
+    with pytest.raises(pickle.UnpicklingError, match=r"Weights only load failed: .*print"):
+        loaded(saved([Calls()]))
+
+
+def test_a_module_is_loaded_whole_from_a_file_that_is_trusted():
+    net = tt.nn.Sequential(tt.nn.Linear(2, 2), tt.nn.ReLU())
+    found = again(net, weights_only=False)
+    assert repr(found) == repr(net) and tt.equal(found[0].weight, net[0].weight)
+
+
+def test_refusals(tmp_path):
+    with pytest.raises(RuntimeError, match="a zip archive is expected"):
+        loaded(b"no archive")
+    with pytest.raises(NotImplementedError, match="mmap=True is not supported"):
+        loaded(saved(1), mmap=True)
+    with pytest.raises(ValueError, match="only the zip format is written"):
+        tt.save(1, io.BytesIO(), _use_new_zipfile_serialization=False)
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("something/else", b"")
+    with pytest.raises(RuntimeError, match=r"no data\.pkl"):
+        loaded(file.getvalue())

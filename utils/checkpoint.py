@@ -1,0 +1,376 @@
+"""`tt.utils.checkpoint`: memory for time, by computing again in backward what forward did not keep
+(`torch.utils.checkpoint`).
+"""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Any
+
+from .. import nn
+from ..autograd import Function, backward, enable_grad, no_grad
+from ..dispatch.autograd.graph import current_task, know_tasks
+from ..dispatch.autograd.saved_tensors import saved_tensors_hooks
+from ..dispatch.functional.autocast.mode import autocast
+from ..dispatch.functional.autocast.state import (
+    get_autocast_dtype,
+    is_autocast_cache_enabled,
+    is_autocast_enabled,
+)
+from ..dispatch.generated import functions as _ops
+from ..dispatch.random import fork_rng
+from ..dispatch.tensor import Tensor
+from ..runtime import generator as _streams
+from ..runtime.grad_mode import is_grad_enabled
+
+__all__ = [
+    "CheckpointError",
+    "CheckpointFunction",
+    "checkpoint",
+    "checkpoint_sequential",
+    "noop_context_fn",
+    "set_checkpoint_early_stop",
+]
+
+Contexts = tuple[AbstractContextManager[Any], AbstractContextManager[Any]]
+
+PASSED_EXPLICITLY = (
+    "{}: the use_reentrant parameter should be passed explicitly. use_reentrant=False is recommended, but if you need "
+    "to preserve the current default behavior, you can pass use_reentrant=True. Refer to docs for more details on the "
+    "differences between the two variants."
+)
+
+
+class CheckpointError(RuntimeError):
+    """What was computed again is not what was computed first (`torch.utils.checkpoint.CheckpointError`)."""
+
+
+class _StopRecomputation(BaseException):
+    """Everything that was saved is there again."""
+
+
+class _Surroundings:
+    """What of a thread's state a function's results depend on: random streams, and autocast."""
+
+    def __init__(self, preserve_rng_state: bool) -> None:
+        self._states = (
+            [(g, g.state_bytes()) for g in _streams.generators_in_use()] if preserve_rng_state else None
+        )
+        self._autocast = [
+            (device, is_autocast_enabled(device), get_autocast_dtype(device), is_autocast_cache_enabled())
+            for device in ("cpu", "cuda")
+        ]
+
+    @contextmanager
+    def again(self) -> Iterator[None]:
+        """A block with the same state; afterwards it is as it was before."""
+        with ExitStack() as stack:
+            if self._states is not None:
+                stack.enter_context(fork_rng())
+                for generator, state in self._states:
+                    generator.set_state_bytes(state)
+            for device, enabled, dtype, cached in self._autocast:
+                stack.enter_context(autocast(device, dtype=dtype, enabled=enabled, cache_enabled=cached))
+            yield
+
+
+def noop_context_fn() -> Contexts:
+    """Two blocks that do nothing (`torch.utils.checkpoint.noop_context_fn`)."""
+    return nullcontext(), nullcontext()
+
+
+class _EarlyStop:
+    """Whether recomputing ends with the last tensor that is needed; None leaves it to each call."""
+
+    override: bool | None = None
+
+
+@contextmanager
+def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
+    """A block whose checkpoints stop recomputing when all that is needed is there, or do not
+    (`torch.utils.checkpoint.set_checkpoint_early_stop`).
+    """
+    before = _EarlyStop.override
+    _EarlyStop.override = enable
+    try:
+        yield
+    finally:
+        _EarlyStop.override = before
+
+
+def checkpoint(
+    function: Callable[..., Any],
+    *args: Any,
+    use_reentrant: bool | None = None,
+    context_fn: Callable[[], Contexts] = noop_context_fn,
+    determinism_check: str = "default",
+    debug: bool = False,
+    early_stop: bool = True,
+    preserve_rng_state: bool = True,
+    **kwargs: Any,
+) -> Any:
+    """Call a function so that backward computes again what the graph would keep (`torch.utils.checkpoint.checkpoint`;
+    Chen et al., 2016).
+
+    Args:
+        function: called with `args` and `kwargs`; in backward again, with the same random numbers and autocast.
+        use_reentrant: False records the graph, with saved tensors in place of which the call is remembered; True calls
+            without recording, and runs a backward inside backward, which `tt.autograd.grad` does not go with.
+        context_fn: gives two blocks, for the first call and for the second.
+        determinism_check: ``"default"`` compares shapes, dtypes and devices of what is saved, ``"none"`` nothing.
+        debug: accepted for PyTorch's sake.
+        early_stop: whether the second call ends with the last tensor that is needed.
+        preserve_rng_state: whether random numbers are the same in the second call.
+
+    Raises:
+        CheckpointError: in backward, where the second call saves other tensors than the first.
+        ValueError: for options that do not go together.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten.utils.checkpoint import checkpoint
+        >>> x = tt.ones(3, requires_grad=True)
+        >>> checkpoint(lambda x: (x.exp() * x).sum(), x, use_reentrant=False).backward()
+        >>> tt.allclose(x.grad, 2 * x.exp())
+        True
+    """
+    if use_reentrant is None:
+        warnings.warn(PASSED_EXPLICITLY.format("checkpoint"), stacklevel=2)
+        use_reentrant = True
+    if not use_reentrant:
+        return _recorded(
+            function, args, kwargs, context_fn, determinism_check, early_stop, preserve_rng_state
+        )
+    if kwargs:
+        raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+    if context_fn is not noop_context_fn or debug is not False:
+        raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
+    know_tasks()
+    return CheckpointFunction.apply(function, preserve_rng_state, *args)
+
+
+def checkpoint_sequential(
+    functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
+) -> Any:
+    """`checkpoint` of all but the last of some segments of a chain (`torch.utils.checkpoint.checkpoint_sequential`).
+
+    Args:
+        functions: a `tt.nn.Sequential`, or a list of functions.
+        segments: of how many functions each.
+
+    Example:
+        >>> import triten as tt
+        >>> net = tt.nn.Sequential(*(tt.nn.Linear(2, 2) for _ in range(4)))
+        >>> tt.utils.checkpoint.checkpoint_sequential(net, 2, tt.ones(1, 2), use_reentrant=False).shape
+        triten.Size([1, 2])
+    """
+    if use_reentrant is None:
+        warnings.warn(PASSED_EXPLICITLY.format("checkpoint_sequential"), stacklevel=2)
+        use_reentrant = True
+    preserve = kwargs.pop("preserve_rng_state", True)
+    if kwargs:
+        raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+    parts = list(functions.children()) if isinstance(functions, nn.Sequential) else list(functions)
+    size = len(parts) // segments
+
+    def chain(some: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
+        def run(value: Any) -> Any:
+            for part in some:
+                value = part(value)
+            return value
+
+        return run
+
+    # The last segment is kept, since backward begins with it.
+    last = size * (segments - 1)
+    for start in range(0, last, size or 1):
+        segment = chain(parts[start : start + size])
+        input = checkpoint(segment, input, use_reentrant=use_reentrant, preserve_rng_state=preserve)
+    return chain(parts[last:])(input)
+
+
+class CheckpointFunction(Function):
+    """The reentrant form: one node, whose backward calls the function again and goes backward through it."""
+
+    @staticmethod
+    def forward(ctx: Any, run_function: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> Any:
+        if not any(isinstance(arg, Tensor) and arg.requires_grad for arg in args):
+            warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=3)
+        ctx.run_function = run_function
+        ctx.surroundings = _Surroundings(preserve_rng_state)
+        ctx.inputs = [None if isinstance(arg, Tensor) else arg for arg in args]
+        ctx.places = [i for i, arg in enumerate(args) if isinstance(arg, Tensor)]
+        ctx.save_for_backward(*(args[i] for i in ctx.places))
+        with no_grad():
+            return run_function(*args)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        task = current_task()
+        if task is not None and task.has_inputs:
+            raise RuntimeError(
+                "When use_reentrant=True, checkpoint is incompatible with .grad() or passing an `inputs` parameter to "
+                ".backward(). To resolve this error, you can either set use_reentrant=False, or call .backward() "
+                "without passing the `inputs` argument."
+            )
+        inputs = list(ctx.inputs)
+        for place, tensor in zip(ctx.places, ctx.saved_tensors, strict=True):
+            inputs[place] = tensor.detach().requires_grad_(tensor.requires_grad)
+        with ctx.surroundings.again(), enable_grad():
+            outputs = ctx.run_function(*inputs)
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        pairs = [
+            (output, grad)
+            for output, grad in zip(outputs, grads, strict=True)
+            if isinstance(output, Tensor) and output.requires_grad
+        ]
+        if not pairs:
+            raise RuntimeError("none of output has requires_grad=True, this checkpoint() is not necessary")
+        backward([output for output, _ in pairs], [grad for _, grad in pairs])
+        return None, None, *(each.grad if isinstance(each, Tensor) else None for each in inputs)
+
+
+class _Saved:
+    """Stands in the graph for a tensor that is computed again."""
+
+    __slots__ = ("__weakref__", "described")
+
+    def __init__(self, described: Any) -> None:
+        self.described = described
+
+
+class _Inputs(Function):
+    """Keeps the call's tensors as a node does, so that a checkpoint around this one computes them again too."""
+
+    @staticmethod
+    def forward(ctx: Any, anchor: Tensor, *tensors: Tensor) -> Tensor:
+        ctx.save_for_backward(*tensors)
+        return anchor.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise AssertionError("nothing is differentiated by what only keeps tensors")
+
+
+def _described(tensor: Tensor) -> Any:
+    return tensor.shape, tensor.dtype, tensor.device
+
+
+DETERMINISM_CHECKS: dict[str, Callable[[Tensor], Any]] = {"default": _described, "none": lambda tensor: None}
+
+
+class _Call:
+    """A call that is made again when backward first asks for a tensor that it saved."""
+
+    def __init__(
+        self, again: Callable[[], None], early_stop: bool, describe: Callable[[Tensor], Any]
+    ) -> None:
+        self._again = again
+        self._early_stop = early_stop
+        self._describe = describe
+        self._saved: list[weakref.ref[_Saved]] = []
+        # Tensors leave with the node that they are for.
+        self._computed: weakref.WeakKeyDictionary[_Saved, Tensor] = weakref.WeakKeyDictionary()
+        self._task: weakref.ref[Any] | None = None
+        self.is_complete = False
+
+    def hooks(self) -> saved_tensors_hooks:
+        """Around the first call: remember that something was saved, and not what."""
+
+        def pack(tensor: Tensor) -> _Saved:
+            saved = _Saved(self._describe(tensor))
+            self._saved.append(weakref.ref(saved))
+            return saved
+
+        return saved_tensors_hooks(pack, self._unpack)
+
+    def _unpack(self, saved: _Saved) -> Tensor:
+        task = current_task()
+        if saved not in self._computed or task is not (self._task() if self._task else None):
+            self._computed.clear()
+            self._compute()
+            self._task = None if task is None else weakref.ref(task)
+        return self._computed[saved]
+
+    def _compute(self) -> None:
+        count = 0
+
+        def pack(tensor: Tensor) -> Tensor:
+            nonlocal count
+            place, count = count, count + 1
+            plain = tensor.detach() if tensor.requires_grad else tensor
+            if place >= len(self._saved):
+                if not self.is_complete:
+                    return plain
+                raise CheckpointError(
+                    "checkpoint: trying to save more tensors during recomputation than during the original forward "
+                    "pass."
+                )
+            saved = self._saved[place]()
+            if saved is not None:
+                if self._describe(tensor) != saved.described:
+                    raise CheckpointError(
+                        "checkpoint: Recomputed values for the following tensors have different metadata than during "
+                        f"the forward pass. tensor at position {place}: saved metadata: {saved.described}; recomputed "
+                        f"metadata: {self._describe(tensor)}"
+                    )
+                self._computed[saved] = plain
+            if self._early_stop and count == len(self._saved):
+                raise _StopRecomputation
+            return plain
+
+        try:
+            with saved_tensors_hooks(pack, lambda tensor: tensor), enable_grad():
+                self._again()
+        except _StopRecomputation:
+            return
+        if count < len(self._saved):
+            raise CheckpointError(
+                "checkpoint: A different number of tensors was saved during the original forward and recomputation.\n"
+                f"Number of tensors saved during forward: {len(self._saved)}\n"
+                f"Number of tensors saved during recomputation: {count}."
+            )
+
+
+def _recorded(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    context_fn: Callable[[], Contexts],
+    determinism_check: str,
+    early_stop: bool,
+    preserve_rng_state: bool,
+) -> Any:
+    """The call without reentrance."""
+    if determinism_check not in DETERMINISM_CHECKS:
+        raise ValueError(
+            f"determinism_check should be one of {list(DETERMINISM_CHECKS)}, but got {determinism_check}"
+        )
+    first, second = context_fn()
+    if not is_grad_enabled():
+        with first:
+            return function(*args, **kwargs)
+    know_tasks()
+    surroundings = _Surroundings(preserve_rng_state)
+    names = [*range(len(args)), *kwargs]
+    values = [*args, *kwargs.values()]
+    tensors = [value for value in values if isinstance(value, Tensor)]
+    others = [None if isinstance(value, Tensor) else value for value in values]
+    where = [isinstance(value, Tensor) for value in values]
+    kept: Any = _Inputs.apply(_ops.empty(0).requires_grad_(), *tensors).grad_fn
+
+    def again() -> None:
+        found = iter(kept.saved_tensors)
+        given = [next(found) if is_tensor else other for is_tensor, other in zip(where, others, strict=True)]
+        with surroundings.again(), second:
+            function(*given[: len(args)], **dict(zip(names[len(args) :], given[len(args) :], strict=True)))
+
+    chosen = early_stop if _EarlyStop.override is None else _EarlyStop.override
+    call = _Call(again, chosen, DETERMINISM_CHECKS[determinism_check])
+    with call.hooks(), first:
+        result = function(*args, **kwargs)
+    call.is_complete = True
+    return result
