@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from numpy._core.umath import clip  # the ufunc under np.clip, which keeps NaN and goes over the data once
 
 from ..dispatch.structured.stub import (
@@ -20,6 +19,7 @@ from .elementwise import compute_dtype_of, planned
 from .pointwise import FLOAT, INEXACT, REAL, check_kind
 from .pointwise_math import log1p, silu
 from .selection import selected
+from .undispatched import np
 from .widen import compute_np
 
 Array = np.ndarray[Any, Any]

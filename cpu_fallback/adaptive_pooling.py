@@ -10,14 +10,13 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.tensor_spec import TensorSpec
 from .dense_maps import SMALL, mapped
 from .error_state import quiet
 from .pooling import maxima_of
 from .sums import pairwise_sum
+from .undispatched import np
 from .widen import compute_np
 from .window_taps import even_taps, maxima_by_table
 from .windows import Window

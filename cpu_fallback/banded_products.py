@@ -12,10 +12,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 from numpy._core.multiarray import c_einsum  # np.einsum without its planning
 
 from ..dispatch.iterator.parallel import parallel_for
+from .undispatched import np
 
 Array = np.ndarray[Any, Any]
 

@@ -10,10 +10,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.iterator.parallel import parallel_for
 from ..runtime.tensor_spec import TensorSpec
+from .undispatched import np
 
 BLOCK = 1 << 17
 """Elements of a block: its temporaries stay in the cache, and threads seldom wait for each other's Python between."""

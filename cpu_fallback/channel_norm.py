@@ -12,14 +12,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.tensor_spec import TensorSpec
 from . import small_norm
 from .error_state import ignoring, quiet
 from .moments import BLOCK, GRAIN, column_sums, combined, ones, row_dots
+from .undispatched import np
 from .widen import compute_np
 
 Array = np.ndarray[Any, Any]

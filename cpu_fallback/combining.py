@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from .error_state import IGNORE, reset_state, set_state
+from .undispatched import np
 from .widen import FLOAT32
 
 BLOCK = 1 << 18

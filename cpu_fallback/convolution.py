@@ -9,8 +9,6 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.native.convolution import for_each_dimension
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
@@ -19,6 +17,7 @@ from ..runtime.memory_format import contiguous_strides, is_channels_last
 from ..runtime.tensor_spec import TensorSpec
 from .error_state import quiet
 from .integer_matmul import integer_matmul
+from .undispatched import np
 from .widen import compute_np
 from .windows import MAX_WASTE, Padding, Window
 from .workspace import borrow, give_back

@@ -12,8 +12,6 @@ from functools import partial
 from operator import methodcaller
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.scalar_type import (
     bfloat16,
@@ -29,7 +27,7 @@ from ..runtime.scalar_type import (
 from ..runtime.tensor_spec import TensorSpec
 from .blocks import BLOCK, SHARED_BLOCK, SHARED_BYTES, SHARED_FROM, TURNED_FROM, Blocks, part_of
 from .error_state import IGNORE, reset_state, set_state
-from .undispatched import copyto
+from .undispatched import copyto, np
 from .widen import HALVES_FROM, cast_by, widened_halves
 
 FOREIGN = frozenset({bfloat16, float8_e4m3fn, float8_e5m2})

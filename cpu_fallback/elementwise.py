@@ -6,12 +6,11 @@ need a cast, whether the error state matters, whether to work in cache-sized blo
 
 from __future__ import annotations
 
+import math
 import operator
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
-
-import numpy as np
 
 from ..dispatch.scalars import element_of
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall
@@ -22,6 +21,7 @@ from ..runtime.scalar_type import float16
 from ..runtime.tensor_spec import TensorSpec
 from .blocks import BLOCK, HANDED_OVER, SHARED_BLOCK, SHARED_BYTES, SHARED_FROM, TURNED_FROM, Blocks, part_of
 from .error_state import IGNORE, raises_flags, reset_state, set_state
+from .undispatched import np
 from .widen import FLOAT32, HALVES_FROM, compute_np, widened_halves
 
 MAX_CONSTANTS = 256
@@ -69,16 +69,30 @@ SILENT = frozenset(
 class Constants(dict[Any, Any]):
     """Python numbers of one class as 0-d arrays of a dtype, remembered by value.
 
-    Integers wrap as C casts them. A float zero is not remembered: -0.0 would be found as 0.0.
+    Integers wrap as C casts them. Float zeros stand apart by their signs: -0.0 would be found as 0.0.
     """
 
-    __slots__ = ("np_dtype", "signed_zero")
+    __slots__ = ("_zeros", "np_dtype", "signed_zero")
 
     def __init__(self, np_dtype: Any, kind: type) -> None:
         self.np_dtype = np_dtype
         self.signed_zero = kind is not int and kind is not bool
+        self._zeros: dict[float, Any] = {}
 
     def __missing__(self, value: Any) -> Any:
+        if value.__class__ is float and value == 0.0:
+            sign = math.copysign(1.0, value)
+            made = self._zeros.get(sign)
+            if made is None:
+                made = self._zeros[sign] = self.converted(value)
+            return made
+        made = self.converted(value)
+        if (value != 0 or not self.signed_zero) and value == value and len(self) < MAX_CONSTANTS:
+            self[value] = made
+        return made
+
+    def converted(self, value: Any) -> Any:
+        """A number as an array."""
         np_dtype = self.np_dtype
         if value.__class__ is int and not -(1 << 63) <= value < 1 << 64:
             raise OverflowError(f"int too big to convert: expected 64 bits, got {value}")
@@ -90,16 +104,12 @@ class Constants(dict[Any, Any]):
             wrapped = int(value) & ((1 << bits) - 1)
             if np_dtype.kind == "i" and wrapped >> (bits - 1):
                 wrapped -= 1 << bits
-            made = np.array(wrapped, np_dtype)
-        else:
-            token = set_state(IGNORE)
-            try:
-                made = np.array(value, np_dtype)
-            finally:
-                reset_state(token)
-        if (value != 0 or not self.signed_zero) and value == value and len(self) < MAX_CONSTANTS:
-            self[value] = made
-        return made
+            return np.array(wrapped, np_dtype)
+        token = set_state(IGNORE)
+        try:
+            return np.array(value, np_dtype)
+        finally:
+            reset_state(token)
 
 
 class RangedConstants(Constants):
@@ -111,9 +121,9 @@ class RangedConstants(Constants):
         super().__init__(np_dtype, kind)
         self.dtype = dtype
 
-    def __missing__(self, value: Any) -> Any:
+    def converted(self, value: Any) -> Any:
         element_of(value, self.dtype)
-        return super().__missing__(value)
+        return super().converted(value)
 
 
 class RoundedConstants(Constants):
@@ -125,12 +135,9 @@ class RoundedConstants(Constants):
         super().__init__(np_dtype, kind)
         self.narrow = narrow
 
-    def __missing__(self, value: Any) -> Any:
-        super().__missing__(value)
-        made = np.array(float(self.narrow.type(value)), self.np_dtype)
-        if value in self:
-            self[value] = made
-        return made
+    def converted(self, value: Any) -> Any:
+        super().converted(value)
+        return np.array(float(self.narrow.type(value)), self.np_dtype)
 
 
 BOUNDED = frozenset({"clamp", "clamp_max", "clamp_min"})
@@ -201,7 +208,7 @@ def planned(
             prepare = _preparers(call, operands, targets)
             handed_over = 0 if slow else HANDED_OVER
             return PlannedKernel(
-                _in_blocks(_writing(function), prepare, operands, out_spec, block, handed_over)
+                _in_blocks(_writing(function, len(kinds)), prepare, operands, out_spec, block, handed_over)
             )
     numbers = [i for i, o in enumerate(operands) if kinds[i] and not o.ndim]
     if function in LINED and plain and stores and all(kinds) and len(numbers) == 1:
@@ -237,9 +244,9 @@ def planned(
     ready = all(p is _itself for p in prepare)
     if stores or function in WRITING:
         same = stores or out_np == np_common
-        compute = _writing(function) if same else _writing_cast(function, np_common)
+        compute = _writing(function, len(kinds)) if same else _writing_cast(function, np_common)
     else:
-        compute = _storing(function)
+        compute = _storing(function, len(kinds))
     slow = function in SLOW
     largest = SLOW_FROM if slow else BLOCK
     if out_spec.numel > largest:
@@ -274,14 +281,27 @@ def writing(function: Callable[..., None]) -> Callable[..., None]:
     return function
 
 
-def _storing(function: Callable[..., Any]) -> Callable[..., None]:
+def _storing(function: Callable[..., Any], count: int = 0) -> Callable[..., None]:
+    """A kernel that stores what a function of `count` arrays returns; of any number for 0."""
+    copyto = np.copyto
+    if count == 1:
+        return lambda out, a: copyto(out, function(a), "unsafe")
+    if count == 2:
+        return lambda out, a, b: copyto(out, function(a, b), "unsafe")
+
     def store(out: Any, *arrays: Any) -> None:
-        np.copyto(out, function(*arrays), casting="unsafe")
+        copyto(out, function(*arrays), "unsafe")
 
     return store
 
 
-def _writing(function: Callable[..., Any]) -> Callable[..., None]:
+def _writing(function: Callable[..., Any], count: int = 0) -> Callable[..., None]:
+    """A kernel that has a function of `count` arrays, of any number for 0, write to its argument `out`."""
+    if count == 1:
+        return lambda out, a: function(a, out=out)
+    if count == 2:
+        return lambda out, a, b: function(a, b, out=out)
+
     def write(out: Any, *arrays: Any) -> None:
         function(*arrays, out=out)
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from .combining import add_rows
 from .error_state import IGNORE, reset_state, set_state
 from .index_bounds import check_rows
+from .undispatched import np
 from .widen import FLOAT32, NARROW
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.structured.native.embedding_bag import (
     MAX,
     MEAN,
@@ -17,6 +15,7 @@ from ..dispatch.structured.native.embedding_bag import (
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from .error_state import IGNORE, reset_state, set_state
 from .index_bounds import is_within
+from .undispatched import np
 from .widen import FLOAT32, NARROW
 
 Array = np.ndarray[Any, Any]

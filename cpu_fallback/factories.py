@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.scalars import element_of
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from .error_state import IGNORE, reset_state, set_state
+from .undispatched import np
 
 MAX_CONSTANTS = 256
 BLOCK = 1 << 15

@@ -6,13 +6,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.structured.library_routine import ROUTINES, raise_failure, routine_of
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime import lapack
 from ..runtime.lapack import find_routine
 from .error_state import quiet
+from .undispatched import np
 
 FEW = 16
 """How many matrices of a batch are done one after another."""

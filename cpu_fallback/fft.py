@@ -6,13 +6,12 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ..dispatch.structured.host_kernel import HostCall, HostFactory, host_kernel
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.device import CPU
 from ..runtime.tensor_spec import TensorSpec
 from .error_state import quiet
+from .undispatched import np
 
 DTYPES = frozenset({"float32", "float64", "complex64", "complex128"})
 """What the library transforms in its own precision."""

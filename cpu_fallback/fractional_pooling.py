@@ -7,11 +7,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.memory_format import contiguous_strides
 from .error_state import quiet
+from .undispatched import np
 from .widen import compute_np
 from .window_taps import MOST
 

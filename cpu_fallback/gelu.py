@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall
 from ..runtime.tensor_spec import TensorSpec
 from .error_state import quiet
 from .pointwise_math import CUBIC, INVERSE_SQRT_2PI, NORMAL, SQRT_2_OVER_PI
+from .undispatched import np
 
 Array = np.ndarray[Any, Any]
 

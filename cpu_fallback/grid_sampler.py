@@ -7,13 +7,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.structured.native.grid_sampler import BICUBIC, BILINEAR, BORDER, NEAREST, REFLECTION, ZEROS
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from .error_state import quiet
 from .line_maps import keys
 from .small_grid_sampler import linear_sampler
+from .undispatched import np
 from .widen import compute_np
 
 Array = np.ndarray[Any, Any]

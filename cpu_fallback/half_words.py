@@ -11,12 +11,11 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.iterator.parallel import parallel_for
 from ..runtime.scalar_type import bfloat16, float16
 from ..runtime.tensor_spec import TensorSpec
 from .line_reductions import line_sums
+from .undispatched import np
 from .widen import FLOAT32, widened_halves
 
 Array = np.ndarray[Any, Any]

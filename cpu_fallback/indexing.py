@@ -11,15 +11,13 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.memory_format import contiguous_strides
 from .combining import COMBINED_BY, add_rows, combine_at, divide_by_counts, identity_of
 from .error_state import IGNORE, reset_state, set_state
 from .index_bounds import check_bounds, check_rows, is_within
 from .pointwise import constant_cache
-from .undispatched import concatenate, copyto
+from .undispatched import concatenate, copyto, np
 from .widen import FLOAT32, NARROW
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
+from .undispatched import np
 
 EXACT = 1 << 53
 """Below this every integer is a float64."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.tensor_spec import TensorSpec
@@ -14,6 +12,7 @@ from .error_state import IGNORE, quiet, reset_state, set_state
 from .integer_matmul import integer_matmul
 from .pointwise_math import gelu
 from .undispatched import dot as multiply_arrays
+from .undispatched import np
 from .widen import FLOAT32, NARROW
 
 Product = Callable[[Any, Any], Any]

@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.native.line_maps import Kernel, Kind, LineMap, by_factors, fixed_maps
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
@@ -17,6 +15,7 @@ from ..runtime.tensor_spec import TensorSpec
 from .banded_products import Band, BandedMaps
 from .dense_maps import SMALL, mapped
 from .error_state import quiet
+from .undispatched import np
 from .widen import compute_np
 
 Array = np.ndarray[Any, Any]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from numpy._core.multiarray import c_einsum  # np.einsum without its planning
 
 from .moments import ones
+from .undispatched import np
 
 RUN = 512
 """Elements that are added into the lanes of a few vectors before their sums are added as a line of their own."""

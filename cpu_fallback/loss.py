@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.structured.native.loss import MEAN, NONE
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from .error_state import quiet
 from .sums import SMALL, pairwise_sum
+from .undispatched import np
 from .widen import compute_np
 
 

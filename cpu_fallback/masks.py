@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.scalars import element_of
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from .blocks import Blocks
@@ -13,6 +11,7 @@ from .elementwise import MAX_CONSTANTS
 from .error_state import IGNORE, reset_state, set_state
 from .pointwise import constant_cache
 from .selection import selected
+from .undispatched import np
 from .widen import FLOAT32
 
 BLOCK_OF_CHOICES = 1 << 16

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
+from .undispatched import np
 
 Array = np.ndarray[Any, Any]
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from .elementwise import writing
+from .undispatched import np
 from .vector_passes import square_sum
 
 Array = np.ndarray[Any, Any]

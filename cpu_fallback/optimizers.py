@@ -9,12 +9,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.tensor_spec import TensorSpec
 from .error_state import quiet
+from .undispatched import np
 from .widen import compute_np
 
 BLOCK = 1 << 14

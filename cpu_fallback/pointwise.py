@@ -12,7 +12,6 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-import numpy as np
 from numpy._core.umath import clip  # the ufunc under np.clip, which keeps NaN and goes over the data once
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
@@ -25,7 +24,7 @@ from .blocks import SHARED_BYTES, Blocks, part_of
 from .elementwise import SLOW, compute_dtype_of, constant_cache, planned
 from .gelu import chained
 from .selection import SMALL, selected
-from .undispatched import copyto, putmask
+from .undispatched import copyto, np, putmask
 from .undispatched import where as choice
 from .vector_passes import LONG, PASSES
 from .widen import NARROW, comparable_np, compute_np

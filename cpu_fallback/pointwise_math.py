@@ -11,12 +11,11 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import numpy as np
 from numpy._core.umath import clip  # the ufunc under np.clip, which keeps NaN and goes over the data once
 
 from .elementwise import writing
 from .selection import selected
-from .undispatched import undispatched
+from .undispatched import np, undispatched
 from .vector_passes import square_sum
 
 count_nonzero: Callable[[Any], int] = undispatched(np.count_nonzero)

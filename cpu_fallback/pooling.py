@@ -6,14 +6,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.memory_format import channels_last, channels_last_3d, contiguous_strides
 from ..runtime.tensor_spec import TensorSpec
 from .dense_maps import SMALL, mapped
 from .error_state import quiet
+from .undispatched import np
 from .widen import compute_np
 from .window_taps import maxima_by_table, window_taps
 from .windows import Padding, Window

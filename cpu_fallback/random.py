@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.scalar_type import bfloat16, dtype, float16, float32, float64
@@ -16,6 +14,7 @@ from .elementwise import MAX_CONSTANTS
 from .error_state import IGNORE, reset_state, set_state
 from .index_bounds import greatest
 from .philox import draws32, draws64
+from .undispatched import np
 from .widen import compute_np
 
 BLOCK = 1 << 15

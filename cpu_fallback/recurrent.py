@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.tensor_spec import TensorSpec
 from .error_state import quiet
 from .moments import column_sums
 from .pointwise_math import sigmoid_in
+from .undispatched import np
 from .widen import compute_np
 
 Array = np.ndarray[Any, Any]

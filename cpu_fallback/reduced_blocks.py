@@ -10,12 +10,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.iterator.parallel import parallel_for
 from ..runtime.scalar_type import bfloat16
 from ..runtime.tensor_spec import TensorSpec
 from .line_reductions import bfloat16_line_sums, line_sums, run_sums
+from .undispatched import np
 from .widen import FLOAT32
 
 ROWS = 128

@@ -6,8 +6,6 @@ import cmath
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.tensor_spec import TensorSpec
@@ -39,7 +37,7 @@ from .sums import (
     product_with_ones,
     widened_line_sums,
 )
-from .undispatched import copyto
+from .undispatched import copyto, np
 from .widen import FLOAT32, NARROW, compute_np
 
 

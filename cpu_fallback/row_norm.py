@@ -10,13 +10,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.tensor_spec import TensorSpec
 from .error_state import ignoring, quiet
 from .moments import column_sums, ones, row_dots
+from .undispatched import np
 from .widen import compute_np
 
 BLOCK = 1 << 18

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from .error_state import quiet
+from .undispatched import np
 
 LARGEST = {"float8_e4m3fn": np.float32(448), "float8_e5m2": np.float32(57344)}
 """The largest finite number of each 8-bit format, at which results saturate."""

@@ -6,14 +6,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.scalar_type import bool_
 from .error_state import quiet
 from .number_parts import logaddexp
-from .undispatched import copyto
+from .undispatched import copyto, np
 from .widen import compute_np
 
 WIDE = {"f": np.dtype(np.float64), "c": np.dtype(np.complex128)}

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from .combining import COMBINED_BY, accumulate_at, combine_at, divide_by_counts, identity_of
 from .index_bounds import check_bounds
 from .pointwise import constant_cache
+from .undispatched import np
 from .widen import FLOAT32, NARROW
 
 

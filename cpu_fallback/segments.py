@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.structured.native.segments import DESCENDING, LONG, NEGATIVE, NOTHING, REDUCTIONS, UNEQUAL
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from .error_state import quiet
+from .undispatched import np
 from .widen import compute_np
 
 Array = np.ndarray[Any, Any]

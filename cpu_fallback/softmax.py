@@ -11,14 +11,13 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.tensor_spec import TensorSpec
 from . import softmax_rows
 from .softmax_rows import LEAST_ROW, by_rows
 from .sums import kept_sum, pairwise_sum
+from .undispatched import np
 from .widen import compute_np
 
 ROW = 128
@@ -114,6 +113,11 @@ def _planned(call: StructuredCall, name: str, compute: Any, summed: str | None =
     geometry = TensorSpec.contiguous(spec.sizes or (1,), spec.dtype, spec.device)
     if summed is not None and not lift:
         geometry = call.args[summed]
+    is_own = spec.np_dtype == np_dtype == call.outputs[0].np_dtype and not lift
+    small_of = _SMALL.get(compute)
+    if small_of is not None and is_own and _is_short_row(geometry, axis) and spec.sizes[axis] <= EXPANDED:
+        small = small_of(spec)
+        return PlannedKernel(lambda out, array: np.copyto(out, small(array)), small, quiet=True)
     total = _row_sum(geometry, axis, np_dtype)
     peak = _row_peak(geometry, axis)
 
@@ -123,13 +127,7 @@ def _planned(call: StructuredCall, name: str, compute: Any, summed: str | None =
             wide = [a.reshape(1) for a in wide]
         np.copyto(out, compute(*wide, peak, total).reshape(out.shape), casting="unsafe")
 
-    if spec.np_dtype == np_dtype == call.outputs[0].np_dtype and not lift:
-        if compute is _softmax and _is_short_row(geometry, axis) and spec.sizes[axis] <= EXPANDED:
-            small = _small_softmax(spec)
-            return PlannedKernel(lambda out, array: np.copyto(out, small(array)), small, quiet=True)
-        if compute is _log_softmax and _is_short_row(geometry, axis) and spec.sizes[axis] <= EXPANDED:
-            small = _small_log_softmax(spec)
-            return PlannedKernel(lambda out, array: np.copyto(out, small(array)), small, quiet=True)
+    if is_own:
         if summed is None and len(call.runtime) == 1:
             return PlannedKernel(into, lambda array: compute(array, peak, total), quiet=True)
         return PlannedKernel(into, lambda first, second: compute(first, second, peak, total), quiet=True)
@@ -244,6 +242,9 @@ def _log_softmax_backward(grad: Any, output: Any, peak: Any, total: Any) -> Any:
     np.multiply(result, total(grad), result)
     return np.subtract(grad, result, result)
 
+
+_SMALL = {_softmax: _small_softmax, _log_softmax: _small_log_softmax}
+"""The functions for a few short rows."""
 
 BY_ROWS = {
     _softmax: softmax_rows.softmax,

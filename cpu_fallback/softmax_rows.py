@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.stub import PlannedKernel
 from .error_state import ignoring, quiet
 from .moments import CHUNK, ones, row_dots
+from .undispatched import np
 
 Array = np.ndarray[Any, Any]
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.scalar_type import bool_
 from ..runtime.scalar_type import dtype as ScalarType
+from .undispatched import np
 
 Lines = Callable[[Any], Any]
 

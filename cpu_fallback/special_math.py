@@ -10,8 +10,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import numpy as np
-
+from .undispatched import np
 from .vector_passes import square_sum
 
 Array = np.ndarray[Any, Any]

@@ -7,12 +7,11 @@ from collections.abc import Callable
 from operator import methodcaller
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.structured.stub import PlannedKernel
 from ..runtime.scalar_type import bfloat16
 from ..runtime.tensor_spec import TensorSpec
 from .line_reductions import adds_lines, bfloat16_line_sums, line_sums
+from .undispatched import np
 from .widen import NARROW
 
 BLOCK = 128

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from .error_state import quiet
 from .reduced_blocks import over_everything, over_kept
 from .sums import pairwise_sum
+from .undispatched import np
 from .widen import compute_np
 
 MAPPED: dict[str, tuple[Any, np.ufunc]] = {

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from ..runtime.scalar_type import (
     bfloat16,
     dtype,
@@ -20,6 +18,7 @@ from ..runtime.scalar_type import (
     on_register,
     registered,
 )
+from .undispatched import np
 
 NARROW = {float16, bfloat16, float8_e4m3fn, float8_e5m2}
 """With them the dtypes that users register to be computed in float32."""

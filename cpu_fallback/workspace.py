@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-import numpy as np
+from .undispatched import np
 
 KEPT = 4 << 20
 """Bytes that a thread keeps at most."""

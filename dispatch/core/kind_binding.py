@@ -26,7 +26,7 @@ AS_FLOAT = 1 << 20
 class KindBinding(NamedTuple):
     """How a call's arguments were bound, for the next call that differs only in the shapes of its tensors.
 
-    `bound` has the static arguments; `fills` says which argument goes to which position, `picks` which of the `count`
+    `bound` has the static arguments; `fills` says which argument goes to which position, `picks` which of the `taken`
     runtime arguments the plan is called with (None: as they come). `of_kind`, where the kernel gave one, makes the
     plan from the arguments as keys have them: `bound` with those of `parts` taken from the call's key.
     """
@@ -35,7 +35,7 @@ class KindBinding(NamedTuple):
     bound: list[Any]
     fills: list[tuple[int, int]]
     picks: list[int] | None
-    count: int
+    taken: int
     of_kind: Callable[[list[Any]], Plan | None] | None
     parts: list[tuple[int, int]]
 
@@ -83,7 +83,7 @@ class KindBinding(NamedTuple):
 
     def plan(self, args: Sequence[Any], key: Sequence[Any]) -> Plan:
         """The plan of a call of this kind, from its arguments and the parts of its key."""
-        entry, template, fills, picks, count, of_kind, parts = self
+        entry, template, fills, picks, taken, of_kind, parts = self
         if of_kind is not None:
             specs = template.copy()
             for position, index in parts:
@@ -97,7 +97,7 @@ class KindBinding(NamedTuple):
             value = args[index]
             bound[position] = tuple(value) if value.__class__ is list else value
         plan = entry.plan(entry.key_set_of(bound), bound)
-        return plan if picks is None else _picking(plan, picks, count)
+        return plan if picks is None else _picking(plan, picks, taken)
 
 
 def adapted(

@@ -23,8 +23,8 @@ TENSOR, VALUE = "tensor", "value"
 """What a runtime argument is to a plan: a tensor; a number, nothing, a generator or a list. A list without gaps stands
 as the number of its tensors."""
 
-WRITTEN_OUT = 4
-"""Lists of so many tensors and fewer are taken apart by name, in a third of the time of a comprehension."""
+MANY = 5
+"""Lists of fewer tensors are taken apart by position, in a third of the time of a comprehension; others are alike."""
 
 Roles = tuple[str | int, ...]
 
@@ -47,7 +47,7 @@ class FunctionalForm:
     Args:
         kinds: which runtime arguments are tensors.
         result_type: what makes the result of several outputs.
-        listed: of how many tensors each of the others is a list; 0 for what is none.
+        listed: of how many tensors each of the others is a list, `MANY` for more; 0 for what is none.
     """
 
     __slots__ = ("_into", "fresh", "fresh_quiet", "gather", "roles")
@@ -59,7 +59,7 @@ class FunctionalForm:
         listed: Sequence[int] = (),
     ) -> None:
         lists = iter(listed)
-        self.roles: Roles = tuple([TENSOR if kind else next(lists, 0) or VALUE for kind in kinds])
+        self.roles: Roles = tuple([TENSOR if kind else min(next(lists, 0), MANY) or VALUE for kind in kinds])
         self.gather = result_type
         self.fresh = _fresh_maker(self.roles, False)
         self.fresh_quiet = _fresh_maker(self.roles, True)
@@ -152,7 +152,7 @@ def _given(roles: Roles) -> list[str]:
             given.append(f"v{i}._data")
         elif role == VALUE:
             given.append(f"v{i} if v{i}.__class__ in PASSED else data_of(v{i})")
-        elif isinstance(role, int) and role <= WRITTEN_OUT:
+        elif isinstance(role, int) and role < MANY:
             given.append(f"[{', '.join([f'v{i}[{place}]._data' for place in range(role)])}]")
         else:
             given.append(f"[t._data for t in v{i}]")

@@ -18,13 +18,14 @@ from ...runtime.tensor_spec import TensorSpec
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..schema import FunctionSchema
-from .functional_plans import FunctionalForm
+from .functional_plans import MANY, FunctionalForm
 from .meta_base import MetaBase
 from .result_types import result_type_of
 from .stub import KernelFactory, PlannedKernel, StructuredCall, find_kernel
 from .writing_plans import compute_nothing, writing_plan
 
 MetaFunction = Callable[..., None]
+PlanFor = Callable[[PlannedKernel, tuple[TensorSpec, ...]], Plan]
 OfKind = Callable[[Sequence[Any]], Plan | None]
 
 
@@ -140,7 +141,7 @@ class KindPlanner:
             form = self.functional.get(listed)
             if form is None:
                 form = self.functional[listed] = FunctionalForm(self.kinds, result_type, listed)
-            plan_for = form.plan
+            plan_for: PlanFor = form.plan
         else:
             plan_for = self._writing(builder)
         plan, of_kind = plan_for(kernel, outputs), None
@@ -150,7 +151,7 @@ class KindPlanner:
             of_kind = plans_of_kind(plan_for, kernel, outputs[0].dtype, is_functional)
         return plan, of_kind, builder.iterator is not None
 
-    def _writing(self, builder: MetaBase) -> Callable[[PlannedKernel, tuple[TensorSpec, ...]], Plan]:
+    def _writing(self, builder: MetaBase) -> PlanFor:
         """A function from a kernel and outputs to the plan of an in-place or ``out=`` form."""
         kinds, written, passed, gather = self.kinds, self.written, self.passed, self.frame.result_type
 
@@ -164,7 +165,7 @@ class KindPlanner:
         rule: Callable[[Sequence[Any]], TensorSpec | None],
         call: StructuredCall,
         kernel: PlannedKernel,
-        plan_for: Callable[[PlannedKernel, tuple[TensorSpec, ...]], Plan],
+        plan_for: PlanFor,
     ) -> OfKind:
         """A function from another call of the kind to its plan, whose one output a meta function's `rule` tells."""
         assert self.factory is not None
@@ -184,10 +185,10 @@ class KindPlanner:
 
 
 def _listed(specs: Any) -> int:
-    """Of how many tensors a runtime argument is a list, none of them missing; 0 for what is none."""
+    """Of how many tensors a runtime argument is a list, none of them missing, up to `MANY`; 0 for what is none."""
     if specs.__class__ is not tuple or not all(spec.__class__ is TensorSpec for spec in specs):
         return 0
-    return len(specs)
+    return min(len(specs), MANY)
 
 
 def _is_plain(builder: MetaBase, specs: Sequence[Any]) -> bool:
@@ -202,7 +203,7 @@ def _is_plain(builder: MetaBase, specs: Sequence[Any]) -> bool:
 
 
 def plans_of_kind(
-    plan_for: Callable[[PlannedKernel, tuple[TensorSpec, ...]], Plan],
+    plan_for: PlanFor,
     kernel: PlannedKernel,
     dtype: ScalarType,
     functional: bool,

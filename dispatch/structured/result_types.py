@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ..schema import FunctionSchema
@@ -15,12 +16,14 @@ _types: dict[tuple[str, tuple[str, ...]], Any] = {}
 
 
 def result_type_of(schema: FunctionSchema) -> Callable[[Sequence[Any]], Any] | None:
-    """What makes an operator's results from a sequence: a named tuple's `_make`, `tuple`, or None for a single one."""
+    """What makes an operator's results from a sequence: a named tuple's making, `tuple`, or None for a single one.
+
+    Named tuples' own `_make` counts the elements, which takes as long as the rest of it.
+    """
     if len(schema.returns) < 2:
         return None
     found = class_of_results(schema)
-    make: Callable[[Sequence[Any]], Any] = tuple if found is None else found._make
-    return make
+    return tuple if found is None else partial(tuple.__new__, found)
 
 
 def class_of_results(schema: FunctionSchema) -> Any:

@@ -17,7 +17,7 @@ from ...runtime.tensor_spec import TensorSpec
 from ..core.kernel_function import Plan
 from ..iterator.overlap import check_no_overlap, check_write_overlap, shares_memory
 from .allocation import allocator_of
-from .functional_plans import data_of
+from .functional_plans import PASSED, data_of
 from .meta_base import MetaBase
 from .resizing import resize_output
 from .stub import PlannedKernel, StructuredCall, find_kernel, has_kernel
@@ -239,7 +239,7 @@ def _writing_one(into: Callable[..., Any], kinds: Sequence[bool], inplace: bool)
 
             def number_(self: Any, number: Any) -> Any:
                 data = self._data
-                into(data, data, data_of(number))
+                into(data, data, number if number.__class__ in PASSED else data_of(number))
                 cell = self._version_cell
                 if cell is None:
                     self.bump_version()
@@ -255,7 +255,8 @@ def _writing_one(into: Callable[..., Any], kinds: Sequence[bool], inplace: bool)
                 cell = self._version_cell
                 if cell is not None and other._version_cell is cell and other is not self:
                     check_write_overlap(self, other)
-                into(data, data, other._data, data_of(number))
+                given = number if number.__class__ in PASSED else data_of(number)
+                into(data, data, other._data, given)
                 if cell is None:
                     self.bump_version()
                 else:
