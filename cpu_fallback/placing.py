@@ -33,8 +33,7 @@ def put(call: StructuredCall) -> PlannedKernel:
     numel, adds = call.args["self"].numel, call.args["accumulate"]
     add_at = np.add.at
 
-    def fresh(data: Any, index: Any, source: Any) -> Any:
-        out = data.copy()
+    def write(out: Any, index: Any, source: Any) -> Any:
         if index.size:
             where = _from_start(index.reshape(-1), numel, 0)
             if adds:
@@ -43,7 +42,11 @@ def put(call: StructuredCall) -> PlannedKernel:
                 out.reshape(-1)[where] = source.reshape(-1)
         return out
 
-    return PlannedKernel(lambda out, *given: copyto(out, fresh(*given)), fresh, quiet=adds)
+    def into(out: Any, data: Any, index: Any, source: Any) -> None:
+        copyto(out, data)
+        write(out, index, source)
+
+    return PlannedKernel(into, lambda data, *rest: write(data.copy(), *rest), quiet=adds)
 
 
 def index_fill(call: StructuredCall) -> PlannedKernel:
