@@ -16,7 +16,7 @@ from numpy._core.umath import clip  # the ufunc under np.clip, which keeps NaN a
 
 from .elementwise import writing
 from .selection import selected
-from .undispatched import undispatched
+from .undispatched import copyto, undispatched
 from .vector_passes import square_sum
 
 count_nonzero: Callable[[Any], int] = undispatched(np.count_nonzero)
@@ -159,12 +159,14 @@ def softplus_backward(grad: Any, a: Any, beta: Any, threshold: Any) -> Any:
     return selected(scaled > threshold, grad, grad * z / (z + 1))
 
 
-def leaky_relu(a: Any, slope: Any) -> Any:
+@writing
+def leaky_relu(a: Any, slope: Any, out: Any) -> None:
     """a where positive, else a * slope."""
     scaled = a * slope
-    if not slope.ndim and 0 < slope.item() <= 1:
-        return np.maximum(a, scaled, out=scaled if scaled.ndim else None)
-    return selected(a > 0, a, scaled)
+    if 0 < slope.item() <= 1:
+        np.maximum(a, scaled, out=out)
+    else:
+        copyto(out, selected(a > 0, a, scaled))
 
 
 def leaky_relu_backward(grad: Any, a: Any, slope: Any) -> Any:
@@ -322,16 +324,21 @@ def gelu_tanh_backward(grad: Any, a: Any) -> Any:
     return grad * (0.5 * (1 + t) + 0.5 * a * (1 - t * t) * slope)
 
 
-def lerp(start: Any, end: Any, weight: Any) -> Any:
+@writing
+def lerp(start: Any, end: Any, weight: Any, out: Any) -> None:
     """start + weight * (end - start), computed from the end for large weights, so that 1 gives the end."""
     span = end - start
-    if not weight.ndim:
-        if abs(weight.item()) < 0.5:
-            span *= weight
-            span += start
-            return span
+    if weight.ndim:
+        copyto(out, _lerp_of_each(start, end, weight, span))
+    elif abs(weight.item()) < 0.5:
+        span *= weight
+        np.add(start, span, out)
+    else:
         span *= 1 - weight
-        return np.subtract(end, span, out=span if span.ndim else None)
+        np.subtract(end, span, out)
+
+
+def _lerp_of_each(start: Any, end: Any, weight: Any, span: Any) -> Any:
     return selected(np.abs(weight) < 0.5, start + weight * span, end - span * (1 - weight))
 
 
@@ -341,6 +348,7 @@ def clamp_between(a: Any, least: Any, most: Any, out: Any) -> None:
     np.minimum(np.maximum(a, least), most, out=out)
 
 
+@cache
 def round_to(power: float, places: bool) -> Callable[[Any], Any]:
     """Rounding to multiples of a power of ten, or, for decimal places, of its reciprocal; half to even."""
     if power == 1:
