@@ -382,7 +382,7 @@ def divide_floor(a: Any, b: Any) -> Any:
     than it was rounded, up to quotients of 2^29, and float32 holds no whole numbers beyond those one by one.
     """
     if a.dtype == np.float32 and square_sum(b, b) < np.inf:
-        quotient = np.divide(a, b, dtype=np.float64)
+        quotient = a.astype(np.float64) / b.astype(np.float64)
         if square_sum(quotient, quotient) < np.inf:
             return np.floor(quotient, out=quotient if quotient.ndim else None).astype(np.float32)
     if a.dtype == np.float32 and np.isfinite(a).all() and np.isfinite(b).all():
