@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from numpy._core.umath import clip
 
 from ..dispatch.structured.host_plans import ComposedError
@@ -18,6 +17,7 @@ from ..dispatch.structured.stub import KernelFactory, PlannedKernel, StructuredC
 from .chains import Chain, Maker, chained
 from .index_bounds import is_within
 from .loss import all_classes
+from .undispatched import np
 
 Array = np.ndarray[Any, Any]
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall
 from ..runtime.tensor_spec import TensorSpec
 from .elementwise import constants_for
 from .error_state import quiet
+from .undispatched import np
 
 Array = np.ndarray[Any, Any]
 Chain = Callable[..., None]

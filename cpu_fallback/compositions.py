@@ -7,31 +7,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
-
-import numpy as np
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from .blocks import Blocks
-from .elementwise import SLOW, planned
-from .pointwise import loaded
-from .selection import selected
+from .elementwise import planned, writing
+from .pointwise import by_passes, loaded
+from .pointwise_math import leaky_relu
 from .special_math import lgamma
+from .undispatched import copyto, np
 from .vector_passes import square_sum
 
 Array = np.ndarray[Any, Any]
 
 
-def angle(call: StructuredCall) -> PlannedKernel:
+_ANGLES = {np.dtype(kind): (np.zeros((), kind), np.array(math.pi, kind)) for kind in (np.float32, np.float64)}
+
+
+@writing
+def angles(a: Array, out: Array) -> None:
     """pi below zero, NaN kept, else 0."""
-    dtype = call.outputs[0].np_dtype
-    zero, pi = np.zeros((), dtype), np.array(math.pi, dtype)
+    zero, pi = _ANGLES[a.dtype]
+    below = np.less(a, zero)
+    if square_sum(a, a) >= 0:
+        np.multiply(below, pi, out)
+    else:
+        copyto(out, np.where(np.isnan(a), a, np.multiply(below, pi)))
 
-    def of(a: Array) -> Array:
-        found = np.multiply(np.less(a, zero), pi)
-        return found if square_sum(a, a) >= 0 else np.where(np.isnan(a), a, found)
 
-    return planned(call, of)
+def angle(call: StructuredCall) -> PlannedKernel:
+    """The angles of real numbers."""
+    return planned(call, angles)
 
 
 def complex_(call: StructuredCall) -> PlannedKernel:
@@ -61,14 +68,7 @@ FEW = 1 << 12
 
 def prelu(call: StructuredCall) -> PlannedKernel:
     """a where positive, else a * weight."""
-
-    def of(a: Array, weight: Array) -> Array:
-        scaled = weight * a
-        if 0 < weight.item() <= 1:
-            return np.maximum(a, scaled)  # type: ignore[no-any-return]
-        return selected(a > 0, a, scaled)  # type: ignore[no-any-return]
-
-    return planned(call, of)
+    return planned(call, leaky_relu)
 
 
 def square(call: StructuredCall) -> PlannedKernel:
@@ -78,12 +78,17 @@ def square(call: StructuredCall) -> PlannedKernel:
 
 def ndtr(call: StructuredCall) -> PlannedKernel:
     """The distribution function of the normal distribution."""
-    return planned(call, loaded("scipy.special:ndtr"))
+    return by_passes(call, "special_ndtr", loaded("scipy.special:ndtr"))
 
 
 def mvlgamma(call: StructuredCall) -> PlannedKernel:
-    """The logarithm of the multivariate gamma function: a sum of `lgamma`, in float64."""
-    p, dtype = call.args["p"], call.outputs[0].np_dtype
+    """The logarithm of the multivariate gamma function."""
+    return planned(call, multivariate(call.args["p"], call.outputs[0].np_dtype))
+
+
+@lru_cache(64)
+def multivariate(p: int, dtype: Any) -> Callable[[Array], Array]:
+    """`mvlgamma` of a dimension, a sum of `lgamma`, in float64."""
     shifts = (np.arange(1 - p, 1) * 0.5).astype(dtype)
     rest = np.array(p * (p - 1) * math.log(math.pi) / 4, dtype)
 
@@ -92,8 +97,7 @@ def mvlgamma(call: StructuredCall) -> PlannedKernel:
         found = terms[..., 0] if p == 1 else np.add.reduce(terms, -1, np.float64).astype(dtype)
         return found + rest  # type: ignore[no-any-return]
 
-    SLOW.add(of)
-    return planned(call, of)
+    return of
 
 
 KERNELS = {

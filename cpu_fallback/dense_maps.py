@@ -11,10 +11,9 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.structured.stub import PlannedKernel
 from ..runtime.tensor_spec import TensorSpec
+from .undispatched import np
 
 Array = np.ndarray[Any, Any]
 

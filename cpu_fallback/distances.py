@@ -10,14 +10,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.composite.distance import USE_PRODUCTS_FROM
 from ..dispatch.structured.host_kernel import HostCall, host_kernel
 from ..dispatch.structured.native.dims import reduced_dims
 from ..runtime.device import CPU
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.tensor_spec import TensorSpec
+from .undispatched import np
 
 SMALL = 4096
 """Elements up to which BLAS adds products in one thread."""

@@ -45,6 +45,10 @@ SLOW_FROM = 1 << 14
 SLOW_BLOCK = 1 << 13
 """Elements of a part of it, at least."""
 
+LONG_FROM = 1 << 20
+"""Elements from which several passes take longer blocks: threads wait for each other's Python after every pass."""
+LONG_BLOCK = 1 << 18
+
 LINED = frozenset({np.maximum, np.minimum, np.fmax, np.fmin})
 """Ufuncs that take two arrays several at a time, but one by one an array and a number."""
 LINE = 1 << 14
@@ -251,12 +255,16 @@ def planned(
     largest = SLOW_FROM if slow else BLOCK
     if out_spec.numel > largest:
         block = part_of(out_spec.numel, SLOW_BLOCK) if slow else BLOCK
+        if not slow and out_spec.numel >= LONG_FROM:
+            block = LONG_BLOCK
         handed_over = 0 if slow else HANDED_OVER
         return PlannedKernel(_in_blocks(compute, prepare, operands, out_spec, block, handed_over))
     any_shape = min(any_shape, largest)
     if ready and raises_flags(np_common):
         whole = ordered and function not in WRITING and out_np == np_common
-        return PlannedKernel(compute, function if whole else None, True, any_shape)
+        # Plans of in-place forms take a ufunc by its own signature, which knows operands in pairs at most.
+        called = (lambda *inputs: function(*inputs)) if is_ufunc else function
+        return PlannedKernel(compute, called if whole else None, True, any_shape)
     into = quietly(compute) if ready else quietly(_prepared(compute, prepare))
     if function in WRITING or not ordered:
         return PlannedKernel(into, any_shape=any_shape)

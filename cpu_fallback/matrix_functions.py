@@ -10,8 +10,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.structured.host_kernel import HostCall, host_kernel
 from ..dispatch.structured.library_routine import LIBRARY_DTYPES
 from ..dispatch.structured.native.factorization import column_major
@@ -31,6 +29,7 @@ from .one_matrix import (
     unpack_into,
     unpacker_of,
 )
+from .undispatched import np
 
 SMALL = 4096
 """Elements up to which a mask of a matrix is kept with a plan."""

@@ -10,9 +10,8 @@ import cmath
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..runtime.lapack import find_routine
+from .undispatched import np
 
 
 def is_finite(a: Any) -> bool:

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.tensor_spec import TensorSpec
 from .error_state import quiet
 from .index_bounds import UNSIGNED, check_bounds, greatest
 from .pointwise import constant_cache
 from .scatter_gather import places_function
-from .undispatched import copyto
+from .undispatched import copyto, np
 
 WORD = UNSIGNED[8]
 

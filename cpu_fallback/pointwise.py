@@ -22,11 +22,12 @@ from . import number_parts as parts
 from . import pointwise_math as m
 from .blocks import SHARED_BYTES, Blocks, part_of
 from .elementwise import SLOW, compute_dtype_of, constant_cache, planned
+from .float32_functions import FUNCTIONS, for_many
 from .gelu import chained
 from .selection import SMALL, selected
 from .undispatched import copyto, np, putmask
 from .undispatched import where as choice
-from .vector_passes import LONG, PASSES
+from .vector_passes import LONG, PASSES, Passes
 from .widen import NARROW, comparable_np, compute_np
 
 __all__ = ["constant_cache", "pointwise"]
@@ -158,8 +159,8 @@ def row(stub: str) -> Callable[[StructuredCall], PlannedKernel]:
 
 
 def by_passes(call: StructuredCall, stub: str, function: Callable[..., Any]) -> PlannedKernel:
-    """The kernel of a function, or where there are many elements of the passes that `vector_passes` has for it."""
-    passes = PASSES.get(stub)
+    """The kernel of a function, or where there are many elements of the passes that there are for it."""
+    passes = PASSES.get(stub) if stub not in FUNCTIONS else Passes(for_many(stub), "f")
     common = compute_dtype_of(call)
     if passes is None or compute_np(common).char not in passes.kinds:
         return planned(call, function)

@@ -15,7 +15,7 @@ from numpy._core.umath import clip  # the ufunc under np.clip, which keeps NaN a
 
 from .elementwise import writing
 from .selection import selected
-from .undispatched import np, undispatched
+from .undispatched import copyto, np, undispatched
 from .vector_passes import square_sum
 
 count_nonzero: Callable[[Any], int] = undispatched(np.count_nonzero)
@@ -150,6 +150,16 @@ def softplus_backward(grad: Any, a: Any, beta: Any, threshold: Any) -> Any:
     scaled = a * beta
     z = np.exp(scaled)
     return selected(scaled > threshold, grad, grad * z / (z + 1))
+
+
+@writing
+def leaky_relu(a: Any, slope: Any, out: Any) -> None:
+    """a where positive, else a * slope."""
+    scaled = a * slope
+    if 0 < slope.item() <= 1:
+        np.maximum(a, scaled, out=out)
+    else:
+        copyto(out, selected(a > 0, a, scaled))
 
 
 def leaky_relu_backward(grad: Any, a: Any, slope: Any) -> Any:
@@ -307,16 +317,21 @@ def gelu_tanh_backward(grad: Any, a: Any) -> Any:
     return grad * (0.5 * (1 + t) + 0.5 * a * (1 - t * t) * slope)
 
 
-def lerp(start: Any, end: Any, weight: Any) -> Any:
+@writing
+def lerp(start: Any, end: Any, weight: Any, out: Any) -> None:
     """start + weight * (end - start), computed from the end for large weights, so that 1 gives the end."""
     span = end - start
-    if not weight.ndim:
-        if abs(weight.item()) < 0.5:
-            span *= weight
-            span += start
-            return span
+    if weight.ndim:
+        copyto(out, _lerp_of_each(start, end, weight, span))
+    elif abs(weight.item()) < 0.5:
+        span *= weight
+        np.add(start, span, out)
+    else:
         span *= 1 - weight
-        return np.subtract(end, span, out=span if span.ndim else None)
+        np.subtract(end, span, out)
+
+
+def _lerp_of_each(start: Any, end: Any, weight: Any, span: Any) -> Any:
     return selected(np.abs(weight) < 0.5, start + weight * span, end - span * (1 - weight))
 
 
@@ -326,6 +341,7 @@ def clamp_between(a: Any, least: Any, most: Any, out: Any) -> None:
     np.minimum(np.maximum(a, least), most, out=out)
 
 
+@cache
 def round_to(power: float, places: bool) -> Callable[[Any], Any]:
     """Rounding to multiples of a power of ten, or, for decimal places, of its reciprocal; half to even."""
     if power == 1:
@@ -359,7 +375,7 @@ def divide_floor(a: Any, b: Any) -> Any:
     than it was rounded, up to quotients of 2^29, and float32 holds no whole numbers beyond those one by one.
     """
     if a.dtype == np.float32 and square_sum(b, b) < np.inf:
-        quotient = np.divide(a, b, dtype=np.float64)
+        quotient = a.astype(np.float64) / b.astype(np.float64)
         if square_sum(quotient, quotient) < np.inf:
             return np.floor(quotient, out=quotient if quotient.ndim else None).astype(np.float32)
     if a.dtype == np.float32 and np.isfinite(a).all() and np.isfinite(b).all():

@@ -10,10 +10,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from ..runtime.memory_format import contiguous_strides
 from ..runtime.tensor_spec import TensorSpec
+from .undispatched import np
 
 Array = np.ndarray[Any, Any]
 

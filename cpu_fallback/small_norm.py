@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..runtime.tensor_spec import TensorSpec
+from .undispatched import np
 
 Array = np.ndarray[Any, Any]
 

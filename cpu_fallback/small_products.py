@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.composite.contraction import find_splits
 from ..dispatch.composite.einsum import parse_equation
 from ..dispatch.structured.host_kernel import HostCall, host_kernel
 from ..runtime.device import CPU
 from ..runtime.tensor_spec import TensorSpec
 from .distances import SMALL, is_plain
+from .undispatched import np
 
 SHORT = 512
 """Elements of lines up to which writing an operand out costs less than NumPy's loop over lines."""

@@ -8,7 +8,7 @@ from typing import Any
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from . import special_math as m
 from .elementwise import SLOW, planned
-from .pointwise import FLOAT, Row, check_kind, loaded
+from .pointwise import FLOAT, Row, by_passes, check_kind, loaded
 
 OPERATORS: dict[str, Row] = {
     "digamma": ("scipy.special:psi", FLOAT),
@@ -53,7 +53,7 @@ def row(stub: str) -> Callable[[StructuredCall], PlannedKernel]:
         found = loaded(function)
         if stub in OPERATORS:
             SLOW.add(found)
-        return planned(call, found)
+        return by_passes(call, stub, found)
 
     return factory
 

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from . import float32_functions
 from .undispatched import np
-from .vector_passes import square_sum
+from .vector_passes import LONG, square_sum
 
 Array = np.ndarray[Any, Any]
 
@@ -25,6 +26,12 @@ def _special() -> Any:
 
 def lgamma(a: Array) -> Array:
     """log |gamma(a)|; infinite at the poles and at both infinities."""
+    if a.dtype == np.float32 and a.size > LONG and square_sum(a, a) < np.inf:
+        quick = float32_functions.lgamma(a).astype(np.float32)
+        near = np.abs(quick) < float32_functions.NEAR_ROOT
+        if near.any():
+            quick[near] = _special().gammaln(a[near])
+        return quick
     found: Array = _special().gammaln(a)
     if a.dtype == np.float32 and square_sum(found, found) < np.inf:
         return found
@@ -39,7 +46,7 @@ def lgamma(a: Array) -> Array:
 def polygamma_of(n: int) -> Callable[[Array], Array]:
     """The n-th derivative of digamma: by the zeta function from the second on."""
     if n == 0:
-        return lambda a: _special().psi(a)  # type: ignore[no-any-return]
+        return _digamma
     if n == 1:
         return trigamma
     factor = np.array((1.0 if n % 2 else -1.0) * math.exp(math.lgamma(n + 1.0)))
@@ -50,6 +57,11 @@ def polygamma_of(n: int) -> Callable[[Array], Array]:
         return found.astype(a.dtype, copy=False)
 
     return derivative
+
+
+def _digamma(a: Array) -> Array:
+    many = a.dtype == np.float32 and a.size > LONG
+    return float32_functions.for_many("digamma")(a) if many else _special().psi(a)  # type: ignore[no-any-return]
 
 
 def trigamma(a: Array) -> Array:
@@ -285,7 +297,7 @@ def polynomial(
         step: of the argument, the polynomials of degrees k and k - 1, and k, the polynomial of degree k + 1. A product
             is added to in float64 before it is rounded, as the fused instruction of PyTorch's build does.
         whole: of x and n, where a formula without recurrence holds, and its value.
-        known: of a low degree and x of float32, the polynomial in float64.
+        known: of a low degree and x in float64, the polynomial.
     """
 
     def of_one_degree(x: Array, n: float) -> Array:
@@ -303,7 +315,7 @@ def polynomial(
             n = degree.item()
             if known is not None and 1 < n < LOW_DEGREE + 1 and _is_tame(x):
                 # Nothing overflows on the way: SciPy's recurrence, in float64, is as good as one that rounds.
-                return known(int(n), x).astype(np.float32)
+                return known(int(n), x.astype(np.float64)).astype(np.float32)
             if not n >= LONG_RECURRENCE + 1 and (whole is None or not n > LOW_DEGREE):
                 return of_one_degree(x, math.trunc(n) if np.inf > n > -np.inf else n)
         x, degree = np.broadcast_arrays(x, degree)
@@ -363,31 +375,48 @@ def _less_before(x: Array, p: Array, q: Array, k: int) -> Array:
     return made
 
 
-def _named(name: str, move: bool = False) -> Callable[[int, Array], Array]:
-    """SciPy's polynomial of a name, of 2 x - 1 if it is to be moved."""
+@cache
+def _evaluator(name: str) -> Callable[[int, Array], Array]:
+    found: Callable[[int, Array], Array] = getattr(_special(), name)
+    return found
+
+
+def _named(name: str) -> Callable[[int, Array], Array]:
+    """SciPy's polynomial of a name."""
+    return lambda n, x: _evaluator(name)(n, x)
+
+
+def _third_kind(n: int, x: Array) -> Array:
+    """Chebyshev's polynomial of the third kind, by the second."""
+    second = _evaluator("eval_chebyu")
+    made = second(n, x)
+    made -= second(n - 1, x)
+    return made
+
+
+def _fourth_kind(n: int, x: Array) -> Array:
+    """Chebyshev's polynomial of the fourth kind, by the second."""
+    second = _evaluator("eval_chebyu")
+    made = second(n, x)
+    made += second(n - 1, x)
+    return made
+
+
+CHEBYSHEV: dict[str, Callable[[int, Array], Array]] = {
+    "t": _named("eval_chebyt"),
+    "u": _named("eval_chebyu"),
+    "v": _third_kind,
+    "w": _fourth_kind,
+}
+
+
+def _moved(known: Callable[[int, Array], Array]) -> Callable[[int, Array], Array]:
+    """A polynomial of 2 x - 1."""
 
     def value(n: int, x: Array) -> Array:
-        evaluate = getattr(_special(), name)
-        if move:
-            x = x.astype(np.float64)
-            x += x
-            x -= _ONE[x.dtype]
-        return evaluate(n, x, dtype=np.float64)  # type: ignore[no-any-return]
-
-    return value
-
-
-def _second_kind(sign: float, move: bool) -> Callable[[int, Array], Array]:
-    """The polynomials of the third and fourth kind from two of the second: u(n) - u(n - 1) and their sum."""
-    second = _named("eval_chebyu", move)
-
-    def value(n: int, x: Array) -> Array:
-        made = second(n, x)
-        if sign < 0:
-            made -= second(n - 1, x)
-        else:
-            made += second(n - 1, x)
-        return made
+        x = x + x
+        x -= _ONE[x.dtype]
+        return known(n, x)
 
     return value
 
@@ -407,14 +436,9 @@ def _chebyshev(kind: str, shift: float) -> Callable[[Array, Array], Array]:
     }
     degree = 6 if kind == "t" or shift else 8
     argument = _moved_and_doubled if shift else _doubled
-    known = {
-        "t": _named("eval_chebyt", bool(shift)),
-        "u": _named("eval_chebyu", bool(shift)),
-        "v": _second_kind(-1, bool(shift)),
-        "w": _second_kind(1, bool(shift)),
-    }
+    known = _moved(CHEBYSHEV[kind]) if shift else CHEBYSHEV[kind]
     whole = _at_angle(shift, degree, angle[kind])
-    return polynomial(argument, first[kind], _less_before, whole, known[kind])
+    return polynomial(argument, first[kind], _less_before, whole, known)
 
 
 POLYNOMIALS: dict[str, Callable[[Array, Array], Array]] = {

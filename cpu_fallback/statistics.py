@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.tensor_spec import TensorSpec
 from .error_state import quiet
 from .index_bounds import greatest
 from .reduction import sum_
 from .sums import count_of, kept_sum
+from .undispatched import np
 
 add_up = np.add.reduce
 

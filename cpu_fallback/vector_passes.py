@@ -1,9 +1,9 @@
 """Functions of many elements as a few passes of NumPy's vector loops.
 
 NumPy and the C library take some functions one element at a time, at 4 to 20 nanoseconds each; a pass of a vector loop
-over a block in the cache takes 0.1. Each function here returns a new array with what the one of its name in NumPy gives
-bit by bit but for `hypot` (1 unit in the last place) and `logaddexp` and its kin (some units of the larger operand or
-the result); where a block holds what the passes cannot do, those elements go the other way.
+over a block in the cache takes 0.1. Each function here gives, in a new array or in `out`, what the one of its name in
+NumPy does, bit by bit but for `hypot` (1 unit in the last place) and `logaddexp` and its kin (some units of the larger
+operand or the result); where a block holds what the passes cannot do, those elements go the other way.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from .elementwise import writing
 from .selection import selected
-from .undispatched import undispatched
+from .undispatched import copyto, np, undispatched
 
 Array = np.ndarray[Any, Any]
 
@@ -55,12 +54,14 @@ def logical_xor(a: Array, b: Array) -> Array:
     return np.not_equal(np.not_equal(a, 0), np.not_equal(b, 0))
 
 
-def copysign(a: Array, b: Array) -> Array:
+@writing
+def copysign(a: Array, b: Array, out: Array) -> None:
     """The magnitude of `a` with the sign of `b`."""
     bits = _BITS[a.dtype]
     minus = bits.type(1 << 8 * bits.itemsize - 1)
-    made = np.bitwise_and(b.view(bits), minus)
-    return np.bitwise_or(np.bitwise_and(a.view(bits), ~minus), made).view(a.dtype)
+    sign = np.bitwise_and(b.view(bits), minus)
+    np.bitwise_and(a.view(bits), ~minus, out.view(bits))
+    np.bitwise_or(out.view(bits), sign, out.view(bits))
 
 
 def nextafter(a: Array, b: Array) -> Array:
@@ -161,10 +162,12 @@ def logaddexp2(a: Array, b: Array) -> Array:
     return found
 
 
-def sign(a: Array) -> Array:
+@writing
+def sign(a: Array, out: Array) -> None:
     """-1, 0 or 1; 0 for NaN, unlike NumPy's."""
-    found = np.subtract(np.greater(a, 0).view(np.int8), np.less(a, 0).view(np.int8))
-    return found.astype(a.dtype)
+    found = np.greater(a, 0).view(np.int8)
+    found -= np.less(a, 0).view(np.int8)
+    copyto(out, found)
 
 
 PASSES: dict[str, Passes] = {

@@ -9,10 +9,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ..dispatch.structured.stub import PlannedKernel
 from ..runtime.tensor_spec import TensorSpec
+from .undispatched import np
 from .windows import Window
 
 Array = np.ndarray[Any, Any]
