@@ -295,6 +295,18 @@ def unpooling(rank: int) -> KernelFactory:
     return factory
 
 
+def prelu(call: StructuredCall) -> PlannedKernel:
+    """The larger of an element and its product with the weight, where that is from 0 to 1."""
+
+    def compute(x: Array, weight: Array) -> Array:
+        if not 0 < weight.item() <= 1:
+            raise Unsuited
+        made = np.multiply(x, weight)
+        return np.maximum(x, made, out=made)
+
+    return array(compute)
+
+
 FACTORIES: dict[str, KernelFactory] = {
     "cross_entropy_loss": cross_entropy,
     "huber_loss": gap_loss(huber),
@@ -305,6 +317,7 @@ FACTORIES: dict[str, KernelFactory] = {
     "multilabel_margin_loss": multilabel_margin,
     "cosine_similarity": cosine_similarity,
     "pairwise_distance": pairwise_distance,
+    "prelu": prelu,
     "pdist": pdist,
 }
 

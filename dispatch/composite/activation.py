@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...runtime.scalar_type import bool_
+from ...runtime.scalar_type import bool_, float32, float64
+from ...runtime.tensor_spec import TensorSpec
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
+from ..structured.host_plans import plan_on_host
 from ..structured.part_plans import plan_of_part, plan_with_numbers
 from ..structured.register import planned_by
 from ..structured.supported_dtypes import check_dtype
@@ -80,6 +82,25 @@ def glu(self: Any, dim: int) -> Any:
     return ops.mul(value, ops.sigmoid(gate))
 
 
+def _plan_prelu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """Contiguous tensors and one weight are taken at once."""
+    composed = op.rebind(prelu, args)
+    self, weight = args
+    spec = self._spec
+    if spec.dtype not in (float32, float64) or weight._spec.dtype is not spec.dtype:
+        return composed
+    if (
+        not (spec.is_contiguous and spec.ndim and spec.numel)
+        or weight._spec.numel != 1
+        or weight._spec.ndim > 1
+    ):
+        return composed
+    out = TensorSpec.contiguous(spec.sizes, spec.dtype, spec.device)
+    parts = ("aten::gt.Scalar", "aten::mul.Tensor", "aten::where.self")
+    return plan_on_host(op, key_set, args, out, parts, composed) or composed
+
+
+@planned_by(_plan_prelu)
 def prelu(self: Any, weight: Any) -> Any:
     """`self` where it is positive, else times a weight: one, or one for each channel of dimension 1."""
     if self.dtype is not weight.dtype:
