@@ -83,7 +83,7 @@ def glu(self: Any, dim: int) -> Any:
 
 
 def _of_one_weight(self: TensorSpec, weight: TensorSpec) -> tuple[int, ...] | None:
-    return None if weight.ndim else self.sizes
+    return self.sizes if self.ndim and weight.numel == 1 and weight.ndim <= 1 else None
 
 
 @computed_at_once(

@@ -127,3 +127,14 @@ def test_unpooling(rank, batched):
     for wrong in (-1, 10**6):
         with pytest.raises(RuntimeError, match=f"Found an invalid max index: {wrong}"):
             unpool(values, tt.full_like(places, wrong), 2)
+
+
+@pytest.mark.parametrize("weight", [0.25, 1.0, 0.0, -0.5, 2.0])
+@pytest.mark.parametrize("count", [7, 5_000])
+def test_prelu(weight, count):
+    x = tt.tensor(np.resize(np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.5, -1.5], np.float32), count))
+    for given in (tt.tensor(weight), tt.tensor([weight])):
+        made = F.prelu(x, given).numpy()
+        expected = F.prelu(x.clone().requires_grad_(), given).detach().numpy()
+        np.testing.assert_array_equal(made, expected)
+        np.testing.assert_array_equal(np.signbit(made), np.signbit(expected))
