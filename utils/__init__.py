@@ -1,6 +1,7 @@
 """`tt.utils`: tools beside tensors (`torch.utils`).
 
 * `checkpoint`: recomputing in backward what forward did not keep;
+* `data`: samples in batches;
 * `rename_privateuse1_backend`, `generate_methods_for_privateuse1_backend`: naming the backend of another package.
 
 The whole way of such a backend, in the order of its own module: `rename_privateuse1_backend`, an allocator
@@ -24,9 +25,9 @@ from ..runtime.scalar_type import dtype
 
 ROOT = __package__.rpartition(".")[0]
 
-__all__ = ["checkpoint", "generate_methods_for_privateuse1_backend", "rename_privateuse1_backend"]
+__all__ = ["checkpoint", "data", "generate_methods_for_privateuse1_backend", "rename_privateuse1_backend"]
 
-__getattr__, __dir__ = lazy_names(__name__, __name__, {}, {"checkpoint": "checkpoint"})
+__getattr__, __dir__ = lazy_names(__name__, __name__, {}, {"checkpoint": "checkpoint", "data": "data"})
 
 
 def generate_methods_for_privateuse1_backend(

@@ -109,3 +109,19 @@ def test_a_bound_of_the_huber_loss_is_a_number():
         tt.nn.HuberLoss(delta=1j)
     with pytest.raises(TypeError, match="must be float or int"):
         F.huber_loss(tt.ones(1), tt.ones(1), delta=1j)
+
+
+@pytest.mark.parametrize("sizes", [(), (4,), (2, 3)])
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_linear_layer_and_its_loss_in_one(sizes, bias):
+    weight = tt.tensor([0.5, 1.0])
+    layer = nn.LinearCrossEntropyLoss(3, 2, out_features=sizes, bias=bias, weight=weight, ignore_index=1)
+    x, target = tt.randn(5, 3), tt.randint(0, 2, (5, *sizes))
+    target.view(-1)[0] = 0
+    logits = layer.linear(x).reshape(5, 2, *sizes)
+    assert tt.allclose(layer(x, target), F.cross_entropy(logits, target, weight, ignore_index=1))
+    assert list(layer.state_dict()) == ["weight", "linear.weight", *(["linear.bias"] if bias else [])]
+    with pytest.raises(RuntimeError, match=r"expected weight shape to be \(2,\), got \(3,\)"):
+        nn.LinearCrossEntropyLoss(3, 2, weight=tt.ones(3))
+    with pytest.raises(RuntimeError, match=r"expected label_smoothing to be in range \[0, 1\], got 2.0"):
+        nn.LinearCrossEntropyLoss(3, 2, label_smoothing=2.0)

@@ -1,0 +1,459 @@
+"""`tt.autograd.functional`: derivatives of functions by their graphs (torch/autograd/functional.py).
+
+Each calls the function once on tensors of its own, and goes backward through what it recorded. `tt.func` has the
+same derivatives as transforms of functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...runtime.grad_mode import is_grad_enabled
+from ...runtime.tensor_impl import TensorImpl
+from ..autograd.functional import grad
+from ..autograd.grad_mode import enable_grad, set_grad_enabled
+from ..generated import functions as ops
+from .transforms import jvp as jvp_of
+from .vmap import vmap
+
+__all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
+
+Tensors = tuple[Any, ...]
+Func = Callable[..., Any]
+
+# What strict mode says of a derivative that is not there, by where it was looked for.
+INDEPENDENT = {
+    "vjp": "The output of the user-provided function is independent of input {}. This is not allowed in strict mode.",
+    "vhp": "The jacobian of the user-provided function is independent of input {}. This is not allowed in strict mode.",
+    "jvp": "The gradient with respect to the input is independent of entry {} in the grad_outputs when using the "
+    "double backward trick to compute forward mode gradients. This is not allowed in strict mode.",
+    "hvp": "The hessian of the user-provided function is independent of entry {} in the grad_jacobian. This is not "
+    "allowed in strict mode as it prevents from using the double backward trick to replace forward mode AD.",
+}
+CONSTANT = {
+    "outputs": "Output {} of the user-provided function does not require gradients. The outputs must be computed in a "
+    "differentiable manner from the input when running in strict mode.",
+    "gradients": "The gradient with respect to input {} is independent of the inputs of the user-provided function. "
+    "This is not allowed in strict mode.",
+    "jacobian": "While computing the hessian, found that the jacobian of the user-provided function with respect to "
+    "input {} is independent of the input. This is not allowed in strict mode. You should ensure that your function is "
+    "twice differentiable and that the jacobian depends on the inputs (this would be violated by a linear function for "
+    "example).",
+}
+
+
+class _Call:
+    """A function, called on tensors of its own: what it took and gave, and whether either was a tuple."""
+
+    def __init__(self, name: str, func: Func, inputs: Any, create_graph: bool, strict: bool) -> None:
+        self.name, self.func, self.create_graph, self.strict = name, func, create_graph, strict
+        self.takes_tuple, given = _tensors(inputs, "inputs", name)
+        # New tensors, so that what `func` has caught by itself is told apart from what it is given.
+        self.inputs = tuple(_fresh(t, create_graph, True) for t in given)
+        self.gives_tuple = False
+        self.outputs: Tensors = ()
+
+    def run(self) -> None:
+        self.gives_tuple, self.outputs = _tensors(
+            self.func(*self.inputs), "outputs of the user-provided function", self.name
+        )
+        self.check(self.outputs, "outputs")
+
+    def check(self, values: Sequence[Any], what: str) -> None:
+        """In strict mode, raise RuntimeError for a value that depends on no input."""
+        if self.strict:
+            for number, value in enumerate(values):
+                if value is None:
+                    raise RuntimeError(INDEPENDENT["vjp"].format(number))
+                if not value.requires_grad:
+                    raise RuntimeError(CONSTANT[what].format(number))
+
+    def vector(self, v: Any, like: Tensors, is_tuple: bool, missing: str) -> Tensors | None:
+        """The vector given, checked against what it goes with; None where one element needs none."""
+        if v is None:
+            if len(like) != 1 or like[0].numel() != 1:
+                raise RuntimeError(f"The vector v can only be None if {missing}.")
+            return None
+        _, given = _tensors(v, "v", self.name)
+        if len(given) != len(like):
+            raise RuntimeError(
+                f"v is a tuple of invalid length: should be {len(like)} but got {len(given)}."
+                if is_tuple
+                else "The given v should contain a single Tensor."
+            )
+        for number, (each, other) in enumerate(zip(given, like, strict=True)):
+            if each.shape != other.shape:
+                entry = f"Entry {number} in " if is_tuple else ""
+                raise RuntimeError(
+                    f"{entry}v has invalid size: should be {other.shape} but got {each.shape}."
+                )
+        return tuple(_fresh(t, self.create_graph, False) for t in given)
+
+    def scalar(self) -> None:
+        """Raise RuntimeError unless the function gave one tensor of one element."""
+        if self.gives_tuple:
+            raise RuntimeError(f"The function given to {self.name} should return a single Tensor")
+        if self.outputs[0].numel() != 1:
+            raise RuntimeError(
+                f"The Tensor returned by the function given to {self.name} should contain a single element"
+            )
+
+    def filled(self, grads: Sequence[Any], like: Tensors) -> Tensors:
+        """Zeros for what is not there, or in strict mode an error."""
+        found = []
+        for number, (each, other) in enumerate(zip(grads, like, strict=True)):
+            if each is None and self.strict:
+                raise RuntimeError(INDEPENDENT[self.name].format(number))
+            if self.strict and self.create_graph and not each.requires_grad:
+                what = "jacobian" if self.name in ("vjp", "jvp") else "hessian"
+                raise RuntimeError(
+                    f"The {what} of the user-provided function is independent of input {number}. This is not allowed "
+                    "in strict mode when create_graph=True."
+                )
+            found.append(ops.zeros_like(other) if each is None else each)
+        return tuple(found)
+
+    def last(self, outputs: Tensors, inputs: Tensors, v: Tensors | None) -> Sequence[Any]:
+        """The last gradients, recorded where somebody may differentiate them."""
+        with set_grad_enabled(self.create_graph or is_grad_enabled()):
+            return _gradients(outputs, inputs, v, self.create_graph)
+
+    def finish(self, values: Tensors, as_tuple: bool) -> Any:
+        """Values as they are returned: without history unless it is asked for."""
+        found = values if self.create_graph else tuple(t.detach() for t in values)
+        return found if as_tuple else found[0]
+
+
+def _tensors(value: Any, what: str, name: str) -> tuple[bool, Tensors]:
+    is_tuple = isinstance(value, tuple)
+    values = value if is_tuple else (value,)
+    for number, each in enumerate(values):
+        if not isinstance(each, TensorImpl):
+            which = f"value at index {number}" if is_tuple else f"given {what}"
+            raise TypeError(
+                f"The {what} given to {name} must be either a Tensor or a tuple of Tensors but the {which} has type "
+                f"{type(each)}."
+            )
+    return is_tuple, values
+
+
+def _fresh(tensor: Any, create_graph: bool, requires_grad: bool) -> Any:
+    if create_graph and tensor.requires_grad:
+        return tensor.view_as(tensor)
+    return tensor.detach().requires_grad_(requires_grad)
+
+
+def _gradients(
+    outputs: Tensors, inputs: Tensors, grads: Tensors | None, create_graph: bool, **options: Any
+) -> Sequence[Any]:
+    """`grad` of those outputs that require it; None for what is independent."""
+    given = grads or (None,) * len(outputs)
+    pairs = [(o, g) for o, g in zip(outputs, given, strict=True) if o is not None and o.requires_grad]
+    if not pairs:
+        return (None,) * len(inputs)
+    roots, weights = zip(*pairs, strict=True)
+    return grad(roots, inputs, weights, create_graph=create_graph, allow_unused=True, **options)
+
+
+def vjp(
+    func: Func, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
+    """The function's value, and v times its Jacobian (`torch.autograd.functional.vjp`).
+
+    Args:
+        func: takes tensors, gives a tensor or a tuple of them.
+        inputs: a tensor, or a tuple of them.
+        v: of the outputs' shapes; None for an output of one element.
+        create_graph: whether the results can be differentiated.
+        strict: whether an output that is independent of an input is an error; otherwise its derivatives are zeros.
+
+    Raises:
+        TypeError: for other than tensors.
+        RuntimeError: for a vector that does not fit, and in strict mode.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.autograd.functional.vjp(lambda x: x * x, tt.tensor([1.0, 2.0]), tt.tensor([1.0, 10.0]))
+        (tensor([1., 4.]), tensor([ 2., 40.]))
+    """
+    with enable_grad():
+        call = _Call("vjp", func, inputs, create_graph, strict)
+        call.run()
+        v = call.vector(
+            v,
+            call.outputs,
+            call.gives_tuple,
+            "the user-provided function returns a single Tensor with a single element",
+        )
+    found = call.filled(call.last(call.outputs, call.inputs, v), call.inputs)
+    return call.finish(call.outputs, call.gives_tuple), call.finish(found, call.takes_tuple)
+
+
+_ONE_INPUT = "the input to the user-provided function is a single Tensor with a single element"
+
+
+def jvp(
+    func: Func, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
+    """The function's value, and its Jacobian times v (`torch.autograd.functional.jvp`).
+
+    It goes backward twice; `tt.func.jvp` goes forward. Arguments and errors are `vjp`'s, `v` has the inputs' shapes.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.autograd.functional.jvp(lambda x: x * x, tt.tensor([1.0, 2.0]), tt.tensor([1.0, 10.0]))
+        (tensor([1., 4.]), tensor([ 2., 40.]))
+    """
+    with enable_grad():
+        call = _Call("jvp", func, inputs, create_graph, strict)
+        v = call.vector(v, call.inputs, call.takes_tuple, _ONE_INPUT)
+        call.run()
+        # The gradients are linear in these, whose values do not matter therefore.
+        weights = tuple(ops.zeros_like(out).requires_grad_() for out in call.outputs)
+        gradients = tuple(_gradients(call.outputs, call.inputs, weights, True))
+        call.check(gradients, "gradients")
+    found = call.filled(call.last(gradients, weights, v), call.outputs)
+    return call.finish(call.outputs, call.gives_tuple), call.finish(found, call.gives_tuple)
+
+
+def vhp(
+    func: Func, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
+    """The function's value, and v times its Hessian (`torch.autograd.functional.vhp`).
+
+    `func` gives one element. Arguments and errors are `vjp`'s, `v` has the inputs' shapes.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.autograd.functional.vhp(lambda x: (x**3).sum(), tt.tensor([1.0, 2.0]), tt.tensor([1.0, 10.0]))
+        (tensor(9.), tensor([  6., 120.]))
+    """
+    call, v, gradients = _first_of_two("vhp", func, inputs, v, create_graph, strict)
+    found = call.filled(call.last(gradients, call.inputs, v), call.inputs)
+    return call.finish(call.outputs, call.gives_tuple), call.finish(found, call.takes_tuple)
+
+
+def hvp(
+    func: Func, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
+    """The function's value, and its Hessian times v (`torch.autograd.functional.hvp`).
+
+    `func` gives one element. It goes backward three times; where the Hessian is symmetric, `vhp` is the same and goes
+    twice. Arguments and errors are `vjp`'s, `v` has the inputs' shapes.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.autograd.functional.hvp(lambda x: (x**3).sum(), tt.tensor([1.0, 2.0]), tt.tensor([1.0, 10.0]))
+        (tensor(9.), tensor([  6., 120.]))
+    """
+    call, v, gradients = _first_of_two("hvp", func, inputs, v, create_graph, strict)
+    with enable_grad():
+        weights = tuple(ops.zeros_like(t).requires_grad_() for t in call.inputs)
+        twice = tuple(_gradients(gradients, call.inputs, weights, True))
+    found = call.filled(call.last(twice, weights, v), call.inputs)
+    return call.finish(call.outputs, call.gives_tuple), call.finish(found, call.takes_tuple)
+
+
+def _first_of_two(
+    name: str, func: Func, inputs: Any, v: Any, create_graph: bool, strict: bool
+) -> tuple[_Call, Tensors | None, Tensors]:
+    with enable_grad():
+        call = _Call(name, func, inputs, create_graph, strict)
+        vector = call.vector(v, call.inputs, call.takes_tuple, _ONE_INPUT)
+        call.run()
+        call.scalar()
+        gradients = tuple(_gradients(call.outputs, call.inputs, None, True))
+        call.check(gradients, "jacobian")
+    return call, vector, gradients
+
+
+def _check_strategy(strategy: str) -> None:
+    if strategy not in ("forward-mode", "reverse-mode"):
+        raise AssertionError('Expected strategy to be either "forward-mode" or "reverse-mode".')
+
+
+def jacobian(
+    func: Func,
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    strategy: str = "reverse-mode",
+) -> Any:
+    """The Jacobian of a function (`torch.autograd.functional.jacobian`).
+
+    Args:
+        func: takes tensors, gives a tensor or a tuple of them.
+        inputs: a tensor, or a tuple of them.
+        create_graph: whether the result can be differentiated.
+        strict: whether an output that is independent of an input is an error.
+        vectorize: whether all rows, or columns, are computed at once by `tt.vmap`.
+        strategy: ``"reverse-mode"`` computes rows, ``"forward-mode"`` columns, with `vectorize` alone.
+
+    Returns:
+        For each output and each input a tensor of both shapes, one after the other; nested as those are tuples.
+
+    Raises:
+        TypeError: for other than tensors.
+        RuntimeError: in strict mode, and for strict with `vectorize`.
+        NotImplementedError: for what forward mode does not go with.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.autograd.functional.jacobian(lambda x: x * x, tt.tensor([1.0, 2.0]))
+        tensor([[2., 0.],
+                [0., 4.]])
+    """
+    _check_strategy(strategy)
+    if strategy == "forward-mode":
+        return _by_columns(func, inputs, create_graph, strict, vectorize)
+    with enable_grad():
+        call = _Call("jacobian", func, inputs, create_graph, strict)
+        call.run()
+        if vectorize and strict:
+            raise RuntimeError(
+                "jacobian: `strict=True` and `vectorized=True` are not supported together. Please either set "
+                "`strict=False` or `vectorize=False`."
+            )
+        rows_of = _rows_at_once if vectorize else _rows
+        found = tuple(
+            tuple(
+                rows.reshape(*output.shape, *source.shape)
+                for rows, source in zip(rows_of(call, number), call.inputs, strict=True)
+            )
+            for number, output in enumerate(call.outputs)
+        )
+    nested = tuple(call.finish(each, call.takes_tuple) for each in found)
+    return nested if call.gives_tuple else nested[0]
+
+
+def _rows(call: _Call, number: int) -> list[Any]:
+    """The derivatives of each element of an output by every input, one after the other."""
+    flat = call.outputs[number].reshape(-1)
+    rows: list[list[Any]] = [[] for _ in call.inputs]
+    for i in range(flat.numel()):
+        found = _gradients((flat[i],), call.inputs, None, call.create_graph, retain_graph=True)
+        for place, (each, source) in enumerate(zip(found, call.inputs, strict=True)):
+            if call.strict and each is None:
+                raise RuntimeError(
+                    f"Output {number} of the user-provided function is independent of input {place}. This is not "
+                    "allowed in strict mode."
+                )
+            if call.strict and call.create_graph and not each.requires_grad:
+                raise RuntimeError(
+                    f"The jacobian of the user-provided function is independent of input {number}. This is not allowed "
+                    "in strict mode when create_graph=True."
+                )
+            rows[place].append(ops.zeros_like(source) if each is None else each)
+    return [
+        ops.stack(each) if each else source.new_zeros((0, *source.shape))
+        for each, source in zip(rows, call.inputs, strict=True)
+    ]
+
+
+def _rows_at_once(call: _Call, number: int) -> list[Any]:
+    output = call.outputs[number]
+    count = output.numel()
+    basis = ops.eye(count, dtype=output.dtype, device=output.device)
+    found = _gradients(
+        (output.reshape(-1),),
+        call.inputs,
+        (basis,),
+        call.create_graph,
+        retain_graph=True,
+        is_grads_batched=True,
+    )
+    return [
+        source.new_zeros((count, *source.shape)) if each is None else each
+        for each, source in zip(found, call.inputs, strict=True)
+    ]
+
+
+def _by_columns(func: Func, inputs: Any, create_graph: bool, strict: bool, vectorize: bool) -> Any:
+    name = 'jacobian: `{}` and `strategy="forward-mode"` are not supported together (yet). Please either set `{}` or '
+    if create_graph:
+        raise NotImplementedError(
+            name.format("create_graph=True", "create_graph=False") + '`strategy="reverse-mode"`.'
+        )
+    if strict:
+        raise RuntimeError(name.format("strict=True", "strict=False") + '`strategy="reverse-mode"`.')
+    if not vectorize:
+        raise NotImplementedError(
+            "Computing Jacobian using forward-AD or forward-over-reverse Hessian is only implemented for "
+            "`vectorize=True`."
+        )
+    takes_tuple, given = _tensors(inputs, "inputs", "jacobian")
+    gives_tuple = False
+
+    def checked(*values: Any) -> Tensors:
+        nonlocal gives_tuple
+        gives_tuple, outputs = _tensors(func(*values), "outputs of the user-provided function", "jacobian")
+        return outputs
+
+    counts = [each.numel() for each in given]
+    bases = [
+        basis.reshape(-1, *each.shape)
+        for basis, each in zip(
+            ops.eye(sum(counts), dtype=given[0].dtype, device=given[0].device).split(counts, 1),
+            given,
+            strict=True,
+        )
+    ]
+    columns = vmap(lambda *tangents: jvp_of(checked, given, tangents)[1])(*(
+        basis.to(each.dtype) for basis, each in zip(bases, given, strict=True)
+    ))  # fmt: skip
+    nested = []
+    for each in columns:
+        parts = tuple(
+            part.movedim(0, -1).reshape(*each.shape[1:], *source.shape)
+            for part, source in zip(each.split(counts), given, strict=True)
+        )
+        nested.append(parts if takes_tuple else parts[0])
+    return tuple(nested) if gives_tuple else nested[0]
+
+
+def hessian(
+    func: Func,
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    outer_jacobian_strategy: str = "reverse-mode",
+) -> Any:
+    """The Hessian of a function that gives one element (`torch.autograd.functional.hessian`).
+
+    Arguments and errors are `jacobian`'s; `outer_jacobian_strategy` is how the gradient is differentiated.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.autograd.functional.hessian(lambda x: (x**3).sum(), tt.tensor([1.0, 2.0]))
+        tensor([[ 6.,  0.],
+                [ 0., 12.]])
+    """
+    takes_tuple, given = _tensors(inputs, "inputs", "hessian")
+    _check_strategy(outer_jacobian_strategy)
+
+    def one_element(*values: Any) -> Any:
+        gives_tuple, found = _tensors(func(*values), "outputs of the user-provided function", "hessian")
+        if strict and not all(out.requires_grad for out in found):
+            raise RuntimeError(CONSTANT["outputs"].format(0))
+        if gives_tuple:
+            raise RuntimeError("The function given to hessian should return a single Tensor")
+        if found[0].numel() != 1:
+            raise RuntimeError(
+                "The Tensor returned by the function given to hessian should contain a single element"
+            )
+        return found[0].squeeze()
+
+    def gradients(*values: Any) -> Tensors:
+        if outer_jacobian_strategy == "forward-mode":
+            values = tuple(value.requires_grad_() for value in values)
+        found: Tensors = jacobian(one_element, values, create_graph=True)
+        for number, each in enumerate(found):
+            if strict and not each.requires_grad:
+                raise RuntimeError(CONSTANT["jacobian"].format(number))
+        return found
+
+    found = jacobian(gradients, given, create_graph, strict, vectorize, outer_jacobian_strategy)
+    return found if takes_tuple else found[0][0]

@@ -1,0 +1,209 @@
+"""What samples come from: by index, or one after the other."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Generic, TypeVar
+
+from ...dispatch.generated import functions as _ops
+from ...dispatch.random import Generator
+from ...dispatch.tensor import Tensor
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Dataset(Generic[T_co]):
+    """Samples by index (`torch.utils.data.Dataset`): a subclass writes ``__getitem__``, and mostly ``__len__``.
+
+    Where it has ``__getitems__``, a list of indices is asked for at once.
+
+    Example:
+        >>> import triten as tt
+        >>> class Squares(tt.utils.data.Dataset):
+        ...     def __getitem__(self, index):
+        ...         return index * index
+        ...     def __len__(self):
+        ...         return 3
+        >>> list((Squares() + Squares())[i] for i in range(6))
+        [0, 1, 4, 0, 1, 4]
+    """
+
+    def __getitem__(self, index: Any) -> T_co:
+        raise NotImplementedError("Subclasses of Dataset should implement __getitem__.")
+
+    def __add__(self, other: Dataset[T_co]) -> ConcatDataset[T_co]:
+        return ConcatDataset([self, other])
+
+
+class IterableDataset(Dataset[T_co], Iterable[T_co]):
+    """Samples one after the other (`torch.utils.data.IterableDataset`): a subclass writes ``__iter__``."""
+
+    def __iter__(self) -> Iterator[T_co]:
+        raise NotImplementedError("Subclasses of IterableDataset should implement __iter__.")
+
+    def __add__(self, other: Dataset[T_co]) -> Any:
+        return ChainDataset([self, other])
+
+
+class TensorDataset(Dataset[tuple[Any, ...]]):
+    """Rows of tensors of one length (`torch.utils.data.TensorDataset`).
+
+    Raises:
+        AssertionError: the lengths differ.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.utils.data.TensorDataset(tt.tensor([1, 2]), tt.tensor([3, 4]))[1]
+        (tensor(2), tensor(4))
+    """
+
+    def __init__(self, *tensors: Tensor) -> None:
+        if any(tensor.shape[0] != tensors[0].shape[0] for tensor in tensors):
+            raise AssertionError("Size mismatch between tensors")
+        self.tensors = tensors
+
+    def __getitem__(self, index: Any) -> tuple[Any, ...]:
+        return tuple(tensor[index] for tensor in self.tensors)
+
+    def __len__(self) -> int:
+        return int(self.tensors[0].shape[0])
+
+
+class StackDataset(Dataset[Any]):
+    """Samples of several data sets side by side, as tuples or by name (`torch.utils.data.StackDataset`).
+
+    Raises:
+        ValueError: the lengths differ, or there are neither data sets nor names; for both at once.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if args and kwargs:
+            raise ValueError(
+                "Supported either ``tuple``- (via ``args``) or ``dict``- (via ``kwargs``) like input/output, but both "
+                "types are given."
+            )
+        if not args and not kwargs:
+            raise ValueError("At least one dataset should be passed")
+        self.datasets: Any = args or kwargs
+        sets = list(args or kwargs.values())
+        self._length = len(sets[0])
+        if any(len(each) != self._length for each in sets):
+            raise ValueError("Size mismatch between datasets")
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(self.datasets, dict):
+            return {name: each[index] for name, each in self.datasets.items()}
+        return tuple(each[index] for each in self.datasets)
+
+    def __len__(self) -> int:
+        return self._length
+
+
+class ConcatDataset(Dataset[T_co]):
+    """Data sets one behind the other (`torch.utils.data.ConcatDataset`).
+
+    Raises:
+        AssertionError: there is none, or one of them cannot be indexed.
+    """
+
+    def __init__(self, datasets: Iterable[Any]) -> None:
+        self.datasets = list(datasets)
+        if not self.datasets:
+            raise AssertionError("datasets should not be an empty iterable")
+        if any(isinstance(each, IterableDataset) for each in self.datasets):
+            raise AssertionError("ConcatDataset does not support IterableDataset")
+        self.cumulative_sizes = list(itertools.accumulate(map(len, self.datasets)))
+
+    def __getitem__(self, index: int) -> Any:
+        if index < 0:
+            if -index > len(self):
+                raise ValueError("absolute value of index should not exceed dataset length")
+            index += len(self)
+        place = bisect.bisect_right(self.cumulative_sizes, index)
+        return self.datasets[place][index - (self.cumulative_sizes[place - 1] if place else 0)]
+
+    def __len__(self) -> int:
+        return self.cumulative_sizes[-1]
+
+
+class ChainDataset(IterableDataset[Any]):
+    """Iterable data sets one behind the other (`torch.utils.data.ChainDataset`)."""
+
+    def __init__(self, datasets: Iterable[Any]) -> None:
+        self.datasets = datasets
+
+    def _iterable(self) -> Iterator[Any]:
+        for each in self.datasets:
+            if not isinstance(each, IterableDataset):
+                raise AssertionError("ChainDataset only supports IterableDataset")
+            yield each
+
+    def __iter__(self) -> Iterator[Any]:
+        return itertools.chain.from_iterable(self._iterable())
+
+    def __len__(self) -> int:
+        return sum(map(len, self._iterable()))  # type: ignore[arg-type]
+
+
+class Subset(Dataset[T_co]):
+    """Some samples of a data set, by their indices (`torch.utils.data.Subset`)."""
+
+    def __init__(self, dataset: Any, indices: Sequence[int]) -> None:
+        self.dataset = dataset
+        self.indices = indices
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, list):
+            return self.dataset[[self.indices[i] for i in index]]
+        return self.dataset[self.indices[index]]
+
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        """Several samples at once, where the data set gives them at once."""
+        chosen = [self.indices[i] for i in indices]
+        at_once = getattr(self.dataset, "__getitems__", None)
+        return at_once(chosen) if callable(at_once) else [self.dataset[i] for i in chosen]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+def random_split(
+    dataset: Any, lengths: Sequence[int | float], generator: Generator | None = None
+) -> list[Subset[Any]]:
+    """Parts of a data set without samples in common, drawn at random (`torch.utils.data.random_split`).
+
+    Args:
+        lengths: the parts' sizes; or shares that sum up to 1, of which what is left over goes to the first ones.
+
+    Raises:
+        ValueError: the sizes do not sum up to the data set's, or a share is not between 0 and 1.
+
+    Example:
+        >>> import triten as tt
+        >>> [len(part) for part in tt.utils.data.random_split(range(10), [0.75, 0.25])]
+        [8, 2]
+    """
+    sizes = list(lengths)
+    whole = len(dataset)
+    if math.isclose(sum(sizes), 1) and sum(sizes) <= 1:
+        for number, share in enumerate(sizes):
+            if not 0 <= share <= 1:
+                raise ValueError(f"Fraction at index {number} is not between 0 and 1")
+        sizes = [math.floor(whole * share) for share in sizes]
+        for number in range(whole - int(sum(sizes))):
+            sizes[number % len(sizes)] += 1
+        for number, size in enumerate(sizes):
+            if size == 0:
+                warnings.warn(
+                    f"Length of split at index {number} is 0. This might result in an empty dataset.",
+                    stacklevel=2,
+                )
+    if sum(sizes) != whole:
+        raise ValueError("Sum of input lengths does not equal the length of the input dataset!")
+    order = _ops.randperm(whole, generator=generator).tolist()
+    ends = itertools.accumulate(int(size) for size in sizes)
+    return [Subset(dataset, order[end - int(size) : end]) for end, size in zip(ends, sizes, strict=True)]
