@@ -194,38 +194,6 @@ def _sign_and_log(char: str) -> Callable[[Any], tuple[float, Any, Any, Any]]:
     return compute
 
 
-@host_kernel("_linalg_slogdet")
-def slogdet_with_factors(A: TensorSpec) -> HostCall | None:
-    """The determinant's sign and logarithm, LU and pivots."""
-    if not is_square(A) or A.dtype.is_complex:
-        return None
-    char = char_of(A)
-    find = _sign_and_log(char)
-
-    def compute(a: Any) -> tuple[Any, ...]:
-        sign, log, lu, pivots = find(a)
-        pivots += 1
-        return np.array(sign, char), np.array(log), lu, pivots
-
-    number = in_rows(A.dtype)
-    return HostCall((number, number, *factors_of(A)), compute)
-
-
-@host_kernel("linalg_slogdet")
-def slogdet(A: TensorSpec) -> HostCall | None:
-    """The determinant's sign and logarithm."""
-    if not is_square(A) or A.dtype.is_complex:
-        return None
-    char = char_of(A)
-    find = _sign_and_log(char)
-
-    def compute(a: Any) -> tuple[Any, ...]:
-        sign, log, _, _ = find(a)
-        return np.array(sign, char), np.array(log)
-
-    return HostCall((in_rows(A.dtype),) * 2, compute)
-
-
 @host_kernel("logdet")
 def logdet(A: TensorSpec) -> HostCall | None:
     """The determinant's logarithm, NaN where it is negative."""
@@ -446,25 +414,6 @@ def cholesky_solve(B: TensorSpec, L: TensorSpec, upper: bool) -> HostCall | None
         return None
     solve = find_routine(char_of(L), "potrs")
     return HostCall((in_columns(B.dtype, *B.sizes),), lambda b, factor: solve(factor, b, not upper)[0])
-
-
-@host_kernel("cholesky_inverse")
-def cholesky_inverse(L: TensorSpec, upper: bool) -> HostCall | None:
-    """The inverse of A from one triangular factor of A."""
-    if not is_square(L):
-        return None
-    invert, is_complex = find_routine(char_of(L), "potri"), L.dtype.is_complex
-    given = np.tri(L.sizes[0], dtype=bool)
-    given = given if upper else given.T  # of the transpose, which is read by rows
-
-    def compute(factor: Any) -> Any:
-        made, info = invert(factor, not upper)
-        if info:
-            return None
-        turned = made.T
-        return np.where(given, turned, made.conj() if is_complex else made).T
-
-    return HostCall((in_columns(L.dtype, *L.sizes),), compute)
 
 
 @host_kernel("triangular_solve")

@@ -314,7 +314,6 @@ def cholesky_solve(self: Any, input2: Any, upper: bool) -> Any:
     return ops.linalg_solve_triangular(second, half, upper=True)
 
 
-@planned_by(on_host("cholesky_inverse", "linalg_solve_triangular"))
 def cholesky_inverse(self: Any, upper: bool) -> Any:
     """`torch.cholesky_inverse`: the inverse of the matrix whose Cholesky factor is given."""
     check_square("cholesky_inverse", self._spec)

@@ -34,7 +34,6 @@ def linalg_det(A: Any) -> Any:
     return packets["_linalg_det"].call(A)[0]
 
 
-@planned_by(on_host("_linalg_slogdet", "linalg_lu_factor_ex", "log"))
 def _linalg_slogdet(A: Any) -> Any:
     """The sign of the determinant, the logarithm of its size, and the factors."""
     check_square("linalg.slogdet", A._spec)
@@ -48,14 +47,12 @@ def _linalg_slogdet(A: Any) -> Any:
     return named("_linalg_slogdet", sign=sign, logabsdet=logabsdet, LU=LU, pivots=pivots)
 
 
-@planned_by(on_host("linalg_slogdet", "_linalg_slogdet", "linalg_lu_factor_ex", "log"))
 def linalg_slogdet(A: Any) -> Any:
     """`torch.linalg.slogdet`."""
     sign, logabsdet, _, _ = packets["_linalg_slogdet"].call(A)
     return named("linalg_slogdet", sign=sign, logabsdet=logabsdet)
 
 
-@planned_by(on_host("linalg_slogdet", "_linalg_slogdet", "linalg_lu_factor_ex", "log"))
 def slogdet(self: Any) -> Any:
     """`torch.slogdet`."""
     return named("slogdet", **linalg_slogdet(self)._asdict())
