@@ -81,10 +81,14 @@ class _TypedStorage:
         self.dtype = dtype
 
 
-class _Pickler(pickle._Pickler):  # type: ignore[misc, name-defined]
+# The pickler in Python, whose table of types a subclass may extend; the stubs of the library do not name it.
+_PythonPickler: Any = vars(pickle)["_Pickler"]
+
+
+class _Pickler(_PythonPickler):  # type: ignore[misc]
     """Writes what PyTorch has a name for under that name, and storages by their number."""
 
-    dispatch: ClassVar[dict[type, Callable[..., None]]] = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined]
+    dispatch: ClassVar[dict[type, Callable[..., None]]] = dict(_PythonPickler.dispatch)
 
     def __init__(self, file: IO[bytes], protocol: int) -> None:
         super().__init__(file, protocol)
@@ -116,11 +120,11 @@ class _Pickler(pickle._Pickler):  # type: ignore[misc, name-defined]
             plain = obj.detach().resolve_conj().resolve_neg()
         dtype = plain.dtype
         typed = dtype in STORAGE_NAMES
-        args = (
+        args: tuple[Any, ...] = (
             _TypedStorage(plain.untyped_storage(), dtype),
             plain.storage_offset(),
             tuple(plain.shape),
-            tuple(plain.stride()),
+            plain._spec.strides,
             obj.requires_grad,
             OrderedDict(),
         )
@@ -397,9 +401,10 @@ def load(
         )
     with zipfile.ZipFile(f) as archive:
         records = set(archive.namelist())
-        (root, *_) = [name.rpartition("/")[0] for name in records if name.endswith("/data.pkl")] or [None]
-        if root is None:
+        roots = [name.rpartition("/")[0] for name in records if name.endswith("/data.pkl")]
+        if not roots:
             raise RuntimeError("load: the archive has no data.pkl; it is none of torch.save's")
+        root = roots[0]
         order = archive.read(f"{root}/byteorder") if f"{root}/byteorder" in records else b"little"
         if order.decode() != sys.byteorder:
             raise RuntimeError(
