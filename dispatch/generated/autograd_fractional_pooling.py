@@ -25,7 +25,7 @@ from ..autograd.recording import requires_grad
 from ..core.inference import saves_refused
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
-from .functions import fractional_max_pool2d_backward, fractional_max_pool3d_backward
+from .functions import fractional_max_pool2d_backward, fractional_max_pool3d_backward, zeros_like
 
 
 class FractionalMaxPool2dBackward0(Node):
@@ -104,24 +104,36 @@ def plan_fractional_max_pool2d(op: OperatorEntry, key_set: int, args: Sequence[A
 class FractionalMaxPool2dBackwardBackward0(Node):
     """fractional_max_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] output_size, Tensor indices) -> Tensor"""
 
-    __slots__ = ("indices", "indices_version")
+    __slots__ = ("indices", "indices_version", "self_", "self__version")
 
     indices: Any
     indices_version: Any
+    self_: Any
+    self__version: Any
 
     def backward(self, grad: Any) -> Any:
-        indices = unpack(self, self.indices, self.indices_version)
-        return (at_maxima(grad, indices, 2),)
+        edges = self.next_edges
+        grad_grad_output: Any = None
+        grad_self: Any = None
+        if edges[0] is not None:
+            indices = unpack(self, self.indices, self.indices_version)
+            grad_grad_output = at_maxima(grad, indices, 2)
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_self = zeros_like(self_)
+        return grad_grad_output, grad_self
 
     def release(self) -> None:
-        self.indices = FREED
+        self.indices = self.self_ = FREED
 
 
 def plan_fractional_max_pool2d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """fractional_max_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] output_size, Tensor indices) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_output = requires_grad(args[0])
+    needs_self_ = requires_grad(args[1])
     indices_is_tensor = isinstance(args[4], TensorImpl)
+    self_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(grad_output: Any, self_: Any, indices: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -129,6 +141,9 @@ def plan_fractional_max_pool2d_backward(op: OperatorEntry, key_set: int, args: S
         edges = (
             ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
             if needs_grad_output
+            else None,
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
             else None,
         )
         out = inner(grad_output, self_, indices)
@@ -140,6 +155,10 @@ def plan_fractional_max_pool2d_backward(op: OperatorEntry, key_set: int, args: S
             node.indices = indices
             cell = indices._version_cell if indices_is_tensor else None
             node.indices_version = 0 if cell is None else cell[0]
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
         out._spec = spec.twin
@@ -148,7 +167,13 @@ def plan_fractional_max_pool2d_backward(op: OperatorEntry, key_set: int, args: S
         meta.grad = None
         return out
 
-    return saves_refused(record, (args[4] if requires_grad(args[0]) else None,))
+    return saves_refused(
+        record,
+        (
+            args[4] if requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 class FractionalMaxPool3dBackward0(Node):
@@ -227,24 +252,36 @@ def plan_fractional_max_pool3d(op: OperatorEntry, key_set: int, args: Sequence[A
 class FractionalMaxPool3dBackwardBackward0(Node):
     """fractional_max_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] output_size, Tensor indices) -> Tensor"""
 
-    __slots__ = ("indices", "indices_version")
+    __slots__ = ("indices", "indices_version", "self_", "self__version")
 
     indices: Any
     indices_version: Any
+    self_: Any
+    self__version: Any
 
     def backward(self, grad: Any) -> Any:
-        indices = unpack(self, self.indices, self.indices_version)
-        return (at_maxima(grad, indices, 3),)
+        edges = self.next_edges
+        grad_grad_output: Any = None
+        grad_self: Any = None
+        if edges[0] is not None:
+            indices = unpack(self, self.indices, self.indices_version)
+            grad_grad_output = at_maxima(grad, indices, 3)
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_self = zeros_like(self_)
+        return grad_grad_output, grad_self
 
     def release(self) -> None:
-        self.indices = FREED
+        self.indices = self.self_ = FREED
 
 
 def plan_fractional_max_pool3d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """fractional_max_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] output_size, Tensor indices) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_output = requires_grad(args[0])
+    needs_self_ = requires_grad(args[1])
     indices_is_tensor = isinstance(args[4], TensorImpl)
+    self_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(grad_output: Any, self_: Any, indices: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -252,6 +289,9 @@ def plan_fractional_max_pool3d_backward(op: OperatorEntry, key_set: int, args: S
         edges = (
             ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
             if needs_grad_output
+            else None,
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
             else None,
         )
         out = inner(grad_output, self_, indices)
@@ -263,6 +303,10 @@ def plan_fractional_max_pool3d_backward(op: OperatorEntry, key_set: int, args: S
             node.indices = indices
             cell = indices._version_cell if indices_is_tensor else None
             node.indices_version = 0 if cell is None else cell[0]
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
         out._spec = spec.twin
@@ -271,4 +315,10 @@ def plan_fractional_max_pool3d_backward(op: OperatorEntry, key_set: int, args: S
         meta.grad = None
         return out
 
-    return saves_refused(record, (args[4] if requires_grad(args[0]) else None,))
+    return saves_refused(
+        record,
+        (
+            args[4] if requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) else None,
+        ),
+    )

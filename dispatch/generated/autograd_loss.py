@@ -29,7 +29,7 @@ from ..autograd.recording import requires_grad, spec_of
 from ..core.inference import saves_refused
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
-from .functions import mse_loss_backward, nll_loss2d_backward, nll_loss_backward
+from .functions import mse_loss_backward, nll_loss2d_backward, nll_loss_backward, zeros_like
 
 
 class NllLossForwardBackward0(Node):
@@ -144,6 +144,8 @@ class NllLossBackwardBackward0(Node):
     __slots__ = (
         "ignore_index",
         "reduction",
+        "self_",
+        "self__version",
         "self_spec",
         "target",
         "target_version",
@@ -153,6 +155,8 @@ class NllLossBackwardBackward0(Node):
 
     ignore_index: Any
     reduction: Any
+    self_: Any
+    self__version: Any
     self_spec: Any
     target: Any
     target_version: Any
@@ -160,25 +164,37 @@ class NllLossBackwardBackward0(Node):
     weight_version: Any
 
     def backward(self, grad: Any) -> Any:
-        target = unpack(self, self.target, self.target_version)
-        weight = unpack(self, self.weight, self.weight_version)
-        reduction = self.reduction
-        ignore_index = self.ignore_index
-        return (nll_loss_grad_backward(grad, target, weight, reduction, ignore_index, self.self_spec.ndim),)
+        edges = self.next_edges
+        grad_grad_output: Any = None
+        grad_self: Any = None
+        if edges[0] is not None:
+            target = unpack(self, self.target, self.target_version)
+            weight = unpack(self, self.weight, self.weight_version)
+            reduction = self.reduction
+            ignore_index = self.ignore_index
+            grad_grad_output = nll_loss_grad_backward(
+                grad, target, weight, reduction, ignore_index, self.self_spec.ndim
+            )
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_self = zeros_like(self_)
+        return grad_grad_output, grad_self
 
     def release(self) -> None:
-        self.target = self.weight = FREED
+        self.target = self.weight = self.self_ = FREED
 
 
 def plan_nll_loss_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """nll_loss_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_output = requires_grad(args[0])
+    needs_self_ = requires_grad(args[1])
     reduction = args[4]
     ignore_index = args[5]
     self_spec = spec_of(args[1])
     target_is_tensor = isinstance(args[2], TensorImpl)
     weight_is_tensor = isinstance(args[3], TensorImpl)
+    self_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(grad_output: Any, self_: Any, target: Any, weight: Any, total_weight: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -186,6 +202,9 @@ def plan_nll_loss_backward(op: OperatorEntry, key_set: int, args: Sequence[Any])
         edges = (
             ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
             if needs_grad_output
+            else None,
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
             else None,
         )
         out = inner(grad_output, self_, target, weight, total_weight)
@@ -202,6 +221,10 @@ def plan_nll_loss_backward(op: OperatorEntry, key_set: int, args: Sequence[Any])
             node.weight = weight
             cell = weight._version_cell if weight_is_tensor else None
             node.weight_version = 0 if cell is None else cell[0]
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.reduction = reduction
         node.ignore_index = ignore_index
         spec = out._spec
@@ -217,6 +240,7 @@ def plan_nll_loss_backward(op: OperatorEntry, key_set: int, args: Sequence[Any])
         (
             args[2] if requires_grad(args[0]) else None,
             args[3] if requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) else None,
         ),
     )
 
@@ -333,6 +357,8 @@ class NllLoss2dBackwardBackward0(Node):
     __slots__ = (
         "ignore_index",
         "reduction",
+        "self_",
+        "self__version",
         "self_spec",
         "target",
         "target_version",
@@ -342,6 +368,8 @@ class NllLoss2dBackwardBackward0(Node):
 
     ignore_index: Any
     reduction: Any
+    self_: Any
+    self__version: Any
     self_spec: Any
     target: Any
     target_version: Any
@@ -349,25 +377,37 @@ class NllLoss2dBackwardBackward0(Node):
     weight_version: Any
 
     def backward(self, grad: Any) -> Any:
-        target = unpack(self, self.target, self.target_version)
-        weight = unpack(self, self.weight, self.weight_version)
-        reduction = self.reduction
-        ignore_index = self.ignore_index
-        return (nll_loss_grad_backward(grad, target, weight, reduction, ignore_index, self.self_spec.ndim),)
+        edges = self.next_edges
+        grad_grad_output: Any = None
+        grad_self: Any = None
+        if edges[0] is not None:
+            target = unpack(self, self.target, self.target_version)
+            weight = unpack(self, self.weight, self.weight_version)
+            reduction = self.reduction
+            ignore_index = self.ignore_index
+            grad_grad_output = nll_loss_grad_backward(
+                grad, target, weight, reduction, ignore_index, self.self_spec.ndim
+            )
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_self = zeros_like(self_)
+        return grad_grad_output, grad_self
 
     def release(self) -> None:
-        self.target = self.weight = FREED
+        self.target = self.weight = self.self_ = FREED
 
 
 def plan_nll_loss2d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """nll_loss2d_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_output = requires_grad(args[0])
+    needs_self_ = requires_grad(args[1])
     reduction = args[4]
     ignore_index = args[5]
     self_spec = spec_of(args[1])
     target_is_tensor = isinstance(args[2], TensorImpl)
     weight_is_tensor = isinstance(args[3], TensorImpl)
+    self_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(grad_output: Any, self_: Any, target: Any, weight: Any, total_weight: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -375,6 +415,9 @@ def plan_nll_loss2d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any
         edges = (
             ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
             if needs_grad_output
+            else None,
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
             else None,
         )
         out = inner(grad_output, self_, target, weight, total_weight)
@@ -391,6 +434,10 @@ def plan_nll_loss2d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any
             node.weight = weight
             cell = weight._version_cell if weight_is_tensor else None
             node.weight_version = 0 if cell is None else cell[0]
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.reduction = reduction
         node.ignore_index = ignore_index
         spec = out._spec
@@ -406,6 +453,7 @@ def plan_nll_loss2d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any
         (
             args[2] if requires_grad(args[0]) else None,
             args[3] if requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) else None,
         ),
     )
 

@@ -29,6 +29,7 @@ from .functions import (
     replication_pad2d_backward,
     replication_pad3d,
     replication_pad3d_backward,
+    zeros_like,
 )
 
 
@@ -157,20 +158,35 @@ def plan_reflection_pad1d(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
 class ReflectionPad1dBackwardBackward0(Node):
     """reflection_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor"""
 
-    __slots__ = ("padding",)
+    __slots__ = ("padding", "self_", "self__version")
 
     padding: Any
+    self_: Any
+    self__version: Any
 
     def backward(self, grad: Any) -> Any:
-        padding = self.padding
-        return (reflection_pad1d(grad, padding),)
+        edges = self.next_edges
+        grad_grad_output: Any = None
+        grad_self: Any = None
+        if edges[0] is not None:
+            padding = self.padding
+            grad_grad_output = reflection_pad1d(grad, padding)
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_self = zeros_like(self_)
+        return grad_grad_output, grad_self
+
+    def release(self) -> None:
+        self.self_ = FREED
 
 
 def plan_reflection_pad1d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """reflection_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_output = requires_grad(args[0])
+    needs_self_ = requires_grad(args[1])
     padding = args[2]
+    self_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(grad_output: Any, self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -179,12 +195,19 @@ def plan_reflection_pad1d_backward(op: OperatorEntry, key_set: int, args: Sequen
             ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
             if needs_grad_output
             else None,
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
         )
         out = inner(grad_output, self_)
         node = ReflectionPad1dBackwardBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.padding = padding
         spec = out._spec
         node.specs = (spec,)
@@ -194,7 +217,7 @@ def plan_reflection_pad1d_backward(op: OperatorEntry, key_set: int, args: Sequen
         meta.grad = None
         return out
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[1]) else None,))
 
 
 class ReflectionPad2dBackward0(Node):
@@ -254,20 +277,35 @@ def plan_reflection_pad2d(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
 class ReflectionPad2dBackwardBackward0(Node):
     """reflection_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor"""
 
-    __slots__ = ("padding",)
+    __slots__ = ("padding", "self_", "self__version")
 
     padding: Any
+    self_: Any
+    self__version: Any
 
     def backward(self, grad: Any) -> Any:
-        padding = self.padding
-        return (reflection_pad2d(grad, padding),)
+        edges = self.next_edges
+        grad_grad_output: Any = None
+        grad_self: Any = None
+        if edges[0] is not None:
+            padding = self.padding
+            grad_grad_output = reflection_pad2d(grad, padding)
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_self = zeros_like(self_)
+        return grad_grad_output, grad_self
+
+    def release(self) -> None:
+        self.self_ = FREED
 
 
 def plan_reflection_pad2d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """reflection_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_output = requires_grad(args[0])
+    needs_self_ = requires_grad(args[1])
     padding = args[2]
+    self_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(grad_output: Any, self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -276,12 +314,19 @@ def plan_reflection_pad2d_backward(op: OperatorEntry, key_set: int, args: Sequen
             ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
             if needs_grad_output
             else None,
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
         )
         out = inner(grad_output, self_)
         node = ReflectionPad2dBackwardBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.padding = padding
         spec = out._spec
         node.specs = (spec,)
@@ -291,7 +336,7 @@ def plan_reflection_pad2d_backward(op: OperatorEntry, key_set: int, args: Sequen
         meta.grad = None
         return out
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[1]) else None,))
 
 
 class ReflectionPad3dBackward0(Node):
@@ -351,20 +396,35 @@ def plan_reflection_pad3d(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
 class ReflectionPad3dBackwardBackward0(Node):
     """reflection_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor"""
 
-    __slots__ = ("padding",)
+    __slots__ = ("padding", "self_", "self__version")
 
     padding: Any
+    self_: Any
+    self__version: Any
 
     def backward(self, grad: Any) -> Any:
-        padding = self.padding
-        return (reflection_pad3d(grad, padding),)
+        edges = self.next_edges
+        grad_grad_output: Any = None
+        grad_self: Any = None
+        if edges[0] is not None:
+            padding = self.padding
+            grad_grad_output = reflection_pad3d(grad, padding)
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_self = zeros_like(self_)
+        return grad_grad_output, grad_self
+
+    def release(self) -> None:
+        self.self_ = FREED
 
 
 def plan_reflection_pad3d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """reflection_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_output = requires_grad(args[0])
+    needs_self_ = requires_grad(args[1])
     padding = args[2]
+    self_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(grad_output: Any, self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -373,12 +433,19 @@ def plan_reflection_pad3d_backward(op: OperatorEntry, key_set: int, args: Sequen
             ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
             if needs_grad_output
             else None,
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
         )
         out = inner(grad_output, self_)
         node = ReflectionPad3dBackwardBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.padding = padding
         spec = out._spec
         node.specs = (spec,)
@@ -388,7 +455,7 @@ def plan_reflection_pad3d_backward(op: OperatorEntry, key_set: int, args: Sequen
         meta.grad = None
         return out
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[1]) else None,))
 
 
 class ReplicationPad1dBackward0(Node):
@@ -448,20 +515,35 @@ def plan_replication_pad1d(op: OperatorEntry, key_set: int, args: Sequence[Any])
 class ReplicationPad1dBackwardBackward0(Node):
     """replication_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor"""
 
-    __slots__ = ("padding",)
+    __slots__ = ("padding", "self_", "self__version")
 
     padding: Any
+    self_: Any
+    self__version: Any
 
     def backward(self, grad: Any) -> Any:
-        padding = self.padding
-        return (replication_pad1d(grad, padding),)
+        edges = self.next_edges
+        grad_grad_output: Any = None
+        grad_self: Any = None
+        if edges[0] is not None:
+            padding = self.padding
+            grad_grad_output = replication_pad1d(grad, padding)
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_self = zeros_like(self_)
+        return grad_grad_output, grad_self
+
+    def release(self) -> None:
+        self.self_ = FREED
 
 
 def plan_replication_pad1d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """replication_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_output = requires_grad(args[0])
+    needs_self_ = requires_grad(args[1])
     padding = args[2]
+    self_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(grad_output: Any, self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -470,12 +552,19 @@ def plan_replication_pad1d_backward(op: OperatorEntry, key_set: int, args: Seque
             ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
             if needs_grad_output
             else None,
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
         )
         out = inner(grad_output, self_)
         node = ReplicationPad1dBackwardBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.padding = padding
         spec = out._spec
         node.specs = (spec,)
@@ -485,7 +574,7 @@ def plan_replication_pad1d_backward(op: OperatorEntry, key_set: int, args: Seque
         meta.grad = None
         return out
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[1]) else None,))
 
 
 class ReplicationPad2dBackward0(Node):
@@ -545,20 +634,35 @@ def plan_replication_pad2d(op: OperatorEntry, key_set: int, args: Sequence[Any])
 class ReplicationPad2dBackwardBackward0(Node):
     """replication_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor"""
 
-    __slots__ = ("padding",)
+    __slots__ = ("padding", "self_", "self__version")
 
     padding: Any
+    self_: Any
+    self__version: Any
 
     def backward(self, grad: Any) -> Any:
-        padding = self.padding
-        return (replication_pad2d(grad, padding),)
+        edges = self.next_edges
+        grad_grad_output: Any = None
+        grad_self: Any = None
+        if edges[0] is not None:
+            padding = self.padding
+            grad_grad_output = replication_pad2d(grad, padding)
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_self = zeros_like(self_)
+        return grad_grad_output, grad_self
+
+    def release(self) -> None:
+        self.self_ = FREED
 
 
 def plan_replication_pad2d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """replication_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_output = requires_grad(args[0])
+    needs_self_ = requires_grad(args[1])
     padding = args[2]
+    self_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(grad_output: Any, self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -567,12 +671,19 @@ def plan_replication_pad2d_backward(op: OperatorEntry, key_set: int, args: Seque
             ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
             if needs_grad_output
             else None,
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
         )
         out = inner(grad_output, self_)
         node = ReplicationPad2dBackwardBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.padding = padding
         spec = out._spec
         node.specs = (spec,)
@@ -582,7 +693,7 @@ def plan_replication_pad2d_backward(op: OperatorEntry, key_set: int, args: Seque
         meta.grad = None
         return out
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[1]) else None,))
 
 
 class ReplicationPad3dBackward0(Node):
@@ -642,20 +753,35 @@ def plan_replication_pad3d(op: OperatorEntry, key_set: int, args: Sequence[Any])
 class ReplicationPad3dBackwardBackward0(Node):
     """replication_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor"""
 
-    __slots__ = ("padding",)
+    __slots__ = ("padding", "self_", "self__version")
 
     padding: Any
+    self_: Any
+    self__version: Any
 
     def backward(self, grad: Any) -> Any:
-        padding = self.padding
-        return (replication_pad3d(grad, padding),)
+        edges = self.next_edges
+        grad_grad_output: Any = None
+        grad_self: Any = None
+        if edges[0] is not None:
+            padding = self.padding
+            grad_grad_output = replication_pad3d(grad, padding)
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_self = zeros_like(self_)
+        return grad_grad_output, grad_self
+
+    def release(self) -> None:
+        self.self_ = FREED
 
 
 def plan_replication_pad3d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """replication_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_output = requires_grad(args[0])
+    needs_self_ = requires_grad(args[1])
     padding = args[2]
+    self_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(grad_output: Any, self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -664,12 +790,19 @@ def plan_replication_pad3d_backward(op: OperatorEntry, key_set: int, args: Seque
             ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
             if needs_grad_output
             else None,
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
         )
         out = inner(grad_output, self_)
         node = ReplicationPad3dBackwardBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.padding = padding
         spec = out._spec
         node.specs = (spec,)
@@ -679,4 +812,4 @@ def plan_replication_pad3d_backward(op: OperatorEntry, key_set: int, args: Seque
         meta.grad = None
         return out
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[1]) else None,))

@@ -475,9 +475,16 @@ class ThresholdBackwardBackward0(Node):
     threshold: Any
 
     def backward(self, grad: Any) -> Any:
-        self_ = unpack(self, self.self_, self.self__version)
-        threshold = self.threshold
-        return (threshold_backward(grad, self_, threshold),)
+        edges = self.next_edges
+        grad_grad_output: Any = None
+        grad_self: Any = None
+        if edges[0] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            threshold = self.threshold
+            grad_grad_output = threshold_backward(grad, self_, threshold)
+        if edges[1] is not None:
+            grad_self = zeros_like(grad)
+        return grad_grad_output, grad_self
 
     def release(self) -> None:
         self.self_ = FREED
@@ -487,6 +494,7 @@ def plan_threshold_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]
     """threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_output = requires_grad(args[0])
+    needs_self_ = requires_grad(args[1])
     self_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(grad_output: Any, self_: Any, threshold: Any) -> Any:
@@ -495,6 +503,9 @@ def plan_threshold_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]
         edges = (
             ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
             if needs_grad_output
+            else None,
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
             else None,
         )
         out = inner(grad_output, self_, threshold)

@@ -38,6 +38,7 @@ from .functions import (
     avg_pool3d_backward,
     max_pool2d_with_indices_backward,
     max_pool3d_with_indices_backward,
+    zeros_like,
 )
 
 
@@ -143,24 +144,36 @@ def plan_max_pool2d_with_indices(op: OperatorEntry, key_set: int, args: Sequence
 class MaxPool2dWithIndicesBackwardBackward0(Node):
     """max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor"""
 
-    __slots__ = ("indices", "indices_version")
+    __slots__ = ("indices", "indices_version", "self_", "self__version")
 
     indices: Any
     indices_version: Any
+    self_: Any
+    self__version: Any
 
     def backward(self, grad: Any) -> Any:
-        indices = unpack(self, self.indices, self.indices_version)
-        return (at_maxima(grad, indices, 2),)
+        edges = self.next_edges
+        grad_grad_output: Any = None
+        grad_self: Any = None
+        if edges[0] is not None:
+            indices = unpack(self, self.indices, self.indices_version)
+            grad_grad_output = at_maxima(grad, indices, 2)
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_self = zeros_like(self_)
+        return grad_grad_output, grad_self
 
     def release(self) -> None:
-        self.indices = FREED
+        self.indices = self.self_ = FREED
 
 
 def plan_max_pool2d_with_indices_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_output = requires_grad(args[0])
+    needs_self_ = requires_grad(args[1])
     indices_is_tensor = isinstance(args[7], TensorImpl)
+    self_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(grad_output: Any, self_: Any, indices: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -168,6 +181,9 @@ def plan_max_pool2d_with_indices_backward(op: OperatorEntry, key_set: int, args:
         edges = (
             ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
             if needs_grad_output
+            else None,
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
             else None,
         )
         out = inner(grad_output, self_, indices)
@@ -179,6 +195,10 @@ def plan_max_pool2d_with_indices_backward(op: OperatorEntry, key_set: int, args:
             node.indices = indices
             cell = indices._version_cell if indices_is_tensor else None
             node.indices_version = 0 if cell is None else cell[0]
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
         out._spec = spec.twin
@@ -187,7 +207,13 @@ def plan_max_pool2d_with_indices_backward(op: OperatorEntry, key_set: int, args:
         meta.grad = None
         return out
 
-    return saves_refused(record, (args[7] if requires_grad(args[0]) else None,))
+    return saves_refused(
+        record,
+        (
+            args[7] if requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 class AvgPool2dBackward0(Node):
@@ -280,37 +306,61 @@ def plan_avg_pool2d(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
 class AvgPool2dBackwardBackward0(Node):
     """avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor"""
 
-    __slots__ = ("ceil_mode", "count_include_pad", "divisor_override", "kernel_size", "padding", "stride")
+    __slots__ = (
+        "ceil_mode",
+        "count_include_pad",
+        "divisor_override",
+        "kernel_size",
+        "padding",
+        "self_",
+        "self__version",
+        "stride",
+    )
 
     ceil_mode: Any
     count_include_pad: Any
     divisor_override: Any
     kernel_size: Any
     padding: Any
+    self_: Any
+    self__version: Any
     stride: Any
 
     def backward(self, grad: Any) -> Any:
-        kernel_size = self.kernel_size
-        stride = self.stride
-        padding = self.padding
-        ceil_mode = self.ceil_mode
-        count_include_pad = self.count_include_pad
-        divisor_override = self.divisor_override
-        return (
-            avg_pool2d(grad, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override),
-        )
+        edges = self.next_edges
+        grad_grad_output: Any = None
+        grad_self: Any = None
+        if edges[0] is not None:
+            kernel_size = self.kernel_size
+            stride = self.stride
+            padding = self.padding
+            ceil_mode = self.ceil_mode
+            count_include_pad = self.count_include_pad
+            divisor_override = self.divisor_override
+            grad_grad_output = avg_pool2d(
+                grad, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+            )
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_self = zeros_like(self_)
+        return grad_grad_output, grad_self
+
+    def release(self) -> None:
+        self.self_ = FREED
 
 
 def plan_avg_pool2d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_output = requires_grad(args[0])
+    needs_self_ = requires_grad(args[1])
     kernel_size = args[2]
     stride = args[3]
     padding = args[4]
     ceil_mode = args[5]
     count_include_pad = args[6]
     divisor_override = args[7]
+    self_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(grad_output: Any, self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -319,12 +369,19 @@ def plan_avg_pool2d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any
             ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
             if needs_grad_output
             else None,
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
         )
         out = inner(grad_output, self_)
         node = AvgPool2dBackwardBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.kernel_size = kernel_size
         node.stride = stride
         node.padding = padding
@@ -339,7 +396,7 @@ def plan_avg_pool2d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any
         meta.grad = None
         return out
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[1]) else None,))
 
 
 class MaxPool3dWithIndicesBackward0(Node):
@@ -444,24 +501,36 @@ def plan_max_pool3d_with_indices(op: OperatorEntry, key_set: int, args: Sequence
 class MaxPool3dWithIndicesBackwardBackward0(Node):
     """max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor"""
 
-    __slots__ = ("indices", "indices_version")
+    __slots__ = ("indices", "indices_version", "self_", "self__version")
 
     indices: Any
     indices_version: Any
+    self_: Any
+    self__version: Any
 
     def backward(self, grad: Any) -> Any:
-        indices = unpack(self, self.indices, self.indices_version)
-        return (at_maxima(grad, indices, 3),)
+        edges = self.next_edges
+        grad_grad_output: Any = None
+        grad_self: Any = None
+        if edges[0] is not None:
+            indices = unpack(self, self.indices, self.indices_version)
+            grad_grad_output = at_maxima(grad, indices, 3)
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_self = zeros_like(self_)
+        return grad_grad_output, grad_self
 
     def release(self) -> None:
-        self.indices = FREED
+        self.indices = self.self_ = FREED
 
 
 def plan_max_pool3d_with_indices_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_output = requires_grad(args[0])
+    needs_self_ = requires_grad(args[1])
     indices_is_tensor = isinstance(args[7], TensorImpl)
+    self_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(grad_output: Any, self_: Any, indices: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -469,6 +538,9 @@ def plan_max_pool3d_with_indices_backward(op: OperatorEntry, key_set: int, args:
         edges = (
             ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
             if needs_grad_output
+            else None,
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
             else None,
         )
         out = inner(grad_output, self_, indices)
@@ -480,6 +552,10 @@ def plan_max_pool3d_with_indices_backward(op: OperatorEntry, key_set: int, args:
             node.indices = indices
             cell = indices._version_cell if indices_is_tensor else None
             node.indices_version = 0 if cell is None else cell[0]
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
         out._spec = spec.twin
@@ -488,7 +564,13 @@ def plan_max_pool3d_with_indices_backward(op: OperatorEntry, key_set: int, args:
         meta.grad = None
         return out
 
-    return saves_refused(record, (args[7] if requires_grad(args[0]) else None,))
+    return saves_refused(
+        record,
+        (
+            args[7] if requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 class AvgPool3dBackward0(Node):
@@ -581,37 +663,61 @@ def plan_avg_pool3d(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
 class AvgPool3dBackwardBackward0(Node):
     """avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor"""
 
-    __slots__ = ("ceil_mode", "count_include_pad", "divisor_override", "kernel_size", "padding", "stride")
+    __slots__ = (
+        "ceil_mode",
+        "count_include_pad",
+        "divisor_override",
+        "kernel_size",
+        "padding",
+        "self_",
+        "self__version",
+        "stride",
+    )
 
     ceil_mode: Any
     count_include_pad: Any
     divisor_override: Any
     kernel_size: Any
     padding: Any
+    self_: Any
+    self__version: Any
     stride: Any
 
     def backward(self, grad: Any) -> Any:
-        kernel_size = self.kernel_size
-        stride = self.stride
-        padding = self.padding
-        ceil_mode = self.ceil_mode
-        count_include_pad = self.count_include_pad
-        divisor_override = self.divisor_override
-        return (
-            avg_pool3d(grad, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override),
-        )
+        edges = self.next_edges
+        grad_grad_output: Any = None
+        grad_self: Any = None
+        if edges[0] is not None:
+            kernel_size = self.kernel_size
+            stride = self.stride
+            padding = self.padding
+            ceil_mode = self.ceil_mode
+            count_include_pad = self.count_include_pad
+            divisor_override = self.divisor_override
+            grad_grad_output = avg_pool3d(
+                grad, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+            )
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_self = zeros_like(self_)
+        return grad_grad_output, grad_self
+
+    def release(self) -> None:
+        self.self_ = FREED
 
 
 def plan_avg_pool3d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_output = requires_grad(args[0])
+    needs_self_ = requires_grad(args[1])
     kernel_size = args[2]
     stride = args[3]
     padding = args[4]
     ceil_mode = args[5]
     count_include_pad = args[6]
     divisor_override = args[7]
+    self_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(grad_output: Any, self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -620,12 +726,19 @@ def plan_avg_pool3d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any
             ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
             if needs_grad_output
             else None,
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
         )
         out = inner(grad_output, self_)
         node = AvgPool3dBackwardBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.kernel_size = kernel_size
         node.stride = stride
         node.padding = padding
@@ -640,7 +753,7 @@ def plan_avg_pool3d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any
         meta.grad = None
         return out
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[1]) else None,))
 
 
 class AdaptiveAvgPool2dBackward0(Node):
@@ -696,19 +809,34 @@ def plan__adaptive_avg_pool2d(op: OperatorEntry, key_set: int, args: Sequence[An
 class AdaptiveAvgPool2dBackwardBackward0(Node):
     """_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor"""
 
-    __slots__ = ("grad_output_spec",)
+    __slots__ = ("grad_output_spec", "self_", "self__version")
 
     grad_output_spec: Any
+    self_: Any
+    self__version: Any
 
     def backward(self, grad: Any) -> Any:
-        return (_adaptive_avg_pool2d(grad, tuple(self.grad_output_spec.shape)[-2:]),)
+        edges = self.next_edges
+        grad_grad_output: Any = None
+        grad_self: Any = None
+        if edges[0] is not None:
+            grad_grad_output = _adaptive_avg_pool2d(grad, tuple(self.grad_output_spec.shape)[-2:])
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_self = zeros_like(self_)
+        return grad_grad_output, grad_self
+
+    def release(self) -> None:
+        self.self_ = FREED
 
 
 def plan__adaptive_avg_pool2d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_output = requires_grad(args[0])
+    needs_self_ = requires_grad(args[1])
     grad_output_spec = spec_of(args[0])
+    self_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(grad_output: Any, self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -717,6 +845,9 @@ def plan__adaptive_avg_pool2d_backward(op: OperatorEntry, key_set: int, args: Se
             ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
             if needs_grad_output
             else None,
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
         )
         out = inner(grad_output, self_)
         node = AdaptiveAvgPool2dBackwardBackward0()
@@ -724,6 +855,10 @@ def plan__adaptive_avg_pool2d_backward(op: OperatorEntry, key_set: int, args: Se
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
         out._spec = spec.twin
@@ -732,7 +867,7 @@ def plan__adaptive_avg_pool2d_backward(op: OperatorEntry, key_set: int, args: Se
         meta.grad = None
         return out
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[1]) else None,))
 
 
 class MaxUnpool2dBackward0(Node):
@@ -903,24 +1038,36 @@ def plan_adaptive_max_pool2d(op: OperatorEntry, key_set: int, args: Sequence[Any
 class AdaptiveMaxPool2dBackwardBackward0(Node):
     """adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor"""
 
-    __slots__ = ("indices", "indices_version")
+    __slots__ = ("indices", "indices_version", "self_", "self__version")
 
     indices: Any
     indices_version: Any
+    self_: Any
+    self__version: Any
 
     def backward(self, grad: Any) -> Any:
-        indices = unpack(self, self.indices, self.indices_version)
-        return (at_maxima(grad, indices, 2),)
+        edges = self.next_edges
+        grad_grad_output: Any = None
+        grad_self: Any = None
+        if edges[0] is not None:
+            indices = unpack(self, self.indices, self.indices_version)
+            grad_grad_output = at_maxima(grad, indices, 2)
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_self = zeros_like(self_)
+        return grad_grad_output, grad_self
 
     def release(self) -> None:
-        self.indices = FREED
+        self.indices = self.self_ = FREED
 
 
 def plan_adaptive_max_pool2d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_output = requires_grad(args[0])
+    needs_self_ = requires_grad(args[1])
     indices_is_tensor = isinstance(args[2], TensorImpl)
+    self_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(grad_output: Any, self_: Any, indices: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -928,6 +1075,9 @@ def plan_adaptive_max_pool2d_backward(op: OperatorEntry, key_set: int, args: Seq
         edges = (
             ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
             if needs_grad_output
+            else None,
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
             else None,
         )
         out = inner(grad_output, self_, indices)
@@ -939,6 +1089,10 @@ def plan_adaptive_max_pool2d_backward(op: OperatorEntry, key_set: int, args: Seq
             node.indices = indices
             cell = indices._version_cell if indices_is_tensor else None
             node.indices_version = 0 if cell is None else cell[0]
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
         out._spec = spec.twin
@@ -947,7 +1101,13 @@ def plan_adaptive_max_pool2d_backward(op: OperatorEntry, key_set: int, args: Seq
         meta.grad = None
         return out
 
-    return saves_refused(record, (args[2] if requires_grad(args[0]) else None,))
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 class AdaptiveAvgPool3dBackward0(Node):
@@ -1003,19 +1163,34 @@ def plan__adaptive_avg_pool3d(op: OperatorEntry, key_set: int, args: Sequence[An
 class AdaptiveAvgPool3dBackwardBackward0(Node):
     """_adaptive_avg_pool3d_backward(Tensor grad_output, Tensor self) -> Tensor"""
 
-    __slots__ = ("grad_output_spec",)
+    __slots__ = ("grad_output_spec", "self_", "self__version")
 
     grad_output_spec: Any
+    self_: Any
+    self__version: Any
 
     def backward(self, grad: Any) -> Any:
-        return (_adaptive_avg_pool3d(grad, tuple(self.grad_output_spec.shape)[-3:]),)
+        edges = self.next_edges
+        grad_grad_output: Any = None
+        grad_self: Any = None
+        if edges[0] is not None:
+            grad_grad_output = _adaptive_avg_pool3d(grad, tuple(self.grad_output_spec.shape)[-3:])
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_self = zeros_like(self_)
+        return grad_grad_output, grad_self
+
+    def release(self) -> None:
+        self.self_ = FREED
 
 
 def plan__adaptive_avg_pool3d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """_adaptive_avg_pool3d_backward(Tensor grad_output, Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_output = requires_grad(args[0])
+    needs_self_ = requires_grad(args[1])
     grad_output_spec = spec_of(args[0])
+    self_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(grad_output: Any, self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -1024,6 +1199,9 @@ def plan__adaptive_avg_pool3d_backward(op: OperatorEntry, key_set: int, args: Se
             ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
             if needs_grad_output
             else None,
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
         )
         out = inner(grad_output, self_)
         node = AdaptiveAvgPool3dBackwardBackward0()
@@ -1031,6 +1209,10 @@ def plan__adaptive_avg_pool3d_backward(op: OperatorEntry, key_set: int, args: Se
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
         out._spec = spec.twin
@@ -1039,7 +1221,7 @@ def plan__adaptive_avg_pool3d_backward(op: OperatorEntry, key_set: int, args: Se
         meta.grad = None
         return out
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[1]) else None,))
 
 
 class AdaptiveMaxPool3dBackward0(Node):
@@ -1110,24 +1292,36 @@ def plan_adaptive_max_pool3d(op: OperatorEntry, key_set: int, args: Sequence[Any
 class AdaptiveMaxPool3dBackwardBackward0(Node):
     """adaptive_max_pool3d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor"""
 
-    __slots__ = ("indices", "indices_version")
+    __slots__ = ("indices", "indices_version", "self_", "self__version")
 
     indices: Any
     indices_version: Any
+    self_: Any
+    self__version: Any
 
     def backward(self, grad: Any) -> Any:
-        indices = unpack(self, self.indices, self.indices_version)
-        return (at_maxima(grad, indices, 3),)
+        edges = self.next_edges
+        grad_grad_output: Any = None
+        grad_self: Any = None
+        if edges[0] is not None:
+            indices = unpack(self, self.indices, self.indices_version)
+            grad_grad_output = at_maxima(grad, indices, 3)
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_self = zeros_like(self_)
+        return grad_grad_output, grad_self
 
     def release(self) -> None:
-        self.indices = FREED
+        self.indices = self.self_ = FREED
 
 
 def plan_adaptive_max_pool3d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """adaptive_max_pool3d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_output = requires_grad(args[0])
+    needs_self_ = requires_grad(args[1])
     indices_is_tensor = isinstance(args[2], TensorImpl)
+    self_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(grad_output: Any, self_: Any, indices: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -1135,6 +1329,9 @@ def plan_adaptive_max_pool3d_backward(op: OperatorEntry, key_set: int, args: Seq
         edges = (
             ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
             if needs_grad_output
+            else None,
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
             else None,
         )
         out = inner(grad_output, self_, indices)
@@ -1146,6 +1343,10 @@ def plan_adaptive_max_pool3d_backward(op: OperatorEntry, key_set: int, args: Seq
             node.indices = indices
             cell = indices._version_cell if indices_is_tensor else None
             node.indices_version = 0 if cell is None else cell[0]
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
         out._spec = spec.twin
@@ -1154,4 +1355,10 @@ def plan_adaptive_max_pool3d_backward(op: OperatorEntry, key_set: int, args: Seq
         meta.grad = None
         return out
 
-    return saves_refused(record, (args[2] if requires_grad(args[0]) else None,))
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) else None,
+        ),
+    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..autograd.formulas.pooling import at_maxima
+from ..autograd.tangents import zero_tangent
 
 
 def jvp_fractional_max_pool2d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
@@ -22,14 +23,22 @@ def jvp_fractional_max_pool2d(op: Any, args: Any, tangents: Any, result: Any) ->
 
 def jvp_fractional_max_pool2d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """fractional_max_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] output_size, Tensor indices) -> Tensor"""
+    grad_output = args[0]
     self_ = args[1]
     kernel_size = args[2]
     output_size = args[3]
     indices = args[4]
     grad_output_t = tangents[0]
+    self_t = tangents[1]
     result_t = None
-    if grad_output_t is not None:
-        result_t = op.call(grad_output_t, self_, kernel_size, output_size, indices)
+    if grad_output_t is not None or self_t is not None:
+        result_t = op.call(
+            zero_tangent(grad_output, grad_output_t),
+            zero_tangent(self_, self_t),
+            kernel_size,
+            output_size,
+            indices,
+        )
     return (result_t,)
 
 
@@ -45,14 +54,22 @@ def jvp_fractional_max_pool3d(op: Any, args: Any, tangents: Any, result: Any) ->
 
 def jvp_fractional_max_pool3d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """fractional_max_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] output_size, Tensor indices) -> Tensor"""
+    grad_output = args[0]
     self_ = args[1]
     kernel_size = args[2]
     output_size = args[3]
     indices = args[4]
     grad_output_t = tangents[0]
+    self_t = tangents[1]
     result_t = None
-    if grad_output_t is not None:
-        result_t = op.call(grad_output_t, self_, kernel_size, output_size, indices)
+    if grad_output_t is not None or self_t is not None:
+        result_t = op.call(
+            zero_tangent(grad_output, grad_output_t),
+            zero_tangent(self_, self_t),
+            kernel_size,
+            output_size,
+            indices,
+        )
     return (result_t,)
 
 

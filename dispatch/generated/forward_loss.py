@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..autograd.tangents import zero_tangent
+
 
 def jvp_nll_loss_forward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)"""
@@ -23,6 +25,7 @@ def jvp_nll_loss_forward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 def jvp_nll_loss_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """nll_loss_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor"""
+    grad_output = args[0]
     self_ = args[1]
     target = args[2]
     weight = args[3]
@@ -30,9 +33,18 @@ def jvp_nll_loss_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any
     ignore_index = args[5]
     total_weight = args[6]
     grad_output_t = tangents[0]
+    self_t = tangents[1]
     result_t = None
-    if grad_output_t is not None:
-        result_t = op.call(grad_output_t, self_, target, weight, reduction, ignore_index, total_weight)
+    if grad_output_t is not None or self_t is not None:
+        result_t = op.call(
+            zero_tangent(grad_output, grad_output_t),
+            zero_tangent(self_, self_t),
+            target,
+            weight,
+            reduction,
+            ignore_index,
+            total_weight,
+        )
     return (result_t,)
 
 
@@ -51,6 +63,7 @@ def jvp_nll_loss2d_forward(op: Any, args: Any, tangents: Any, result: Any) -> An
 
 def jvp_nll_loss2d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """nll_loss2d_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor"""
+    grad_output = args[0]
     self_ = args[1]
     target = args[2]
     weight = args[3]
@@ -58,9 +71,18 @@ def jvp_nll_loss2d_backward(op: Any, args: Any, tangents: Any, result: Any) -> A
     ignore_index = args[5]
     total_weight = args[6]
     grad_output_t = tangents[0]
+    self_t = tangents[1]
     result_t = None
-    if grad_output_t is not None:
-        result_t = op.call(grad_output_t, self_, target, weight, reduction, ignore_index, total_weight)
+    if grad_output_t is not None or self_t is not None:
+        result_t = op.call(
+            zero_tangent(grad_output, grad_output_t),
+            zero_tangent(self_, self_t),
+            target,
+            weight,
+            reduction,
+            ignore_index,
+            total_weight,
+        )
     return (result_t,)
 
 

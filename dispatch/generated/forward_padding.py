@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..autograd.tangents import zero_tangent
 from .functions import constant_pad_nd
 
 
@@ -32,12 +33,14 @@ def jvp_reflection_pad1d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 def jvp_reflection_pad1d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """reflection_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor"""
+    grad_output = args[0]
     self_ = args[1]
     padding = args[2]
     grad_output_t = tangents[0]
+    self_t = tangents[1]
     result_t = None
-    if grad_output_t is not None:
-        result_t = op.call(grad_output_t, self_, padding)
+    if grad_output_t is not None or self_t is not None:
+        result_t = op.call(zero_tangent(grad_output, grad_output_t), zero_tangent(self_, self_t), padding)
     return (result_t,)
 
 
@@ -53,12 +56,14 @@ def jvp_reflection_pad2d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 def jvp_reflection_pad2d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """reflection_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor"""
+    grad_output = args[0]
     self_ = args[1]
     padding = args[2]
     grad_output_t = tangents[0]
+    self_t = tangents[1]
     result_t = None
-    if grad_output_t is not None:
-        result_t = op.call(grad_output_t, self_, padding)
+    if grad_output_t is not None or self_t is not None:
+        result_t = op.call(zero_tangent(grad_output, grad_output_t), zero_tangent(self_, self_t), padding)
     return (result_t,)
 
 
@@ -74,12 +79,14 @@ def jvp_reflection_pad3d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 def jvp_reflection_pad3d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """reflection_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor"""
+    grad_output = args[0]
     self_ = args[1]
     padding = args[2]
     grad_output_t = tangents[0]
+    self_t = tangents[1]
     result_t = None
-    if grad_output_t is not None:
-        result_t = op.call(grad_output_t, self_, padding)
+    if grad_output_t is not None or self_t is not None:
+        result_t = op.call(zero_tangent(grad_output, grad_output_t), zero_tangent(self_, self_t), padding)
     return (result_t,)
 
 
@@ -95,12 +102,14 @@ def jvp_replication_pad1d(op: Any, args: Any, tangents: Any, result: Any) -> Any
 
 def jvp_replication_pad1d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """replication_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor"""
+    grad_output = args[0]
     self_ = args[1]
     padding = args[2]
     grad_output_t = tangents[0]
+    self_t = tangents[1]
     result_t = None
-    if grad_output_t is not None:
-        result_t = op.call(grad_output_t, self_, padding)
+    if grad_output_t is not None or self_t is not None:
+        result_t = op.call(zero_tangent(grad_output, grad_output_t), zero_tangent(self_, self_t), padding)
     return (result_t,)
 
 
@@ -116,12 +125,14 @@ def jvp_replication_pad2d(op: Any, args: Any, tangents: Any, result: Any) -> Any
 
 def jvp_replication_pad2d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """replication_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor"""
+    grad_output = args[0]
     self_ = args[1]
     padding = args[2]
     grad_output_t = tangents[0]
+    self_t = tangents[1]
     result_t = None
-    if grad_output_t is not None:
-        result_t = op.call(grad_output_t, self_, padding)
+    if grad_output_t is not None or self_t is not None:
+        result_t = op.call(zero_tangent(grad_output, grad_output_t), zero_tangent(self_, self_t), padding)
     return (result_t,)
 
 
@@ -137,12 +148,14 @@ def jvp_replication_pad3d(op: Any, args: Any, tangents: Any, result: Any) -> Any
 
 def jvp_replication_pad3d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """replication_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor"""
+    grad_output = args[0]
     self_ = args[1]
     padding = args[2]
     grad_output_t = tangents[0]
+    self_t = tangents[1]
     result_t = None
-    if grad_output_t is not None:
-        result_t = op.call(grad_output_t, self_, padding)
+    if grad_output_t is not None or self_t is not None:
+        result_t = op.call(zero_tangent(grad_output, grad_output_t), zero_tangent(self_, self_t), padding)
     return (result_t,)
 
 

@@ -136,9 +136,14 @@ def jvp_threshold_backward(op: Any, args: Any, tangents: Any, result: Any) -> An
     self_ = args[1]
     threshold = args[2]
     grad_output_t = tangents[0]
+    self_t = tangents[1]
     result_t = None
     if grad_output_t is not None:
-        result_t = op.call(grad_output_t, self_, threshold)
+        result_t = conjugated(
+            threshold_backward(conjugated(tangent_like(grad_output_t, result)), self_, threshold)
+        )
+    if self_t is not None:
+        result_t = plus(result_t, conjugated(zeros_like(conjugated(tangent_like(self_t, result)))))
     return (result_t,)
 
 

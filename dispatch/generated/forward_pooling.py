@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..autograd.formulas.pooling import at_maxima
+from ..autograd.tangents import zero_tangent
 
 
 def jvp_max_pool2d_with_indices(op: Any, args: Any, tangents: Any, result: Any) -> Any:
@@ -22,6 +23,7 @@ def jvp_max_pool2d_with_indices(op: Any, args: Any, tangents: Any, result: Any) 
 
 def jvp_max_pool2d_with_indices_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor"""
+    grad_output = args[0]
     self_ = args[1]
     kernel_size = args[2]
     stride = args[3]
@@ -30,9 +32,19 @@ def jvp_max_pool2d_with_indices_backward(op: Any, args: Any, tangents: Any, resu
     ceil_mode = args[6]
     indices = args[7]
     grad_output_t = tangents[0]
+    self_t = tangents[1]
     result_t = None
-    if grad_output_t is not None:
-        result_t = op.call(grad_output_t, self_, kernel_size, stride, padding, dilation, ceil_mode, indices)
+    if grad_output_t is not None or self_t is not None:
+        result_t = op.call(
+            zero_tangent(grad_output, grad_output_t),
+            zero_tangent(self_, self_t),
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            ceil_mode,
+            indices,
+        )
     return (result_t,)
 
 
@@ -55,6 +67,7 @@ def jvp_avg_pool2d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 def jvp_avg_pool2d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor"""
+    grad_output = args[0]
     self_ = args[1]
     kernel_size = args[2]
     stride = args[3]
@@ -63,10 +76,18 @@ def jvp_avg_pool2d_backward(op: Any, args: Any, tangents: Any, result: Any) -> A
     count_include_pad = args[6]
     divisor_override = args[7]
     grad_output_t = tangents[0]
+    self_t = tangents[1]
     result_t = None
-    if grad_output_t is not None:
+    if grad_output_t is not None or self_t is not None:
         result_t = op.call(
-            grad_output_t, self_, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+            zero_tangent(grad_output, grad_output_t),
+            zero_tangent(self_, self_t),
+            kernel_size,
+            stride,
+            padding,
+            ceil_mode,
+            count_include_pad,
+            divisor_override,
         )
     return (result_t,)
 
@@ -83,6 +104,7 @@ def jvp_max_pool3d_with_indices(op: Any, args: Any, tangents: Any, result: Any) 
 
 def jvp_max_pool3d_with_indices_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor"""
+    grad_output = args[0]
     self_ = args[1]
     kernel_size = args[2]
     stride = args[3]
@@ -91,9 +113,19 @@ def jvp_max_pool3d_with_indices_backward(op: Any, args: Any, tangents: Any, resu
     ceil_mode = args[6]
     indices = args[7]
     grad_output_t = tangents[0]
+    self_t = tangents[1]
     result_t = None
-    if grad_output_t is not None:
-        result_t = op.call(grad_output_t, self_, kernel_size, stride, padding, dilation, ceil_mode, indices)
+    if grad_output_t is not None or self_t is not None:
+        result_t = op.call(
+            zero_tangent(grad_output, grad_output_t),
+            zero_tangent(self_, self_t),
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            ceil_mode,
+            indices,
+        )
     return (result_t,)
 
 
@@ -116,6 +148,7 @@ def jvp_avg_pool3d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 def jvp_avg_pool3d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor"""
+    grad_output = args[0]
     self_ = args[1]
     kernel_size = args[2]
     stride = args[3]
@@ -124,10 +157,18 @@ def jvp_avg_pool3d_backward(op: Any, args: Any, tangents: Any, result: Any) -> A
     count_include_pad = args[6]
     divisor_override = args[7]
     grad_output_t = tangents[0]
+    self_t = tangents[1]
     result_t = None
-    if grad_output_t is not None:
+    if grad_output_t is not None or self_t is not None:
         result_t = op.call(
-            grad_output_t, self_, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+            zero_tangent(grad_output, grad_output_t),
+            zero_tangent(self_, self_t),
+            kernel_size,
+            stride,
+            padding,
+            ceil_mode,
+            count_include_pad,
+            divisor_override,
         )
     return (result_t,)
 
@@ -144,11 +185,13 @@ def jvp__adaptive_avg_pool2d(op: Any, args: Any, tangents: Any, result: Any) -> 
 
 def jvp__adaptive_avg_pool2d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor"""
+    grad_output = args[0]
     self_ = args[1]
     grad_output_t = tangents[0]
+    self_t = tangents[1]
     result_t = None
-    if grad_output_t is not None:
-        result_t = op.call(grad_output_t, self_)
+    if grad_output_t is not None or self_t is not None:
+        result_t = op.call(zero_tangent(grad_output, grad_output_t), zero_tangent(self_, self_t))
     return (result_t,)
 
 
@@ -188,12 +231,14 @@ def jvp_adaptive_max_pool2d(op: Any, args: Any, tangents: Any, result: Any) -> A
 
 def jvp_adaptive_max_pool2d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor"""
+    grad_output = args[0]
     self_ = args[1]
     indices = args[2]
     grad_output_t = tangents[0]
+    self_t = tangents[1]
     result_t = None
-    if grad_output_t is not None:
-        result_t = op.call(grad_output_t, self_, indices)
+    if grad_output_t is not None or self_t is not None:
+        result_t = op.call(zero_tangent(grad_output, grad_output_t), zero_tangent(self_, self_t), indices)
     return (result_t,)
 
 
@@ -209,11 +254,13 @@ def jvp__adaptive_avg_pool3d(op: Any, args: Any, tangents: Any, result: Any) -> 
 
 def jvp__adaptive_avg_pool3d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """_adaptive_avg_pool3d_backward(Tensor grad_output, Tensor self) -> Tensor"""
+    grad_output = args[0]
     self_ = args[1]
     grad_output_t = tangents[0]
+    self_t = tangents[1]
     result_t = None
-    if grad_output_t is not None:
-        result_t = op.call(grad_output_t, self_)
+    if grad_output_t is not None or self_t is not None:
+        result_t = op.call(zero_tangent(grad_output, grad_output_t), zero_tangent(self_, self_t))
     return (result_t,)
 
 
@@ -229,12 +276,14 @@ def jvp_adaptive_max_pool3d(op: Any, args: Any, tangents: Any, result: Any) -> A
 
 def jvp_adaptive_max_pool3d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """adaptive_max_pool3d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor"""
+    grad_output = args[0]
     self_ = args[1]
     indices = args[2]
     grad_output_t = tangents[0]
+    self_t = tangents[1]
     result_t = None
-    if grad_output_t is not None:
-        result_t = op.call(grad_output_t, self_, indices)
+    if grad_output_t is not None or self_t is not None:
+        result_t = op.call(zero_tangent(grad_output, grad_output_t), zero_tangent(self_, self_t), indices)
     return (result_t,)
 
 
