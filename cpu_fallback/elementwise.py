@@ -47,7 +47,7 @@ SLOW_BLOCK = 1 << 13
 
 LONG_FROM = 1 << 20
 """Elements from which several passes take longer blocks: threads wait for each other's Python after every pass."""
-LONG_BLOCK = 1 << 18
+LONG_BLOCK = 1 << 17
 
 LINED = frozenset({np.maximum, np.minimum, np.fmax, np.fmin})
 """Ufuncs that take two arrays several at a time, but one by one an array and a number."""
@@ -254,7 +254,8 @@ def planned(
     slow = function in SLOW
     largest = SLOW_FROM if slow else BLOCK
     if out_spec.numel > largest:
-        block = part_of(out_spec.numel, SLOW_BLOCK) if slow else BLOCK
+        # Several passes keep what they have made, in float64 often.
+        block = min(part_of(out_spec.numel, SLOW_BLOCK), LONG_BLOCK) if slow else BLOCK
         if not slow and out_spec.numel >= LONG_FROM:
             block = LONG_BLOCK
         handed_over = 0 if slow else HANDED_OVER

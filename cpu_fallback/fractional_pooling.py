@@ -39,7 +39,7 @@ def starts_in(
     def starts(samples: Array) -> Array:
         where = np.empty((*samples.shape, out), np.int64)
         where[..., -1:] = last
-        if out == 1 or not samples.size:
+        if out <= 1 or not samples.size:
             return where
         numbers = samples[..., None]
         moved = rounded(np.add(number_of, numbers))

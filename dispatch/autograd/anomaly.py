@@ -14,10 +14,13 @@ from types import TracebackType
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.tensor_impl import TensorImpl
 from .function import FunctionCtx
 from .node import Node
 from .node_observation import ObservedNodes
+
+_BATCHED = functionality_bit(Functionality.Batched)
 
 _traces: WeakKeyDictionary[Node, str] = WeakKeyDictionary()
 _lock = threading.Lock()
@@ -94,6 +97,8 @@ def _run(node: Node, backward: Callable[..., Any], grads: tuple[Any, ...]) -> An
 
 
 def _has_nan(grad: Any) -> bool:
+    while grad._spec.keys & _BATCHED:
+        grad = grad._data.value  # vmap's: all examples
     dtype = grad._spec.dtype
     inexact = dtype.is_floating_point or dtype.is_complex
     return inexact and not grad.is_meta and bool(grad.detach().isnan().any().item())

@@ -334,7 +334,7 @@ def _plan_lines(
 def _saving(name: str, out: str, spec: str) -> list[str]:
     """The statements of `save_result`, and what its version is; `saved_version` refuses an inference tensor."""
     return [
-        f"node.{name} = kept = {out}.__class__()",
+        f"kept = {out}.__class__()",
         f"kept._data = {out}._data",
         f"kept._spec = {spec}",
         "kept._autograd = kept._view_base = None",
@@ -342,6 +342,7 @@ def _saving(name: str, out: str, spec: str) -> list[str]:
         "if cell is None:",
         f"    cell = {out}._version_cell = [saved_version({out}) if {out}._spec.is_inference else 0]",
         "kept._version_cell = cell",
+        f"node.{name} = kept",  # whole by now: hooks on what is saved see it here
         f"node.{name}_version = cell[0]",
     ]
 

@@ -92,7 +92,8 @@ def kron(self: Any, other: Any) -> Any:
     left = self.reshape([n for size in a for n in (size, 1)])
     right = other.reshape([n for size in b for n in (1, size)])
     # The product of transposed operands lies as they do.
-    return ops.reshape(ops.mul(left, right), [n * m for n, m in zip(a, b, strict=True)])
+    product = ops.mul(left, right).contiguous()
+    return ops._unsafe_view(product, [n * m for n, m in zip(a, b, strict=True)])
 
 
 @computed_at_once(statistics.trace, "trace_stub", "aten::diagonal", "aten::sum")

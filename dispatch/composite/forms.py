@@ -105,7 +105,7 @@ def check_overlap(inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
 
 def named(base: str, **results: Any) -> Any:
     """The results of an operator, by their names in its schema."""
-    return named_results(base, tuple(results))(**results)
+    return named_results(base, tuple(results))._make(results.values())
 
 
 def inplace_form(name: str, function: Callable[..., Any]) -> Callable[..., Any]:

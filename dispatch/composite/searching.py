@@ -259,7 +259,7 @@ def mode(self: Any, dim: int, keepdim: bool) -> Any:
     d = wrap_dim(dim, spec.ndim)
     check_nonempty("mode", spec, (d,))
     if not spec.ndim:
-        return _mode_results(self.clone(), ops.zeros((), dtype=int64, device=self.device))
+        return _mode_results((self.clone(), ops.zeros((), dtype=int64, device=self.device)))
     values, order = ops.sort(self, stable=True, dim=d)
     later, earlier = _shifted(values, d)
     different = ops.ne(later, earlier)
@@ -274,7 +274,7 @@ def mode(self: Any, dim: int, keepdim: bool) -> Any:
     if not keepdim:
         # Tensors of their own, and no views of ones that nobody else sees.
         found, where = found.squeeze(d).detach(), where.squeeze(d).detach()
-    return _mode_results(found, where)
+    return _mode_results((found, where))
 
 
 mode_by_name = by_name("mode")

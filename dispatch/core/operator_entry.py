@@ -453,7 +453,7 @@ def _filling(count: int, positions: tuple[int, ...]) -> Callable[[Plan, Sequence
     known = "".join([f"{name}, " for name in names if name.startswith("known")])
     given = ", ".join([f"v{i}" for i in positions])
     body = f"    {known}= static\n    return lambda {given}: function({', '.join(names)})"
-    made: dict[str, Any] = {}
+    made: dict[str, Any] = {"__name__": __name__}
     exec(f"def bind(function, static):\n{body}", made)
     return made["bind"]  # type: ignore[no-any-return]
 

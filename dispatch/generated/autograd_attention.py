@@ -176,7 +176,7 @@ def plan__scaled_dot_product_flash_attention_for_cpu(
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        node.output = kept = out0.__class__()
+        kept = out0.__class__()
         kept._data = out0._data
         kept._spec = out0._spec.detached
         kept._autograd = kept._view_base = None
@@ -184,8 +184,9 @@ def plan__scaled_dot_product_flash_attention_for_cpu(
         if cell is None:
             cell = out0._version_cell = [saved_version(out0) if out0._spec.is_inference else 0]
         kept._version_cell = cell
+        node.output = kept
         node.output_version = cell[0]
-        node.logsumexp = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -193,6 +194,7 @@ def plan__scaled_dot_product_flash_attention_for_cpu(
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.logsumexp = kept
         node.logsumexp_version = cell[0]
         return out
 
@@ -388,7 +390,7 @@ def plan__scaled_dot_product_efficient_attention(
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        node.output = kept = out0.__class__()
+        kept = out0.__class__()
         kept._data = out0._data
         kept._spec = out0._spec.detached
         kept._autograd = kept._view_base = None
@@ -396,8 +398,9 @@ def plan__scaled_dot_product_efficient_attention(
         if cell is None:
             cell = out0._version_cell = [saved_version(out0) if out0._spec.is_inference else 0]
         kept._version_cell = cell
+        node.output = kept
         node.output_version = cell[0]
-        node.log_sumexp = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -405,8 +408,9 @@ def plan__scaled_dot_product_efficient_attention(
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.log_sumexp = kept
         node.log_sumexp_version = cell[0]
-        node.philox_seed = kept = out2.__class__()
+        kept = out2.__class__()
         kept._data = out2._data
         kept._spec = out2._spec.detached
         kept._autograd = kept._view_base = None
@@ -414,8 +418,9 @@ def plan__scaled_dot_product_efficient_attention(
         if cell is None:
             cell = out2._version_cell = [saved_version(out2) if out2._spec.is_inference else 0]
         kept._version_cell = cell
+        node.philox_seed = kept
         node.philox_seed_version = cell[0]
-        node.philox_offset = kept = out3.__class__()
+        kept = out3.__class__()
         kept._data = out3._data
         kept._spec = out3._spec.detached
         kept._autograd = kept._view_base = None
@@ -423,6 +428,7 @@ def plan__scaled_dot_product_efficient_attention(
         if cell is None:
             cell = out3._version_cell = [saved_version(out3) if out3._spec.is_inference else 0]
         kept._version_cell = cell
+        node.philox_offset = kept
         node.philox_offset_version = cell[0]
         return out
 

@@ -129,7 +129,7 @@ def plan__ctc_loss(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        node.result0 = kept = out0.__class__()
+        kept = out0.__class__()
         kept._data = out0._data
         kept._spec = out0._spec.detached
         kept._autograd = kept._view_base = None
@@ -137,8 +137,9 @@ def plan__ctc_loss(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         if cell is None:
             cell = out0._version_cell = [saved_version(out0) if out0._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result0 = kept
         node.result0_version = cell[0]
-        node.result1 = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -146,6 +147,7 @@ def plan__ctc_loss(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result1 = kept
         node.result1_version = cell[0]
         return out
 
@@ -272,7 +274,7 @@ def plan__ctc_loss_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        node.result0 = kept = out0.__class__()
+        kept = out0.__class__()
         kept._data = out0._data
         kept._spec = out0._spec.detached
         kept._autograd = kept._view_base = None
@@ -280,8 +282,9 @@ def plan__ctc_loss_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         if cell is None:
             cell = out0._version_cell = [saved_version(out0) if out0._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result0 = kept
         node.result0_version = cell[0]
-        node.result1 = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -289,6 +292,7 @@ def plan__ctc_loss_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result1 = kept
         node.result1_version = cell[0]
         return out
 

@@ -182,7 +182,7 @@ def plan__embedding_bag(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        node.result1 = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -190,8 +190,9 @@ def plan__embedding_bag(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result1 = kept
         node.result1_version = cell[0]
-        node.result2 = kept = out2.__class__()
+        kept = out2.__class__()
         kept._data = out2._data
         kept._spec = out2._spec.detached
         kept._autograd = kept._view_base = None
@@ -199,8 +200,9 @@ def plan__embedding_bag(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         if cell is None:
             cell = out2._version_cell = [saved_version(out2) if out2._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result2 = kept
         node.result2_version = cell[0]
-        node.result3 = kept = out3.__class__()
+        kept = out3.__class__()
         kept._data = out3._data
         kept._spec = out3._spec.detached
         kept._autograd = kept._view_base = None
@@ -208,6 +210,7 @@ def plan__embedding_bag(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         if cell is None:
             cell = out3._version_cell = [saved_version(out3) if out3._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result3 = kept
         node.result3_version = cell[0]
         return out
 

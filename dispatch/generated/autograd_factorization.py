@@ -88,7 +88,7 @@ def plan_linalg_lu_factor_ex(op: OperatorEntry, key_set: int, args: Sequence[Any
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        node.LU = kept = out0.__class__()
+        kept = out0.__class__()
         kept._data = out0._data
         kept._spec = out0._spec.detached
         kept._autograd = kept._view_base = None
@@ -96,8 +96,9 @@ def plan_linalg_lu_factor_ex(op: OperatorEntry, key_set: int, args: Sequence[Any
         if cell is None:
             cell = out0._version_cell = [saved_version(out0) if out0._spec.is_inference else 0]
         kept._version_cell = cell
+        node.LU = kept
         node.LU_version = cell[0]
-        node.pivots = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -105,6 +106,7 @@ def plan_linalg_lu_factor_ex(op: OperatorEntry, key_set: int, args: Sequence[Any
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.pivots = kept
         node.pivots_version = cell[0]
         return out
 
@@ -200,7 +202,7 @@ def plan_linalg_lu_solve(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -208,6 +210,7 @@ def plan_linalg_lu_solve(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 
@@ -267,7 +270,7 @@ def plan_linalg_cholesky_ex(op: OperatorEntry, key_set: int, args: Sequence[Any]
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        node.L = kept = out0.__class__()
+        kept = out0.__class__()
         kept._data = out0._data
         kept._spec = out0._spec.detached
         kept._autograd = kept._view_base = None
@@ -275,6 +278,7 @@ def plan_linalg_cholesky_ex(op: OperatorEntry, key_set: int, args: Sequence[Any]
         if cell is None:
             cell = out0._version_cell = [saved_version(out0) if out0._spec.is_inference else 0]
         kept._version_cell = cell
+        node.L = kept
         node.L_version = cell[0]
         return out
 
@@ -369,7 +373,7 @@ def plan_linalg_solve_triangular(op: OperatorEntry, key_set: int, args: Sequence
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -377,6 +381,7 @@ def plan_linalg_solve_triangular(op: OperatorEntry, key_set: int, args: Sequence
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 
@@ -618,7 +623,7 @@ def plan__linalg_eigh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         meta.grad = None
         if out1._view_base is not None:
             meta.version = out1._version_cell[0]
-        node.eigenvalues = kept = out0.__class__()
+        kept = out0.__class__()
         kept._data = out0._data
         kept._spec = out0._spec.detached
         kept._autograd = kept._view_base = None
@@ -626,8 +631,9 @@ def plan__linalg_eigh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         if cell is None:
             cell = out0._version_cell = [saved_version(out0) if out0._spec.is_inference else 0]
         kept._version_cell = cell
+        node.eigenvalues = kept
         node.eigenvalues_version = cell[0]
-        node.eigenvectors = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -635,6 +641,7 @@ def plan__linalg_eigh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.eigenvectors = kept
         node.eigenvectors_version = cell[0]
         return out
 
@@ -707,7 +714,7 @@ def plan_linalg_eig(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         meta.grad = None
         if out1._view_base is not None:
             meta.version = out1._version_cell[0]
-        node.eigenvalues = kept = out0.__class__()
+        kept = out0.__class__()
         kept._data = out0._data
         kept._spec = out0._spec.detached
         kept._autograd = kept._view_base = None
@@ -715,8 +722,9 @@ def plan_linalg_eig(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         if cell is None:
             cell = out0._version_cell = [saved_version(out0) if out0._spec.is_inference else 0]
         kept._version_cell = cell
+        node.eigenvalues = kept
         node.eigenvalues_version = cell[0]
-        node.eigenvectors = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -724,6 +732,7 @@ def plan_linalg_eig(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.eigenvectors = kept
         node.eigenvectors_version = cell[0]
         return out
 
@@ -794,7 +803,7 @@ def plan__linalg_svd(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         meta.grad = None
         if out2._view_base is not None:
             meta.version = out2._version_cell[0]
-        node.U = kept = out0.__class__()
+        kept = out0.__class__()
         kept._data = out0._data
         kept._spec = out0._spec.detached
         kept._autograd = kept._view_base = None
@@ -802,8 +811,9 @@ def plan__linalg_svd(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         if cell is None:
             cell = out0._version_cell = [saved_version(out0) if out0._spec.is_inference else 0]
         kept._version_cell = cell
+        node.U = kept
         node.U_version = cell[0]
-        node.S = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -811,8 +821,9 @@ def plan__linalg_svd(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.S = kept
         node.S_version = cell[0]
-        node.Vh = kept = out2.__class__()
+        kept = out2.__class__()
         kept._data = out2._data
         kept._spec = out2._spec.detached
         kept._autograd = kept._view_base = None
@@ -820,6 +831,7 @@ def plan__linalg_svd(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         if cell is None:
             cell = out2._version_cell = [saved_version(out2) if out2._spec.is_inference else 0]
         kept._version_cell = cell
+        node.Vh = kept
         node.Vh_version = cell[0]
         return out
 
@@ -864,7 +876,7 @@ def plan_linalg_inv_ex(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        node.inverse = kept = out0.__class__()
+        kept = out0.__class__()
         kept._data = out0._data
         kept._spec = out0._spec.detached
         kept._autograd = kept._view_base = None
@@ -872,6 +884,7 @@ def plan_linalg_inv_ex(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         if cell is None:
             cell = out0._version_cell = [saved_version(out0) if out0._spec.is_inference else 0]
         kept._version_cell = cell
+        node.inverse = kept
         node.inverse_version = cell[0]
         return out
 
@@ -964,7 +977,7 @@ def plan__linalg_solve_ex(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        node.result = kept = out0.__class__()
+        kept = out0.__class__()
         kept._data = out0._data
         kept._spec = out0._spec.detached
         kept._autograd = kept._view_base = None
@@ -972,8 +985,9 @@ def plan__linalg_solve_ex(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         if cell is None:
             cell = out0._version_cell = [saved_version(out0) if out0._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
-        node.LU = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -981,8 +995,9 @@ def plan__linalg_solve_ex(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.LU = kept
         node.LU_version = cell[0]
-        node.pivots = kept = out2.__class__()
+        kept = out2.__class__()
         kept._data = out2._data
         kept._spec = out2._spec.detached
         kept._autograd = kept._view_base = None
@@ -990,6 +1005,7 @@ def plan__linalg_solve_ex(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         if cell is None:
             cell = out2._version_cell = [saved_version(out2) if out2._spec.is_inference else 0]
         kept._version_cell = cell
+        node.pivots = kept
         node.pivots_version = cell[0]
         return out
 
@@ -1053,7 +1069,7 @@ def plan_linalg_qr(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         meta.grad = None
         if out1._view_base is not None:
             meta.version = out1._version_cell[0]
-        node.Q = kept = out0.__class__()
+        kept = out0.__class__()
         kept._data = out0._data
         kept._spec = out0._spec.detached
         kept._autograd = kept._view_base = None
@@ -1061,8 +1077,9 @@ def plan_linalg_qr(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         if cell is None:
             cell = out0._version_cell = [saved_version(out0) if out0._spec.is_inference else 0]
         kept._version_cell = cell
+        node.Q = kept
         node.Q_version = cell[0]
-        node.R = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -1070,6 +1087,7 @@ def plan_linalg_qr(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.R = kept
         node.R_version = cell[0]
         return out
 
@@ -1148,7 +1166,7 @@ def plan_linalg_lstsq(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         meta.grad = None
         if out1._view_base is not None:
             meta.version = out1._version_cell[0]
-        node.solution = kept = out0.__class__()
+        kept = out0.__class__()
         kept._data = out0._data
         kept._spec = out0._spec.detached
         kept._autograd = kept._view_base = None
@@ -1156,6 +1174,7 @@ def plan_linalg_lstsq(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         if cell is None:
             cell = out0._version_cell = [saved_version(out0) if out0._spec.is_inference else 0]
         kept._version_cell = cell
+        node.solution = kept
         node.solution_version = cell[0]
         return out
 
@@ -1238,7 +1257,7 @@ def plan_cholesky_solve(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -1246,6 +1265,7 @@ def plan_cholesky_solve(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 
@@ -1310,7 +1330,7 @@ def plan_cholesky_inverse(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -1318,6 +1338,7 @@ def plan_cholesky_inverse(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 

@@ -87,7 +87,7 @@ def plan_fractional_max_pool2d(op: OperatorEntry, key_set: int, args: Sequence[A
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        node.result1 = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -95,6 +95,7 @@ def plan_fractional_max_pool2d(op: OperatorEntry, key_set: int, args: Sequence[A
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result1 = kept
         node.result1_version = cell[0]
         return out
 
@@ -235,7 +236,7 @@ def plan_fractional_max_pool3d(op: OperatorEntry, key_set: int, args: Sequence[A
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        node.result1 = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -243,6 +244,7 @@ def plan_fractional_max_pool3d(op: OperatorEntry, key_set: int, args: Sequence[A
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result1 = kept
         node.result1_version = cell[0]
         return out
 

@@ -570,7 +570,7 @@ def plan_index_reduce(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -578,6 +578,7 @@ def plan_index_reduce(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 
@@ -1200,7 +1201,7 @@ def plan_scatter_reduce_two(op: OperatorEntry, key_set: int, args: Sequence[Any]
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -1208,6 +1209,7 @@ def plan_scatter_reduce_two(op: OperatorEntry, key_set: int, args: Sequence[Any]
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 

@@ -117,7 +117,7 @@ def plan_nll_loss_forward(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        node.total_weight = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -125,6 +125,7 @@ def plan_nll_loss_forward(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.total_weight = kept
         node.total_weight_version = cell[0]
         return out
 
@@ -330,7 +331,7 @@ def plan_nll_loss2d_forward(op: OperatorEntry, key_set: int, args: Sequence[Any]
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        node.total_weight = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -338,6 +339,7 @@ def plan_nll_loss2d_forward(op: OperatorEntry, key_set: int, args: Sequence[Any]
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.total_weight = kept
         node.total_weight_version = cell[0]
         return out
 

@@ -84,7 +84,7 @@ def plan__linalg_det(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        node.result = kept = out0.__class__()
+        kept = out0.__class__()
         kept._data = out0._data
         kept._spec = out0._spec.detached
         kept._autograd = kept._view_base = None
@@ -92,8 +92,9 @@ def plan__linalg_det(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         if cell is None:
             cell = out0._version_cell = [saved_version(out0) if out0._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
-        node.LU = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -101,8 +102,9 @@ def plan__linalg_det(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.LU = kept
         node.LU_version = cell[0]
-        node.pivots = kept = out2.__class__()
+        kept = out2.__class__()
         kept._data = out2._data
         kept._spec = out2._spec.detached
         kept._autograd = kept._view_base = None
@@ -110,6 +112,7 @@ def plan__linalg_det(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         if cell is None:
             cell = out2._version_cell = [saved_version(out2) if out2._spec.is_inference else 0]
         kept._version_cell = cell
+        node.pivots = kept
         node.pivots_version = cell[0]
         return out
 
@@ -174,7 +177,7 @@ def plan__linalg_slogdet(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
         meta.grad = None
         if out1._view_base is not None:
             meta.version = out1._version_cell[0]
-        node.sign = kept = out0.__class__()
+        kept = out0.__class__()
         kept._data = out0._data
         kept._spec = out0._spec.detached
         kept._autograd = kept._view_base = None
@@ -182,8 +185,9 @@ def plan__linalg_slogdet(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
         if cell is None:
             cell = out0._version_cell = [saved_version(out0) if out0._spec.is_inference else 0]
         kept._version_cell = cell
+        node.sign = kept
         node.sign_version = cell[0]
-        node.LU = kept = out2.__class__()
+        kept = out2.__class__()
         kept._data = out2._data
         kept._spec = out2._spec.detached
         kept._autograd = kept._view_base = None
@@ -191,8 +195,9 @@ def plan__linalg_slogdet(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
         if cell is None:
             cell = out2._version_cell = [saved_version(out2) if out2._spec.is_inference else 0]
         kept._version_cell = cell
+        node.LU = kept
         node.LU_version = cell[0]
-        node.pivots = kept = out3.__class__()
+        kept = out3.__class__()
         kept._data = out3._data
         kept._spec = out3._spec.detached
         kept._autograd = kept._view_base = None
@@ -200,6 +205,7 @@ def plan__linalg_slogdet(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
         if cell is None:
             cell = out3._version_cell = [saved_version(out3) if out3._spec.is_inference else 0]
         kept._version_cell = cell
+        node.pivots = kept
         node.pivots_version = cell[0]
         return out
 
@@ -254,7 +260,7 @@ def plan_linalg_pinv_atol_rtol_tensor(op: OperatorEntry, key_set: int, args: Seq
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -262,6 +268,7 @@ def plan_linalg_pinv_atol_rtol_tensor(op: OperatorEntry, key_set: int, args: Seq
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 

@@ -87,7 +87,7 @@ def plan_linalg_vector_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]
             out._autograd = meta = AutogradMeta()
             meta.edge = (node, 0)
             meta.grad = None
-            node.result = kept = out.__class__()
+            kept = out.__class__()
             kept._data = out._data
             kept._spec = spec
             kept._autograd = kept._view_base = None
@@ -95,6 +95,7 @@ def plan_linalg_vector_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]
             if cell is None:
                 cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
             kept._version_cell = cell
+            node.result = kept
             node.result_version = cell[0]
             return out
 
@@ -127,7 +128,7 @@ def plan_linalg_vector_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -135,6 +136,7 @@ def plan_linalg_vector_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 

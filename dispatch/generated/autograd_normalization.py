@@ -137,7 +137,7 @@ def plan_native_layer_norm(op: OperatorEntry, key_set: int, args: Sequence[Any])
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        node.result1 = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -145,8 +145,9 @@ def plan_native_layer_norm(op: OperatorEntry, key_set: int, args: Sequence[Any])
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result1 = kept
         node.result1_version = cell[0]
-        node.result2 = kept = out2.__class__()
+        kept = out2.__class__()
         kept._data = out2._data
         kept._spec = out2._spec.detached
         kept._autograd = kept._view_base = None
@@ -154,6 +155,7 @@ def plan_native_layer_norm(op: OperatorEntry, key_set: int, args: Sequence[Any])
         if cell is None:
             cell = out2._version_cell = [saved_version(out2) if out2._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result2 = kept
         node.result2_version = cell[0]
         return out
 
@@ -373,7 +375,7 @@ def plan__fused_rms_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        node.result1 = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -381,6 +383,7 @@ def plan__fused_rms_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result1 = kept
         node.result1_version = cell[0]
         return out
 
@@ -623,7 +626,7 @@ def plan_native_group_norm(op: OperatorEntry, key_set: int, args: Sequence[Any])
         meta.grad = None
         if out2._view_base is not None:
             meta.version = out2._version_cell[0]
-        node.result1 = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -631,8 +634,9 @@ def plan_native_group_norm(op: OperatorEntry, key_set: int, args: Sequence[Any])
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result1 = kept
         node.result1_version = cell[0]
-        node.result2 = kept = out2.__class__()
+        kept = out2.__class__()
         kept._data = out2._data
         kept._spec = out2._spec.detached
         kept._autograd = kept._view_base = None
@@ -640,6 +644,7 @@ def plan_native_group_norm(op: OperatorEntry, key_set: int, args: Sequence[Any])
         if cell is None:
             cell = out2._version_cell = [saved_version(out2) if out2._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result2 = kept
         node.result2_version = cell[0]
         return out
 
@@ -913,7 +918,7 @@ def plan_native_batch_norm(op: OperatorEntry, key_set: int, args: Sequence[Any])
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        node.result1 = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -921,8 +926,9 @@ def plan_native_batch_norm(op: OperatorEntry, key_set: int, args: Sequence[Any])
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result1 = kept
         node.result1_version = cell[0]
-        node.result2 = kept = out2.__class__()
+        kept = out2.__class__()
         kept._data = out2._data
         kept._spec = out2._spec.detached
         kept._autograd = kept._view_base = None
@@ -930,6 +936,7 @@ def plan_native_batch_norm(op: OperatorEntry, key_set: int, args: Sequence[Any])
         if cell is None:
             cell = out2._version_cell = [saved_version(out2) if out2._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result2 = kept
         node.result2_version = cell[0]
         return out
 
@@ -1071,7 +1078,7 @@ def plan__native_batch_norm_legit(op: OperatorEntry, key_set: int, args: Sequenc
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        node.result1 = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -1079,8 +1086,9 @@ def plan__native_batch_norm_legit(op: OperatorEntry, key_set: int, args: Sequenc
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result1 = kept
         node.result1_version = cell[0]
-        node.result2 = kept = out2.__class__()
+        kept = out2.__class__()
         kept._data = out2._data
         kept._spec = out2._spec.detached
         kept._autograd = kept._view_base = None
@@ -1088,6 +1096,7 @@ def plan__native_batch_norm_legit(op: OperatorEntry, key_set: int, args: Sequenc
         if cell is None:
             cell = out2._version_cell = [saved_version(out2) if out2._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result2 = kept
         node.result2_version = cell[0]
         return out
 
@@ -1198,7 +1207,7 @@ def plan__native_batch_norm_legit_no_stats(op: OperatorEntry, key_set: int, args
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        node.result1 = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -1206,8 +1215,9 @@ def plan__native_batch_norm_legit_no_stats(op: OperatorEntry, key_set: int, args
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result1 = kept
         node.result1_version = cell[0]
-        node.result2 = kept = out2.__class__()
+        kept = out2.__class__()
         kept._data = out2._data
         kept._spec = out2._spec.detached
         kept._autograd = kept._view_base = None
@@ -1215,6 +1225,7 @@ def plan__native_batch_norm_legit_no_stats(op: OperatorEntry, key_set: int, args
         if cell is None:
             cell = out2._version_cell = [saved_version(out2) if out2._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result2 = kept
         node.result2_version = cell[0]
         return out
 

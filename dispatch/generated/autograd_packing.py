@@ -65,7 +65,7 @@ def plan__pack_padded_sequence(op: OperatorEntry, key_set: int, args: Sequence[A
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        node.result1 = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -73,6 +73,7 @@ def plan__pack_padded_sequence(op: OperatorEntry, key_set: int, args: Sequence[A
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result1 = kept
         node.result1_version = cell[0]
         return out
 

@@ -247,7 +247,7 @@ def plan_relu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -255,6 +255,7 @@ def plan_relu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 
@@ -1457,7 +1458,7 @@ def plan_pow_Tensor_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -1465,6 +1466,7 @@ def plan_pow_Tensor_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 
@@ -1567,7 +1569,7 @@ def plan_pow_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -1575,6 +1577,7 @@ def plan_pow_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 
@@ -2530,7 +2533,7 @@ def plan_reciprocal(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -2538,6 +2541,7 @@ def plan_reciprocal(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 
@@ -2608,7 +2612,7 @@ def plan_exp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -2616,6 +2620,7 @@ def plan_exp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 
@@ -2686,7 +2691,7 @@ def plan_exp2(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -2694,6 +2699,7 @@ def plan_exp2(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 
@@ -2764,7 +2770,7 @@ def plan_expm1(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -2772,6 +2778,7 @@ def plan_expm1(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 
@@ -3142,7 +3149,7 @@ def plan_sqrt(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -3150,6 +3157,7 @@ def plan_sqrt(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 
@@ -3220,7 +3228,7 @@ def plan_rsqrt(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -3228,6 +3236,7 @@ def plan_rsqrt(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 
@@ -3448,7 +3457,7 @@ def plan_tan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -3456,6 +3465,7 @@ def plan_tan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 
@@ -3676,7 +3686,7 @@ def plan_tanh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -3684,6 +3694,7 @@ def plan_tanh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 
@@ -4204,7 +4215,7 @@ def plan_sigmoid(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -4212,6 +4223,7 @@ def plan_sigmoid(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 
@@ -6611,7 +6623,7 @@ def plan_sgn(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -6619,6 +6631,7 @@ def plan_sgn(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 
@@ -6771,7 +6784,7 @@ def plan_copysign_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -6779,6 +6792,7 @@ def plan_copysign_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 
@@ -6887,7 +6901,7 @@ def plan_hypot(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -6895,6 +6909,7 @@ def plan_hypot(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 

@@ -127,7 +127,7 @@ def plan_max_pool2d_with_indices(op: OperatorEntry, key_set: int, args: Sequence
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        node.result1 = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -135,6 +135,7 @@ def plan_max_pool2d_with_indices(op: OperatorEntry, key_set: int, args: Sequence
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result1 = kept
         node.result1_version = cell[0]
         return out
 
@@ -484,7 +485,7 @@ def plan_max_pool3d_with_indices(op: OperatorEntry, key_set: int, args: Sequence
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        node.result1 = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -492,6 +493,7 @@ def plan_max_pool3d_with_indices(op: OperatorEntry, key_set: int, args: Sequence
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result1 = kept
         node.result1_version = cell[0]
         return out
 
@@ -1021,7 +1023,7 @@ def plan_adaptive_max_pool2d(op: OperatorEntry, key_set: int, args: Sequence[Any
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        node.result1 = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -1029,6 +1031,7 @@ def plan_adaptive_max_pool2d(op: OperatorEntry, key_set: int, args: Sequence[Any
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result1 = kept
         node.result1_version = cell[0]
         return out
 
@@ -1275,7 +1278,7 @@ def plan_adaptive_max_pool3d(op: OperatorEntry, key_set: int, args: Sequence[Any
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        node.result1 = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -1283,6 +1286,7 @@ def plan_adaptive_max_pool3d(op: OperatorEntry, key_set: int, args: Sequence[Any
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result1 = kept
         node.result1_version = cell[0]
         return out
 

@@ -170,7 +170,7 @@ def plan__thnn_fused_lstm_cell(op: OperatorEntry, key_set: int, args: Sequence[A
         meta.grad = None
         if out1._view_base is not None:
             meta.version = out1._version_cell[0]
-        node.result1 = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -178,8 +178,9 @@ def plan__thnn_fused_lstm_cell(op: OperatorEntry, key_set: int, args: Sequence[A
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result1 = kept
         node.result1_version = cell[0]
-        node.result2 = kept = out2.__class__()
+        kept = out2.__class__()
         kept._data = out2._data
         kept._spec = out2._spec.detached
         kept._autograd = kept._view_base = None
@@ -187,6 +188,7 @@ def plan__thnn_fused_lstm_cell(op: OperatorEntry, key_set: int, args: Sequence[A
         if cell is None:
             cell = out2._version_cell = [saved_version(out2) if out2._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result2 = kept
         node.result2_version = cell[0]
         return out
 
@@ -362,7 +364,7 @@ def plan__thnn_fused_gru_cell(op: OperatorEntry, key_set: int, args: Sequence[An
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        node.result1 = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -370,6 +372,7 @@ def plan__thnn_fused_gru_cell(op: OperatorEntry, key_set: int, args: Sequence[An
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result1 = kept
         node.result1_version = cell[0]
         return out
 

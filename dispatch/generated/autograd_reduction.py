@@ -391,7 +391,7 @@ def plan_amax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -399,6 +399,7 @@ def plan_amax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 
@@ -461,7 +462,7 @@ def plan_amin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -469,6 +470,7 @@ def plan_amin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 
@@ -542,7 +544,7 @@ def plan_aminmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         meta.grad = None
         if out1._view_base is not None:
             meta.version = out1._version_cell[0]
-        node.min = kept = out0.__class__()
+        kept = out0.__class__()
         kept._data = out0._data
         kept._spec = out0._spec.detached
         kept._autograd = kept._view_base = None
@@ -550,8 +552,9 @@ def plan_aminmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if cell is None:
             cell = out0._version_cell = [saved_version(out0) if out0._spec.is_inference else 0]
         kept._version_cell = cell
+        node.min = kept
         node.min_version = cell[0]
-        node.max = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -559,6 +562,7 @@ def plan_aminmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.max = kept
         node.max_version = cell[0]
         return out
 
@@ -613,7 +617,7 @@ def plan_max(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -621,6 +625,7 @@ def plan_max(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 
@@ -675,7 +680,7 @@ def plan_min(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -683,6 +688,7 @@ def plan_min(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 
@@ -742,7 +748,7 @@ def plan_max_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        node.indices = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -750,6 +756,7 @@ def plan_max_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.indices = kept
         node.indices_version = cell[0]
         return out
 
@@ -809,7 +816,7 @@ def plan_min_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        node.indices = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -817,6 +824,7 @@ def plan_min_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.indices = kept
         node.indices_version = cell[0]
         return out
 
@@ -1052,7 +1060,7 @@ def plan_std(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -1060,6 +1068,7 @@ def plan_std(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 
@@ -1126,7 +1135,7 @@ def plan_std_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -1134,6 +1143,7 @@ def plan_std_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 
@@ -1199,7 +1209,7 @@ def plan_std_correction(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -1207,6 +1217,7 @@ def plan_std_correction(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 
@@ -1349,7 +1360,7 @@ def plan_std_mean_correction(op: OperatorEntry, key_set: int, args: Sequence[Any
         meta.grad = None
         if out1._view_base is not None:
             meta.version = out1._version_cell[0]
-        node.result0 = kept = out0.__class__()
+        kept = out0.__class__()
         kept._data = out0._data
         kept._spec = out0._spec.detached
         kept._autograd = kept._view_base = None
@@ -1357,6 +1368,7 @@ def plan_std_mean_correction(op: OperatorEntry, key_set: int, args: Sequence[Any
         if cell is None:
             cell = out0._version_cell = [saved_version(out0) if out0._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result0 = kept
         node.result0_version = cell[0]
         return out
 
@@ -1419,7 +1431,7 @@ def plan_logsumexp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -1427,6 +1439,7 @@ def plan_logsumexp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 
@@ -1551,7 +1564,7 @@ def plan_cumprod(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -1559,6 +1572,7 @@ def plan_cumprod(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 
@@ -1647,7 +1661,7 @@ def plan_logcumsumexp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -1655,6 +1669,7 @@ def plan_logcumsumexp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 
@@ -1716,7 +1731,7 @@ def plan_cummax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        node.indices = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -1724,6 +1739,7 @@ def plan_cummax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.indices = kept
         node.indices_version = cell[0]
         return out
 
@@ -1785,7 +1801,7 @@ def plan_cummin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        node.indices = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -1793,6 +1809,7 @@ def plan_cummin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.indices = kept
         node.indices_version = cell[0]
         return out
 

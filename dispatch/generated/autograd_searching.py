@@ -69,7 +69,7 @@ def plan_mode(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        node.indices = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -77,6 +77,7 @@ def plan_mode(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.indices = kept
         node.indices_version = cell[0]
         return out
 

@@ -79,7 +79,7 @@ def plan__softmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -87,6 +87,7 @@ def plan__softmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 
@@ -225,7 +226,7 @@ def plan__log_softmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -233,6 +234,7 @@ def plan__log_softmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 

@@ -76,7 +76,7 @@ def plan_sort(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        node.indices = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -84,6 +84,7 @@ def plan_sort(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.indices = kept
         node.indices_version = cell[0]
         return out
 
@@ -139,7 +140,7 @@ def plan_sort_stable(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        node.indices = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -147,6 +148,7 @@ def plan_sort_stable(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.indices = kept
         node.indices_version = cell[0]
         return out
 
@@ -202,7 +204,7 @@ def plan_topk(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        node.indices = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -210,6 +212,7 @@ def plan_topk(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.indices = kept
         node.indices_version = cell[0]
         return out
 
@@ -269,7 +272,7 @@ def plan_kthvalue(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        node.indices = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -277,6 +280,7 @@ def plan_kthvalue(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.indices = kept
         node.indices_version = cell[0]
         return out
 
@@ -336,7 +340,7 @@ def plan_median_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        node.indices = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -344,6 +348,7 @@ def plan_median_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.indices = kept
         node.indices_version = cell[0]
         return out
 
@@ -403,7 +408,7 @@ def plan_nanmedian_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        node.indices = kept = out1.__class__()
+        kept = out1.__class__()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -411,6 +416,7 @@ def plan_nanmedian_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         if cell is None:
             cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
         kept._version_cell = cell
+        node.indices = kept
         node.indices_version = cell[0]
         return out
 
@@ -465,7 +471,7 @@ def plan_median(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -473,6 +479,7 @@ def plan_median(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 
@@ -527,7 +534,7 @@ def plan_nanmedian(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -535,6 +542,7 @@ def plan_nanmedian(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 

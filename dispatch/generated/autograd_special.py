@@ -577,7 +577,7 @@ def plan_erfinv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -585,6 +585,7 @@ def plan_erfinv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 
@@ -663,7 +664,7 @@ def plan_special_erfcx(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -671,6 +672,7 @@ def plan_special_erfcx(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 
@@ -717,7 +719,7 @@ def plan_special_ndtri(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -725,6 +727,7 @@ def plan_special_ndtri(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 
@@ -779,7 +782,7 @@ def plan_special_log_ndtr(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -787,6 +790,7 @@ def plan_special_log_ndtr(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 
@@ -1043,7 +1047,7 @@ def plan_special_i0e(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -1051,6 +1055,7 @@ def plan_special_i0e(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 
@@ -1105,7 +1110,7 @@ def plan_special_i1(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -1113,6 +1118,7 @@ def plan_special_i1(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 
@@ -1167,7 +1173,7 @@ def plan_special_i1e(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        node.result = kept = out.__class__()
+        kept = out.__class__()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -1175,6 +1181,7 @@ def plan_special_i1e(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         if cell is None:
             cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
         kept._version_cell = cell
+        node.result = kept
         node.result_version = cell[0]
         return out
 

@@ -191,6 +191,7 @@ def _made(parameters: str, before: Sequence[str], roles: Roles, lines: Sequence[
         "PASSED": PASSED,
         "Tensor": Tensor,
         "data_of": data_of,
+        "__name__": __name__,
         "is_taken": is_taken,
         "run_quiet": run_quiet,
         "run_quiet_copy": run_quiet_copy,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -36,9 +36,28 @@ def named_results(base: str, names: tuple[str, ...]) -> Any:
     """The one class of an operator's results."""
     key = (base, names)
     if key not in _types:
-        body = {"__slots__": (), "__module__": MODULE, "__repr__": _printed}
+        body = {
+            "__slots__": (),
+            "__module__": MODULE,
+            "__new__": _of_sequence,
+            "__reduce__": _reduced,
+            "__repr__": _printed,
+        }
         _types[key] = type(base, (namedtuple(base, names),), body)
     return _types[key]
+
+
+def _of_sequence(cls: Any, sequence: Iterable[Any]) -> Any:
+    values = tuple(sequence)
+    if len(values) != len(cls._fields):
+        raise TypeError(
+            f"{MODULE}.{cls.__name__}() takes a sequence of {len(cls._fields)} elements, but got {len(values)}"
+        )
+    return tuple.__new__(cls, values)
+
+
+def _reduced(self: Any) -> tuple[Any, ...]:
+    return type(self), (tuple(self),)
 
 
 def _printed(self: Any) -> str:
