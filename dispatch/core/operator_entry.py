@@ -77,8 +77,15 @@ deciding: set[OperatorEntry] = set()
 observers: list[Callable[[OperatorEntry, DispatchKey, Sequence[Any], Plan], Plan]] = []
 """What stands around every hop of every call, put there when plans are made: traces, profilers.
 
-Whoever appends or removes one has the dispatcher forget all plans.
+Whoever appends or removes one has the dispatcher forget all plans. One that stands around few operators only has an
+attribute `concerns` that tells which.
 """
+
+
+def concerns(observe: Callable[..., Plan], op: OperatorEntry) -> bool:
+    """Whether an observer may stand around the calls of an operator."""
+    is_concerned: Callable[[OperatorEntry], bool] | None = getattr(observe, "concerns", None)
+    return is_concerned is None or is_concerned(op)
 
 
 class Trials(threading.local):

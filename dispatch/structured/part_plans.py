@@ -9,7 +9,7 @@ from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.local_dispatch_key_set import effective
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
-from ..core.operator_entry import OperatorEntry, observers
+from ..core.operator_entry import OperatorEntry, concerns, observers
 from .stub import recorders
 
 _CPU_ALONE = functionality_bit(Functionality.Dense) | 1
@@ -58,11 +58,13 @@ def is_unseen(key_set: int, names: Sequence[str]) -> bool:
 
     That is where nothing is recorded or observed, and their kernels are this package's own.
     """
-    if key_set != _CPU_ALONE or observers or recorders:
+    if key_set != _CPU_ALONE or recorders:
         return False
     find = Dispatcher.singleton().find_schema_or_throw
     for name in names:
         part = find(name)
+        if any(concerns(observe, part) for observe in observers):
+            return False
         bits = part.key_set_of([None] * len(part.schema.arguments))
         if bits != _CPU_ALONE or part.lookup(bits).written is not None:
             return False

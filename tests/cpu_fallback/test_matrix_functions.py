@@ -141,3 +141,11 @@ def test_the_kernels_serve_plain_calls_alone(monkeypatch: pytest.MonkeyPatch) ->
     tt.linalg.inv(b).sum().backward()
     assert seen == [1]
     assert b.grad is not None
+
+
+def test_a_vmap_that_draws_leaves_plain_calls_their_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    tt.vmap(tt.rand_like, randomness="different")(tt.ones(3))
+    seen: list[int] = []
+    monkeypatch.setitem(host_kernel._factories, "linalg_inv", lambda *specs: seen.append(len(specs)))
+    assert tt.linalg.inv(tt.eye(9)).tolist() == tt.eye(9).tolist()
+    assert seen == [1]

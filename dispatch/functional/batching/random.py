@@ -48,8 +48,12 @@ def start_watching() -> None:
                 Dispatcher.singleton().forget_all()
 
 
+def _is_drawn(op: OperatorEntry) -> bool:
+    return TAG in op.tags and op.name not in _MAYBE_RANDOM
+
+
 def _watch(op: OperatorEntry, key: DispatchKey, args: Sequence[Any], plan: Plan) -> Plan:
-    if TAG not in op.tags or op.name in _MAYBE_RANDOM:
+    if not _is_drawn(op):
         return plan
     whole_call = op.rebind(lambda *values: values, args)
 
@@ -72,6 +76,9 @@ def _watch(op: OperatorEntry, key: DispatchKey, args: Sequence[Any], plan: Plan)
         return _draw(op, level, given)
 
     return watched
+
+
+_watch.concerns = _is_drawn  # type: ignore[attr-defined]
 
 
 def _draw(op: OperatorEntry, level: VmapLevel, args: Sequence[Any]) -> Any:
