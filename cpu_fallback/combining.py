@@ -84,7 +84,7 @@ def divide_by_counts(sums: Any, rows: Any, includes: bool, axis: int = 0) -> Non
     if includes:
         counts += 1
     else:
-        np.maximum(counts, 1, counts)
+        np.maximum(counts, 1, out=counts)
     counts = counts.reshape((-1,) + (1,) * (sums.ndim - 1 - axis))
     token = set_state(IGNORE)
     try:
