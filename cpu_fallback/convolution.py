@@ -201,7 +201,8 @@ class Convolution:
         shape: tuple[int, ...]
         if self.is_shared:
             of_channel, of_image = self.line(m), self.plane
-            shape, along = (r * m * self.plane if self.lead else m * self.plane,), (1,)
+            whole = r * m * self.plane if self.lead else m * self.plane - (out[0] - r) * pitch[0]
+            shape, along = (whole,), (1,)
         else:
             of_channel, of_image = self.plane, self.channels * self.plane
             if self.has_runs:

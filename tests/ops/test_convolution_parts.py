@@ -106,3 +106,23 @@ def test_rows_of_several_images_side_by_side(
         np.testing.assert_allclose(
             found.numpy(), np.concatenate(each, axis), atol=1e-9, err_msg=f"seed {seed}"
         )
+
+
+@pytest.mark.parametrize("padding", [0, 1, 2])
+def test_long_lines_go_in_blocks(padding: int) -> None:
+    x = tt.randn(2, 64, 3700, requires_grad=True)
+    w = tt.randn(4, 64, 5, requires_grad=True)
+    made = tt.conv1d(x, w, padding=padding)
+    grad = tt.randn(*made.shape)
+    made.backward(grad)
+    padded = np.pad(x.detach().numpy().astype(np.float64), ((0, 0), (0, 0), (padding, padding)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, 5, 2)
+    expected = np.einsum("nclk,ock->nol", windows, w.detach().numpy(), optimize=True)
+    np.testing.assert_allclose(made.detach().numpy(), expected, rtol=1e-4, atol=1e-4)
+    of_weight = np.einsum("nclk,nol->ock", windows, grad.numpy(), optimize=True)
+    np.testing.assert_allclose(w.grad.numpy(), of_weight, rtol=1e-4, atol=2e-3)
+    spread = np.pad(grad.numpy().astype(np.float64), ((0, 0), (0, 0), (4, 4)))
+    lines = np.lib.stride_tricks.sliding_window_view(spread, 5, 2)
+    of_input = np.einsum("nolk,ock->ncl", lines, w.detach().numpy()[:, :, ::-1], optimize=True)
+    of_input = of_input[:, :, padding : padding + 3700]
+    np.testing.assert_allclose(x.grad.numpy(), of_input, rtol=1e-4, atol=1e-4)
