@@ -84,10 +84,10 @@ def _solve_triangular(call: StructuredCall) -> Callable[..., None] | None:
             out[...] = solve(1.0, a, b, not left, not upper, 0, unit)
 
         return into
-    places = list(np.ndindex(*A.sizes[:-2]))
+    batch = A.sizes[:-2]
 
     def each_into(out: Any, a: Any, b: Any) -> None:
-        for i in places:
+        for i in np.ndindex(*batch):  # not kept: a batch may be of any size
             out[i] = solve(1.0, a[i], b[i], not left, not upper, 0, unit)
 
     return each_into

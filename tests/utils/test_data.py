@@ -151,10 +151,7 @@ def test_samples_one_after_the_other(options, batches):
 
 
 def test_a_stream_that_is_longer_than_it_says():
-    class Short(Stream):
-        pass
-
-    loader = DataLoader(Short(1, 2, 3, length=2), batch_size=1)
+    loader = DataLoader(Stream(1, 2, 3, length=2), batch_size=1)
     assert len(loader) == 2
     with pytest.warns(UserWarning, match="was reported to be 2, but 3 samples have been fetched"):
         assert len(list(loader)) == 3
