@@ -15,6 +15,7 @@ from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_s
 from ..runtime.blas_threads import MATRIX_WORK
 from ..runtime.memory_format import contiguous_strides, is_channels_last
 from ..runtime.tensor_spec import TensorSpec
+from . import convolution_rows
 from .error_state import quiet
 from .integer_matmul import integer_matmul
 from .undispatched import np
@@ -127,6 +128,12 @@ class Convolution:
         taps = math.prod(self.window.kernel)
         self.depth = self.channels // self.groups * taps
         self.is_empty = 0 in (self.n, self.outputs, self.depth, *self.window.out)
+        of_rows = not self.is_empty and self.groups == 1 and self.multiply is np.matmul
+        self.by_rows = (
+            (self.n, self.channels, self.outputs, self.window, self.dtype)
+            if of_rows and convolution_rows.has_rows(self.window)
+            else None
+        )
         self.has_runs = not self.is_empty and all(s == 1 for s in stride)
         self.dense = math.prod(self.window.out)
         self._lay_out(has_shared_border=self.has_runs and _shares_border(self.window))
@@ -338,6 +345,8 @@ def convolution(call: StructuredCall) -> PlannedKernel:
         return PlannedKernel(_bias_alone)
     if conv.multiply is np.matmul and conv.groups == 1 and _is_rows(spec):
         return PlannedKernel(quiet(_forward_channels_last(conv, spec)))
+    if conv.by_rows:
+        return PlannedKernel(quiet(convolution_rows.forward(*conv.by_rows)))
     same = spec.np_dtype == conv.dtype and conv.multiply is np.matmul
     if same and conv.window.is_pointwise and spec.is_contiguous:
         return PlannedKernel(quiet(_forward_pointwise(conv)))
@@ -470,6 +479,8 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
     if conv.is_empty:
         return PlannedKernel(_bias_alone)
     window = conv.window
+    if conv.by_rows:
+        return PlannedKernel(quiet(convolution_rows.backward_input(*conv.by_rows)))
     is_narrow = conv.outputs <= MORE_OUTPUTS * conv.channels
     if conv.channels < min(conv.outputs, FEW_CHANNELS) and math.prod(window.kernel) <= FEW_TAPS:
         is_narrow = False
@@ -594,6 +605,8 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
     conv = Convolution(call, input.sizes, call.outputs[0].sizes, grad.sizes)
     if conv.is_empty:
         return PlannedKernel(_zero)
+    if conv.by_rows:
+        return PlannedKernel(quiet(convolution_rows.backward_weight(*conv.by_rows, TOTALS)))
     wide = np.dtype(np.float64) if conv.dtype == np.float32 else conv.dtype
 
     # The larger matrix first: the other way round the BLAS takes up to 1.5 times as long.
