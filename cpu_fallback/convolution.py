@@ -5,6 +5,7 @@ What is taken at a time depends on shapes alone, so that results do not depend o
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -470,17 +471,26 @@ def _zero(out: Any, *_: Any) -> None:
 
 
 def backward_input(call: StructuredCall) -> PlannedKernel:
-    """Weight transposed by the gradient gives columns; each tap's are added where they came from.
-
-    That is a transposed convolution too, which may have a bias.
-    """
+    """The gradient of the input, and a transposed convolution, which may have a bias."""
     grad, weight = call.args["grad_output"], call.args["weight"]
     conv = Convolution(call, call.outputs[0].sizes, weight.sizes, grad.sizes)
     if conv.is_empty:
         return PlannedKernel(_bias_alone)
+    if conv.by_rows is None:
+        return _backward_by_taps(call, conv)
+    by_rows = quiet(convolution_rows.backward_input(*conv.by_rows))
+    otherwise = functools.cache(lambda: _backward_by_taps(call, conv).into)
+
+    def into(out: Any, grad: Any, weight: Any, bias: Any = None) -> None:
+        kernel = by_rows if np.isfinite(weight).all() else otherwise()
+        kernel(out, grad, weight, bias)
+
+    return PlannedKernel(into)
+
+
+def _backward_by_taps(call: StructuredCall, conv: Convolution) -> PlannedKernel:
+    """Weight transposed by the gradient gives columns; each tap's are added where they came from."""
     window = conv.window
-    if conv.by_rows:
-        return PlannedKernel(quiet(convolution_rows.backward_input(*conv.by_rows)))
     is_narrow = conv.outputs <= MORE_OUTPUTS * conv.channels
     if conv.channels < min(conv.outputs, FEW_CHANNELS) and math.prod(window.kernel) <= FEW_TAPS:
         is_narrow = False

@@ -12,6 +12,7 @@ from ..runtime.memory_format import channels_last, channels_last_3d, contiguous_
 from ..runtime.tensor_spec import TensorSpec
 from .dense_maps import SMALL, mapped
 from .error_state import quiet
+from .pooling_tiles import TileMaxima, tiles
 from .undispatched import np
 from .widen import compute_np
 from .window_taps import maxima_by_table, window_taps
@@ -201,13 +202,24 @@ def max_pool(call: StructuredCall) -> PlannedKernel:
 
 def maxima_of(spec: TensorSpec, window: Window) -> Callable[[Any, Any, Any], None]:
     """The kernel over (values, indices, input) for windows over tensors of this geometry."""
-    maxima = Maxima(window, compute_np(spec.dtype), _is_channels_last(spec))
+    dtype = compute_np(spec.dtype)
+    maxima = Maxima(window, dtype, _is_channels_last(spec))
 
     def into(values: Any, indices: Any, array: Any) -> None:
         if values.size:
             maxima(*(batched(a, window) for a in (values, indices, array)))
 
-    return into
+    if not (tiles(window) and spec.is_contiguous and dtype == spec.np_dtype):
+        return into
+    of_tiles = TileMaxima(window, dtype)
+
+    def into_tiles(values: Any, indices: Any, array: Any) -> None:
+        is_dense = values.flags.c_contiguous and indices.flags.c_contiguous and array.flags.c_contiguous
+        lines = [a.reshape(-1, *a.shape[-2:]) for a in (values, indices, array)] if is_dense else None
+        if lines is None or not of_tiles(*lines):
+            into(values, indices, array)
+
+    return into_tiles
 
 
 def max_pool_backward(call: StructuredCall) -> PlannedKernel:

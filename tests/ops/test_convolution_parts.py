@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.cpu_fallback import convolution
+from triten.cpu_fallback import convolution, convolution_rows
 from triten.dispatch.core.dispatcher import Dispatcher
 
 
@@ -20,6 +20,10 @@ def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         "LEAST_PRODUCTS": 1,
     }.items():
         monkeypatch.setattr(convolution, name, value)
+    for name, value in {"PART_BYTES": 200 * request.param, "LEAST_PART": 1, "LEAST_WIDTH": 8}.items():
+        monkeypatch.setattr(convolution_rows, name, value)
+    monkeypatch.setattr(convolution_rows, "SMALL_PRODUCT", 20 * request.param)
+    monkeypatch.setattr(convolution_rows, "LEAST_LINE", 3)
     before = tt.get_num_threads()
     Dispatcher.singleton().forget_all()
     yield request.param
@@ -76,7 +80,16 @@ def test_gradients(blocks: int, outputs: int, padding: tuple[int, int], infinite
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize(
     ("kernel", "padding", "dilation"),
-    [((3, 1), (1, 0), 1), ((1, 3), (0, 1), 1), ((3, 3), (1, 1), 1), ((3, 5), (2, 4), 2), ((3, 3), (2, 1), 1)],
+    [
+        ((3, 1), (1, 0), 1),
+        ((1, 3), (0, 1), 1),
+        ((3, 3), (1, 1), 1),
+        ((3, 5), (2, 4), 2),
+        ((3, 3), (2, 1), 1),
+        ((2, 5), (1, 2), 1),
+        ((4, 3), (0, 1), 1),
+        ((1, 3), (0, 3), 3),
+    ],
 )
 def test_rows_of_several_images_side_by_side(
     blocks: int, kernel: tuple[int, int], padding: tuple[int, int], dilation: int, groups: int
