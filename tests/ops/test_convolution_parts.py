@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.cpu_fallback import convolution, convolution_rows
+from triten.cpu_fallback import convolution_columns, convolution_rows
 from triten.dispatch.core.dispatcher import Dispatcher
 
 
@@ -19,7 +19,7 @@ def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         "LEAST_POSITIONS": request.param,
         "LEAST_PRODUCTS": 1,
     }.items():
-        monkeypatch.setattr(convolution, name, value)
+        monkeypatch.setattr(convolution_columns, name, value)
     for name, value in {"PART_BYTES": 200 * request.param, "LEAST_PART": 1, "LEAST_WIDTH": 8}.items():
         monkeypatch.setattr(convolution_rows, name, value)
     monkeypatch.setattr(convolution_rows, "SMALL_PRODUCT", 20 * request.param)

@@ -7,7 +7,7 @@ import pytest
 
 import triten as tt
 import triten.nn.functional as F
-from triten.cpu_fallback import convolution, moments, pooling, row_norm, selection
+from triten.cpu_fallback import convolution, convolution_columns, moments, pooling, row_norm, selection
 from triten.cpu_fallback import pointwise_math as arithmetic
 
 SEED = int(np.random.default_rng().integers(1 << 31))
@@ -330,9 +330,9 @@ def convolved(x, w, stride, padding, dilation, groups):
 def test_convolutions_in_blocks(monkeypatch, rng, layout, geometry):
     stride, padding, dilation, groups = geometry
     for columns in (1, 700, 1 << 20):
-        monkeypatch.setattr(convolution, "COLUMN_BYTES", columns)
-        monkeypatch.setattr(convolution, "LEAST_POSITIONS", 1)
-        monkeypatch.setattr(convolution, "LEAST_PRODUCTS", 1)
+        monkeypatch.setattr(convolution_columns, "COLUMN_BYTES", columns)
+        monkeypatch.setattr(convolution_columns, "LEAST_POSITIONS", 1)
+        monkeypatch.setattr(convolution_columns, "LEAST_PRODUCTS", 1)
         monkeypatch.setattr(convolution, "FEW_POSITIONS", 0 if columns < 1000 else 1 << 10)
         # Plans are kept by shape.
         sizes = (3, 6, 9, 7 + columns.bit_length())
