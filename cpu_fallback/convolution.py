@@ -311,7 +311,7 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
     conv = Convolution(call, input.sizes, call.outputs[0].sizes, grad.sizes)
     if conv.is_empty:
         return PlannedKernel(_zero)
-    if conv.by_rows:
+    if conv.by_rows and convolution_rows.sums_by_rows(conv.channels, conv.outputs, conv.window):
         return PlannedKernel(quiet(convolution_rows.backward_weight(*conv.by_rows, TOTALS)))
     wide = np.dtype(np.float64) if conv.dtype == np.float32 else conv.dtype
 

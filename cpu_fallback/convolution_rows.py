@@ -10,6 +10,7 @@ What is taken at a time depends on shapes alone, so that results do not depend o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -30,6 +31,11 @@ MOST_SHARES = 8
 """Parts that there are for threads alone."""
 LEAST_WIDTH = 128
 """Positions that the images of a part have side by side, at least, if there are as many."""
+SHORT = 64
+"""Positions side by side in all below which products of rows cost more than those of whole planes."""
+WIDE, MOST_OF_WEIGHT = 128, 1 << 17
+"""Columns from which the weight's gradient is better summed over planes, since turning them costs more than packing;
+and elements of a weight from which a product of its size for each row is too much."""
 
 Array = np.ndarray[Any, Any]
 
@@ -89,14 +95,16 @@ class RowStack:
         self.room = dtype.itemsize * max(self.offset(part) + self.made(part) for part in self.parts)
 
     def _cut(self, images: int, made: int, above: int) -> list[Part]:
-        line = self.dtype.itemsize * (self.entry + self.across) * self.width  # of an image's row
+        size = self.dtype.itemsize
+        line = size * (self.entry + self.across) * self.width  # of an image's row
         most = max(1, PART_BYTES // (line * (made + self.border)))
         work = images * made * self.width * self.depth * self.across
         wanted = min(MOST_SHARES, max(1, work // LEAST_PART))
         most = max(min(most, -(-images // wanted)), -(-LEAST_WIDTH // self.width))
         count = 1 << (-(-images // most) - 1).bit_length()
         step = -(-images // count)
-        height = max(1, PART_BYTES // (line * step) - self.border)
+        row = line * step + size * self.products(step * self.width)
+        height = max(1, PART_BYTES // row - self.border)
         height = made if height >= made else -(-made // -(-made // height))
         parts = []
         for n in range(0, images, step):
@@ -123,11 +131,13 @@ class RowStack:
     def made(self, part: Part) -> int:
         """Elements of what is made of a part."""
         line = part.count * self.width
-        made = part.height * self.across * line
-        if self.is_summed:
-            number = sum(number for _, number, _ in self.pieces(line))
-            made += part.height * number * self.depth * self.across
-        return made
+        return part.height * (self.across * line + self.products(line))
+
+    def products(self, line: int) -> int:
+        """Elements of the products of a row that are to be summed up."""
+        if not self.is_summed:
+            return 0
+        return sum(number for _, number, _ in self.pieces(line)) * self.depth * self.across
 
     def fill(self, room: Array, array: Array, part: Part) -> None:
         """Make the stack (rows, taps, channels, images, width) of a part in `room`."""
@@ -219,12 +229,19 @@ def copy_rows(target: Array, source: Array) -> None:
     np.copyto(target, source, casting="unsafe")
 
 
-def has_rows(window: Window) -> bool:
-    """Whether windows of images have strides of 1, a width that stays, and rows beside each other."""
+def has_rows(images: int, window: Window) -> bool:
+    """Whether windows have strides of 1, a width that stays, rows beside each other, and these are long enough."""
     if len(window.out) != 2 or window.stride != (1, 1) or window.dilation[0] != 1:
+        return False
+    if images * window.spatial[1] < SHORT:
         return False
     (rows, taps), (above, left), step = window.kernel, window.padding, window.dilation[1]
     return taps % 2 == 1 and 2 * left == (taps - 1) * step and left < window.spatial[1] and above < rows
+
+
+def sums_by_rows(channels: int, outputs: int, window: Window) -> bool:
+    """Whether the weight's gradient is to be summed up from products of rows, too."""
+    return window.spatial[1] < WIDE and outputs * channels * math.prod(window.kernel) <= MOST_OF_WEIGHT
 
 
 def shifts_of(window: Window) -> tuple[int, ...]:
@@ -321,9 +338,9 @@ def backward_weight(
         def some(share: int, part: Part, room: Array) -> None:
             stack.fill(room, input, part)
             line, offset = part.count * stack.width, stack.offset(part)
-            rows: Array = np.ndarray(
-                (part.height, part.count, stack.width, outputs), dtype, room, offset * size
-            )
+            # A second factor whose rows lie one after the other needs no packing.
+            shape = (part.height, part.count, stack.width, outputs)
+            rows: Array = np.ndarray(shape, dtype, room, offset * size)
             np.copyto(rows, part.of(grad).transpose(2, 0, 3, 1), casting="unsafe")
             start = end = offset + part.height * line * outputs
             for piece in stack.pieces(line):

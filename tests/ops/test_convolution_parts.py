@@ -20,10 +20,15 @@ def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         "LEAST_PRODUCTS": 1,
     }.items():
         monkeypatch.setattr(convolution_columns, name, value)
-    for name, value in {"PART_BYTES": 200 * request.param, "LEAST_PART": 1, "LEAST_WIDTH": 8}.items():
+    for name, value in {
+        "PART_BYTES": 200 * request.param,
+        "LEAST_PART": 1,
+        "LEAST_WIDTH": 8,
+        "SHORT": 1,
+        "SMALL_PRODUCT": 20 * request.param,
+        "LEAST_LINE": 3,
+    }.items():
         monkeypatch.setattr(convolution_rows, name, value)
-    monkeypatch.setattr(convolution_rows, "SMALL_PRODUCT", 20 * request.param)
-    monkeypatch.setattr(convolution_rows, "LEAST_LINE", 3)
     before = tt.get_num_threads()
     Dispatcher.singleton().forget_all()
     yield request.param
