@@ -12,7 +12,6 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import PurePath
 from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 from .dispatch.autograd.grad_mode import no_grad
@@ -192,7 +191,7 @@ def save(
     data = io.BytesIO()
     pickler = _Pickler(data, pickle_protocol)
     pickler.dump(obj)
-    root = PurePath(os.fspath(f)).stem if isinstance(f, str | os.PathLike) else "archive"
+    root = os.path.splitext(os.path.basename(f))[0] if isinstance(f, str | os.PathLike) else "archive"
     with zipfile.ZipFile(f, "w", zipfile.ZIP_STORED) as archive:
         _add(archive, f"{root}/data.pkl", data.getvalue())
         if not _disable_byteorder_record:

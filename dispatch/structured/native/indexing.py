@@ -23,7 +23,7 @@ from ..allocation import allocator_of
 from ..functional_plans import data_of
 from ..meta_base import MetaBase
 from ..structured_kernel import StructuredKernel
-from ..stub import StructuredCall, find_kernel, stub_names
+from ..stub import StructuredCall, find_kernel, is_registered
 from .dims import wrap_dim
 from .embedding import embedding, embedding_dense_backward, embedding_renorm
 from .index_rows import index_add, index_copy, index_reduce, index_select
@@ -241,7 +241,7 @@ def index(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             "index: the shape of a result picked by a mask depends on data; Meta has none"
         )
     same_device = all(spec is None or spec.device is device for spec in indices)
-    if same_device and "index_masked_stub" in stub_names(device.type):
+    if same_device and is_registered("index_masked_stub", device.type):
         given = {"self": self, "indices": tuple(indices)}
         call = StructuredCall("index", given, ("self", "indices"), (), None, device, {})
         pick = find_kernel("index_masked_stub", device.type, "index")(call).fresh
