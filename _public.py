@@ -76,6 +76,7 @@ from .dispatch.structured.stub import register_loader as _register_loader
 from .dispatch.tensor import Tensor
 from .functional import *
 from .low_rank import lu, pca_lowrank, svd_lowrank
+from .runtime import cuda as _cuda_runtime  # so that a program may import Triton next
 from .runtime.device import device, set_default_device
 from .runtime.dispatch_key import DispatchKey
 from .runtime.dispatch_key_set import DispatchKeySet

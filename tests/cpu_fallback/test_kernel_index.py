@@ -71,6 +71,15 @@ print(tt.ones(3).sum().item())
     assert output_of("-W", "error", "-c", program, cwd=tmp_path) == "3.0\n"
 
 
+def test_a_dtype_that_was_registered_before_the_kernels_came_is_computed_in_float32(tmp_path: Path) -> None:
+    program = """
+import ml_dtypes, triten as tt
+d = tt.library.register_dtype("float8_e3m4", ml_dtypes.float8_e3m4, computes_in=tt.float32)
+print((tt.ones(3, dtype=d) / 3).exp().tolist())
+"""
+    assert output_of("-c", program, cwd=tmp_path) == "[1.375, 1.375, 1.375]\n"
+
+
 def test_threads_that_want_the_same_kernels_first_find_them(tmp_path: Path) -> None:
     program = """
 import sys, threading, triten as tt
