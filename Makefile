@@ -3,7 +3,7 @@
 #   make demo         train the network of examples/train_digits.py (on the GPU where there is one)
 #   make test         the tests; TESTS="tests/runtime -k storage" picks some
 #   make lint type    ruff; mypy --strict
-#   make generate     write dispatch/generated and the kernels' registrations anew
+#   make generate     write dispatch/generated and the index of the CPU's kernels anew
 #   make coverage     write dispatch/coverage.md anew: which operators there are and what each has
 #   make wheel-check  build the wheel, install it elsewhere and run a program with it
 #   make bench        the benchmark suite, beside NumPy and (where installed) PyTorch; BENCH_ARGS="--quick -o r.json"
@@ -72,6 +72,7 @@ type: $(DEV_READY)
 
 generate: $(DEV_READY)
 	$(RUN) -m triten.dispatch.codegen
+	$(RUN) -m triten.cpu_fallback
 
 coverage: $(DEV_READY)
 	$(RUN) -m triten.dispatch.coverage --format markdown > coverage.tmp
@@ -79,6 +80,7 @@ coverage: $(DEV_READY)
 
 generate-check: $(DEV_READY)
 	$(RUN) -m triten.dispatch.codegen --check
+	$(RUN) -m triten.cpu_fallback --check
 
 # `build/` of an earlier wheel would add modules that are no longer there.
 wheel-check: $(BIN)/python

@@ -8,7 +8,6 @@ from . import (
     amp,
     autograd,
     backends,
-    cpu_fallback,
     cuda,
     fft,
     func,
@@ -77,6 +76,7 @@ from .dispatch.structured.stub import register_loader as _register_loader
 from .dispatch.tensor import Tensor
 from .functional import *
 from .low_rank import lu, pca_lowrank, svd_lowrank
+from .runtime import cuda as _cuda_runtime  # so that a program may import Triton next
 from .runtime.device import device, set_default_device
 from .runtime.dispatch_key import DispatchKey
 from .runtime.dispatch_key_set import DispatchKeySet
@@ -141,7 +141,11 @@ else:
     triton_kernels = _LazySubpackage(f"{__package__}.triton_kernels")
 
 
-def _load_cuda_kernels() -> None:
+def _load_cpu_kernels(name: str | None) -> None:
+    _import_module(".cpu_fallback", __package__).load(name)
+
+
+def _load_cuda_kernels(name: str | None) -> None:
     _import_module(".triton_kernels", __package__)
 
 
@@ -152,6 +156,7 @@ def _choose_cuda_driver() -> None:
 
 
 _load()
+_register_loader("cpu", _load_cpu_kernels)
 _register_loader("cuda", _load_cuda_kernels, _choose_cuda_driver)
 
 # Python reaches derivatives through `ops.aten`, as in PyTorch; one of them its operator database has by name.
@@ -165,6 +170,5 @@ __all__ = sorted(
         *(name for name in globals() if not name.startswith("_") or name.startswith("_check")),
         "_segment_reduce",
     }
-    - {"cpu_fallback"}
     - _DERIVATIVES
 )

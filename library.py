@@ -10,35 +10,34 @@ A backend of another package (see `tt.utils`) brings an `Allocator`, kernels (`r
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ._lazy_names import lazy_names
 from .dispatch.core.library import Library, fallthrough_kernel
-from .dispatch.custom_ops.custom_op import CustomOpDef, custom_op
-from .dispatch.custom_ops.fake_context import get_ctx
-from .dispatch.custom_ops.pointwise_kernels import gpu_kernel, wrap_kernel
-from .dispatch.custom_ops.registration import (
-    define,
-    impl,
-    register_autocast,
-    register_autograd,
-    register_fake,
-    register_kernel,
-    register_vmap,
-)
 from .dispatch.iterator.loops import cpu_kernel
 from .dispatch.schema import infer_schema
 from .dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from .runtime.allocator import Allocator, get_allocator, set_allocator
-from .runtime.cuda.driver import driver
 from .runtime.data_ptr import DataPtr
 from .runtime.device_guard import DeviceGuard, DeviceGuardImpl, register_device_guard
 from .runtime.errors import InternalAssertError, check, internal_assert, internal_assert_debug_only
 
 if TYPE_CHECKING:
     from .dispatch.custom_ops.cpu_fallback import cpu_fallback
+    from .dispatch.custom_ops.custom_op import CustomOpDef, custom_op
+    from .dispatch.custom_ops.fake_context import get_ctx
     from .dispatch.custom_ops.from_blob import from_blob
     from .dispatch.custom_ops.opcheck import OpCheckError, opcheck
+    from .dispatch.custom_ops.pointwise_kernels import gpu_kernel, wrap_kernel
+    from .dispatch.custom_ops.registration import (
+        define,
+        impl,
+        register_autocast,
+        register_autograd,
+        register_fake,
+        register_kernel,
+        register_vmap,
+    )
     from .runtime.custom_dtype import register_dtype
 
 __all__ = [
@@ -83,19 +82,22 @@ __all__ = [
 ]
 
 _AT_FIRST_USE = {
-    "OpCheckError": ".dispatch.custom_ops.opcheck",
-    "opcheck": ".dispatch.custom_ops.opcheck",
-    "cpu_fallback": ".dispatch.custom_ops.cpu_fallback",
-    "from_blob": ".dispatch.custom_ops.from_blob",
-    "register_dtype": ".runtime.custom_dtype",
+    "dispatch.custom_ops.cpu_fallback": "cpu_fallback",
+    "dispatch.custom_ops.custom_op": "CustomOpDef custom_op",
+    "dispatch.custom_ops.fake_context": "get_ctx",
+    "dispatch.custom_ops.from_blob": "from_blob",
+    "dispatch.custom_ops.opcheck": "OpCheckError opcheck",
+    "dispatch.custom_ops.pointwise_kernels": "gpu_kernel wrap_kernel",
+    "dispatch.custom_ops.registration": (
+        "define impl register_autocast register_autograd register_fake register_kernel register_vmap"
+    ),
+    "runtime.custom_dtype": "register_dtype",
 }
+"""The names of each module that is imported with their first use."""
 
+_PLACES = {name: module for module, names in _AT_FIRST_USE.items() for name in names.split()}
 
-def __getattr__(name: str) -> Any:
-    module = _AT_FIRST_USE.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(module, __package__), name)
+__getattr__, __dir__ = lazy_names(__name__, str(__package__), _PLACES)
 
 
 Grid = Sequence[int] | Callable[[Mapping[str, Any]], Sequence[int]]
@@ -130,6 +132,8 @@ def launch(kernel: Any, grid: Grid, *args: Any, **kwargs: Any) -> None:
         RuntimeError: for tensors that are not on a CUDA device, or on several.
         TypeError: for what is no kernel, no grid, or no argument that a kernel can take.
     """
+    from .runtime.cuda.driver import driver
+
     driver()  # chooses between a GPU and the interpreter, before Triton is imported
     from .triton_kernels.user_kernel import launch as enqueue
 
@@ -170,6 +174,8 @@ class use_triton_driver:
     """
 
     def __init__(self, enabled: bool = True) -> None:
+        from .runtime.cuda.driver import driver
+
         found = driver()
         from .runtime.cuda import triton_driver
 

@@ -6,13 +6,13 @@ under PyTorch's names, so that either library reads what the other wrote, neithe
 
 from __future__ import annotations
 
+import _codecs
 import os
 import pickle
 import sys
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import PurePath
 from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 from .dispatch.autograd.grad_mode import no_grad
@@ -21,6 +21,8 @@ from .dispatch.pickling import _bytes_of, _rebuilt, _rebuilt_storage
 from .dispatch.tensor import Tensor
 from .runtime import scalar_type
 from .runtime.device import device as Device
+from .runtime.layout import layout as Layout
+from .runtime.layout import sparse_coo, sparse_csr, strided
 from .runtime.scalar_type import dtype as ScalarType
 from .runtime.size import Size
 from .runtime.storage import Storage
@@ -57,6 +59,7 @@ DTYPES = {
     **{dtype.name: dtype for dtype in (scalar_type.float8_e4m3fn, scalar_type.float8_e5m2)},
 }
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+LAYOUTS = {f"torch.{layout.name}": layout for layout in (strided, sparse_coo, sparse_csr)}
 
 
 class _Name:
@@ -149,10 +152,14 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
     def _save_size(self, size: Size) -> None:
         self.save_reduce(_Name("torch.Size"), (tuple(size),), obj=size)
 
+    def _save_layout(self, layout: Layout) -> None:
+        self.save_reduce(_Name("torch.serialization._get_layout"), (f"torch.{layout.name}",), obj=layout)
+
     dispatch[_Name] = _save_name
     dispatch[ScalarType] = _save_dtype
     dispatch[Device] = _save_device
     dispatch[Size] = _save_size
+    dispatch[Layout] = _save_layout
 
 
 def save(
@@ -173,6 +180,7 @@ def save(
         pickle_protocol: of the pickle; PyTorch loads 2.
 
     Raises:
+        RuntimeError: for a path in a folder that is not there.
         ValueError: for another pickle module, or the format before PyTorch 1.6.
 
     Example:
@@ -192,7 +200,12 @@ def save(
     data = io.BytesIO()
     pickler = _Pickler(data, pickle_protocol)
     pickler.dump(obj)
-    root = PurePath(os.fspath(f)).stem if isinstance(f, str | os.PathLike) else "archive"
+    root = "archive"
+    if isinstance(f, str | os.PathLike):
+        folder, name = os.path.split(os.fspath(f))
+        if folder and not os.path.isdir(folder):
+            raise RuntimeError(f"Parent directory {folder} does not exist.")
+        root = os.path.splitext(name)[0]
     with zipfile.ZipFile(f, "w", zipfile.ZIP_STORED) as archive:
         _add(archive, f"{root}/data.pkl", data.getvalue())
         if not _disable_byteorder_record:
@@ -301,6 +314,8 @@ def _of_type(function: Any, kind: Any, args: Any, state: Any) -> Any:
     return function(*args)
 
 
+BUILTINS = ("builtins", "__builtin__")
+"""The module of Python's own types, by its name in Python 3 and 2: protocol 2 writes the latter."""
 NAMES: dict[str, Any] = {
     "torch._utils._rebuild_tensor": _tensor,
     "torch._utils._rebuild_tensor_v2": _tensor,
@@ -308,12 +323,14 @@ NAMES: dict[str, Any] = {
     "torch._utils._rebuild_parameter": _parameter,
     "torch._tensor._rebuild_from_type_v2": _of_type,
     "torch.storage.UntypedStorage": None,
+    "torch.serialization._get_layout": LAYOUTS.__getitem__,
     "torch.device": Device,
     "torch.Size": Size,
     "torch.Tensor": Tensor,
     "collections.OrderedDict": OrderedDict,
-    "builtins.set": set,
-    "__builtin__.set": set,
+    "collections.Counter": Counter,
+    "_codecs.encode": _codecs.encode,  # protocol 2 writes bytes by it
+    **{f"{module}.{kind.__name__}": kind for module in BUILTINS for kind in (set, bytearray, complex)},
     **{f"torch.{name}": dtype for name, dtype in TYPED_STORAGES.items()},
     **{f"torch.{name}": dtype for name, dtype in DTYPES.items()},
 }
@@ -378,6 +395,8 @@ def load(
         mmap: accepted as False and None: a file is read whole.
 
     Raises:
+        AttributeError: for what is no path, nor a file that can seek.
+        FileNotFoundError: for a path where there is no file.
         UnpicklingError: for a global that is not allowed.
         RuntimeError: for a file of another format, and a device that is not there.
 
@@ -392,6 +411,13 @@ def load(
         raise ValueError("load: the pickle module of the standard library is expected")
     if mmap:
         raise NotImplementedError("load: mmap=True is not supported, the file is read whole")
+    if isinstance(f, str | os.PathLike):
+        with open(f, "rb") as file:
+            return load(file, map_location, weights_only=weights_only, **pickle_load_args)
+    if not (hasattr(f, "seek") and hasattr(f, "read")):
+        raise AttributeError(
+            f"load: argument 'f' must be a path or a file that can seek, got {type(f).__name__}"
+        )
     import io
     import zipfile
 

@@ -4,98 +4,31 @@ They register under stubs at import and reach users through the dispatcher only.
 sees the `StructuredCall` (dtypes, sizes, strides) once, and returns the function over ndarrays that a plan
 calls. No loop over elements in Python. NumPy comes from `undispatched.py`, whose functions ask nobody whether an
 argument handles the call.
+
+A module is imported when a kernel of it is first wanted. Which module that is stands in `kernel_index.py`, written by
+`python -m triten.cpu_fallback`.
 """
 
-from . import (
-    activation,
-    adaptive_pooling,
-    at_once,
-    attention,
-    channel_norm,
-    compositions,
-    convolution,
-    copy,
-    ctc,
-    distances,
-    embedding,
-    embedding_bag,
-    factories,
-    factorization,
-    fft,
-    fold,
-    fractional_pooling,
-    grid_sampler,
-    histogram,
-    indexing,
-    linalg,
-    line_maps,
-    loss,
-    masks,
-    matrix_functions,
-    optimizers,
-    placing,
-    pointwise,
-    pooling,
-    random,
-    recurrent,
-    reduction,
-    row_norm,
-    scaled_mm,
-    scan,
-    scatter_gather,
-    searching,
-    segments,
-    small_products,
-    softmax,
-    sorting,
-    special,
-    statistics,
-    vector_norm,
-)
+from __future__ import annotations
 
-__all__ = [
-    "activation",
-    "adaptive_pooling",
-    "at_once",
-    "attention",
-    "channel_norm",
-    "compositions",
-    "convolution",
-    "copy",
-    "ctc",
-    "distances",
-    "embedding",
-    "embedding_bag",
-    "factories",
-    "factorization",
-    "fft",
-    "fold",
-    "fractional_pooling",
-    "grid_sampler",
-    "histogram",
-    "indexing",
-    "linalg",
-    "line_maps",
-    "loss",
-    "masks",
-    "matrix_functions",
-    "optimizers",
-    "placing",
-    "pointwise",
-    "pooling",
-    "random",
-    "recurrent",
-    "reduction",
-    "row_norm",
-    "scaled_mm",
-    "scan",
-    "scatter_gather",
-    "searching",
-    "segments",
-    "small_products",
-    "softmax",
-    "sorting",
-    "special",
-    "statistics",
-    "vector_norm",
-]
+from importlib import import_module
+
+
+def load(name: str | None = None) -> None:
+    """Import the module that registers a kernel, if the index has it; all modules for None.
+
+    Args:
+        name: of a stub, or of a composition's kernel on the host.
+    """
+    from .kernel_index import MODULES
+
+    wanted = modules() if name is None else [MODULES[name]] if name in MODULES else []
+    for module in wanted:
+        import_module(f".{module}", __name__)
+
+
+def modules() -> list[str]:
+    """The names of all modules here, those among them that register nothing."""
+    from pkgutil import iter_modules
+
+    return [module.name for module in iter_modules(__path__) if module.name != "__main__"]

@@ -2,7 +2,7 @@
 
 Source: Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC11 (Random123's `philox4x32_R(10,
 ...)`); ``tl.philox`` and ``tl.randint4x`` of Triton give the same words for the same counter. How operators
-map elements to words is said in `dispatch/structured/native/random.py`.
+map elements to words is said in `dispatch/structured/native/draws.py`.
 """
 
 from __future__ import annotations

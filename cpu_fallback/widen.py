@@ -41,6 +41,8 @@ def _widen_too(d: dtype, promotes: Mapping[dtype, dtype]) -> None:
 
 
 on_register.append(_widen_too)
+for _registered in tuple(registered):
+    _widen_too(_registered, {})
 
 
 def comparable_np(d: dtype) -> Any:

@@ -92,7 +92,8 @@ def rows(core: bool = False) -> list[Row]:
         >>> [row.cells() for row in rows() if row.operator == "relu"]
         [('relu', 'kernel', 'kernel', 'kernel', 'reverse, forward', 'pointwise', 'relu_, relu.out')]
     """
-    load_kernels("cuda")
+    for device in DEVICES:
+        load_kernels(device.lower())
     served = {device: frozenset(stub_names(device.lower())) for device in DEVICES}
     wanted = core_schemas()
     entries = [entry for entry in _entries() if entry.schema.kind == "functional"]

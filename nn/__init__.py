@@ -1,13 +1,12 @@
 """Neural networks: `Module`, the layers over `tt.nn.functional`, containers and initial values (`torch.nn`).
 
-Layers are in `modules/`, which is imported with the first use of a name, so that a program which has no layers loads
-none. What computes belongs into operators.
+Layers are in `modules/`. Those and `functional` are imported with the first use of a name, so that a program which has
+no layers loads none. What computes belongs into operators.
 """
 
 from __future__ import annotations
 
 from .._lazy_names import lazy_names
-from . import functional
 
 _MODULES = {
     "activation": (
@@ -61,8 +60,8 @@ _MODULES = {
 """The names of each module."""
 
 _PLACES = {name: f"modules.{module}" for module, names in _MODULES.items() for name in names.split()}
-_SUBMODULES = {name: name for name in ("attention", "init", "parameter", "utils")}
+_SUBMODULES = {name: name for name in ("attention", "functional", "init", "parameter", "utils")}
 
-__all__ = ["functional", *sorted(_SUBMODULES), *sorted(_PLACES)]
+__all__ = [*sorted(_SUBMODULES), *sorted(_PLACES)]
 
 __getattr__, __dir__ = lazy_names(__name__, __name__, _PLACES, _SUBMODULES)

@@ -9,6 +9,7 @@ claimed. What is declared and what is launched must be the same set. Exit status
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import subprocess
@@ -187,6 +188,10 @@ def run(arguments: argparse.Namespace) -> int:
     is_whole = is_whole and arguments.samples == SAMPLES
     if is_whole:
         require_writable_folder(arguments.results)
+    if importlib.util.find_spec("triton") is None:
+        raise RefusalError(
+            "kernels are compiled by Triton, which is not installed: pip install 'triton >= 3.6'"
+        )
     if arguments.samples != SAMPLES:
         _require_samples(arguments.samples)
     try:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-MAPS = Path("/proc/self/maps")
+MAPS = "/proc/self/maps"
 PREFIXES, SUFFIXES = ("scipy_openblas_", "openblas_"), ("64_", "")
 """As OpenBLAS itself has its calls, and as the builds in NumPy's and SciPy's wheels rename them."""
 MATRIX_WORK = 1 << 18
@@ -78,8 +78,7 @@ def restore(threads: int) -> None:
 def _find() -> OpenBlas | None:
     """The BLAS that NumPy calls: of several that are loaded the one among NumPy's own files."""
     global _numpys, _is_found
-    folder = Path(np.__file__).parent
-    own = (str(folder), str(folder.with_name("numpy.libs")))
+    own = _numpys_folders()
     paths = loaded()
     mine = [path for path in paths if path.startswith(own)] or paths
     _numpys = next((calls for path in mine if (calls := _calls(path)) is not None), None)
@@ -89,15 +88,22 @@ def _find() -> OpenBlas | None:
 
 def loaded() -> list[str]:
     """The files of the OpenBLAS libraries in this process."""
-    if MAPS.exists():
-        fields = (
-            line.split(maxsplit=5) for line in MAPS.read_text().splitlines() if "openblas" in line.lower()
-        )
-        paths = {parts[5] for parts in fields if len(parts) == 6}
-        return sorted(path for path in paths if "openblas" in Path(path).name.lower())
-    package = Path(np.__file__).parent
-    folders = (package.with_name("numpy.libs"), package / ".dylibs")
-    return sorted(str(path) for folder in folders for path in folder.glob("*openblas*"))
+    if os.path.exists(MAPS):
+        with open(MAPS) as maps:
+            fields = (line.rstrip("\n").split(maxsplit=5) for line in maps if "openblas" in line.lower())
+            paths = {parts[5] for parts in fields if len(parts) == 6}
+        return sorted(path for path in paths if "openblas" in os.path.basename(path).lower())
+    import glob
+
+    package, libraries = _numpys_folders()
+    folders = (glob.escape(libraries), glob.escape(os.path.join(package, ".dylibs")))
+    return sorted(path for folder in folders for path in glob.glob(f"{folder}/*openblas*"))
+
+
+def _numpys_folders() -> tuple[str, str]:
+    """NumPy's own, and that of the libraries which its wheel brings."""
+    package = os.path.dirname(np.__file__)
+    return package, os.path.join(os.path.dirname(package), "numpy.libs")
 
 
 @functools.cache

@@ -86,7 +86,7 @@ def test_import_loads_no_heavy_module(cuda: str | None, tmp_path: Path) -> None:
     assert run.stderr == ""
 
 
-def test_a_program_on_the_cpu_loads_of_the_cuda_runtime_what_its_imports_name(tmp_path: Path) -> None:
+def test_a_program_on_the_cpu_loads_nothing_of_the_cuda_runtime(tmp_path: Path) -> None:
     program = """
 import sys, triten as tt
 (tt.ones(3, requires_grad=True) * 2).sum().backward()
@@ -95,5 +95,4 @@ print(*sorted(name for name in sys.modules if name.startswith("triten.runtime.cu
     run = subprocess.run(
         [sys.executable, "-P", "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    loaded = {name.rpartition(".")[2] for name in run.stdout.split()}
-    assert loaded == {"capture", "device_properties", "driver"}
+    assert run.stdout.split() == []

@@ -3,7 +3,7 @@
 import io
 import pickle
 import zipfile
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 
 import pytest
 
@@ -169,10 +169,46 @@ def test_no_function_is_called():
         loaded(saved([Calls()]))
 
 
+PLAIN = [
+    b"bytes \x00\xff",
+    bytearray(b"more"),
+    2 - 1j,
+    Counter("aab"),
+    {1, 2},
+    1 << 70,
+    None,
+    "text",
+    (1.5, True),
+]
+
+
+@pytest.mark.parametrize("value", PLAIN, ids=lambda value: type(value).__name__)
+def test_plain_values_count_as_weights(value):
+    assert again(value) == value and type(again(value)) is type(value)
+
+
+def test_plain_values_and_layouts_go_both_ways():
+    torch = pytest.importorskip("torch")
+    assert again(PLAIN, tt, torch) == again(PLAIN, torch, tt) == PLAIN
+    assert again([tt.strided, tt.sparse_coo], tt, torch) == [torch.strided, torch.sparse_coo]
+    assert again([torch.strided, torch.sparse_coo], torch, tt) == [tt.strided, tt.sparse_coo]
+
+
 def test_a_module_is_loaded_whole_from_a_file_that_is_trusted():
     net = tt.nn.Sequential(tt.nn.Linear(2, 2), tt.nn.ReLU())
     found = again(net, weights_only=False)
     assert repr(found) == repr(net) and tt.equal(found[0].weight, net[0].weight)
+
+
+def test_paths_and_what_is_no_file(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        tt.load(tmp_path / "none.pt")
+    with pytest.raises(IsADirectoryError):
+        tt.load(str(tmp_path))
+    with pytest.raises(AttributeError, match="'f' must be a path or a file that can seek, got int"):
+        tt.load(5)
+    with pytest.raises(RuntimeError, match=r"Parent directory .*none does not exist\."):
+        tt.save(1, tmp_path / "none" / "file.pt")
 
 
 def test_refusals(tmp_path):

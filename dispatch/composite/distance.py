@@ -7,8 +7,8 @@ from typing import Any
 
 from ..core.overload_packet import packets
 from ..generated import functions as ops
+from ..iterator.broadcast import infer_size
 from ..structured.host_kernel import on_host
-from ..structured.native.factorization import broadcast_batches
 from ..structured.register import planned_by
 from .forms import owned
 
@@ -40,7 +40,7 @@ def cdist(x1: Any, x2: Any, p: float, compute_mode: int | None) -> Any:
         raise RuntimeError(f"X1 and X2 must have the same device. X1: {x1.device} X2: {x2.device}")
     if compute_mode is not None and not 0 <= compute_mode <= 2:
         raise RuntimeError(f"possible modes: 0, 1, 2, but was: {compute_mode}")
-    batch = broadcast_batches(x1._spec.sizes[:-2], x2._spec.sizes[:-2])
+    batch = infer_size(x1._spec.sizes[:-2], x2._spec.sizes[:-2])
     first = x1.expand((*batch, *x1._spec.sizes[-2:]))
     second = x2.expand((*batch, *x2._spec.sizes[-2:]))
     return packets["_cdist_forward"].call(first, second, p, compute_mode)

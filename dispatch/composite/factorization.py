@@ -14,10 +14,10 @@ from ...runtime.scalar_type import finfo, int32, int64
 from ..autograd.formulas.factorization import adjoint
 from ..core.overload_packet import packets
 from ..generated import functions as ops
+from ..iterator.broadcast import infer_size
 from ..structured.host_kernel import on_host
 from ..structured.library_routine import LIBRARY_DTYPES, raise_failure
 from ..structured.native.factorization import (
-    broadcast_batches,
     check_compatible,
     check_floating,
     check_matrix,
@@ -156,7 +156,7 @@ def linalg_lu_solve(LU: Any, pivots: Any, B: Any, left: bool, adjoint: bool) -> 
     if not left:
         # X op(A) = B is op(A)^H X^H = B^H.
         return owned(adjoint_of(linalg_lu_solve(LU, pivots, adjoint_of(B), True, not adjoint)))
-    batch = broadcast_batches(B._spec.sizes[:-2], LU._spec.sizes[:-2])
+    batch = infer_size(B._spec.sizes[:-2], LU._spec.sizes[:-2])
     n, columns = B._spec.sizes[-2:]
     return packets["_lu_solve"].call(LU, pivots, B.expand((*batch, n, columns)), adjoint)
 
@@ -214,7 +214,7 @@ def _linalg_solve_ex(A: Any, B: Any, left: bool, check_errors: bool) -> Any:
     vector = is_vector_side(A, B)
     B_ = B.unsqueeze(-1) if vector else B
     check_compatible(name, A._spec, B_._spec, left)
-    batch = broadcast_batches(B_._spec.sizes[:-2], A._spec.sizes[:-2])
+    batch = infer_size(B_._spec.sizes[:-2], A._spec.sizes[:-2])
     LU, pivots, info = ops.linalg_lu_factor_ex(A)
     rows, columns = B_._spec.sizes[-2:]
     result = linalg_lu_solve(LU, pivots, B_.expand((*batch, rows, columns)), left, False)
@@ -470,7 +470,7 @@ def linalg_lstsq(self: Any, b: Any, rcond: float | None, driver: str | None) -> 
         del size
         raise RuntimeError(f"{name}: input.size(-2) should match other.size({where})")
     *_, m, n = spec.sizes
-    batch = broadcast_batches(spec.sizes[:-2], B._spec.sizes[:-2])
+    batch = infer_size(spec.sizes[:-2], B._spec.sizes[:-2])
     columns = B._spec.sizes[-1]
     real = spec.dtype.to_real() if spec.dtype.is_complex else spec.dtype
     tolerance = rcond if rcond is not None else finfo(real).eps * max(m, n)

@@ -14,13 +14,13 @@ from ...runtime.tensor_spec import TensorSpec
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
+from ..iterator.broadcast import infer_size
 from ..iterator.overlap import assert_no_internal_overlap, check_no_overlap, shares_memory
 from ..structured.allocation import allocator_of, numpy_may_allocate
 from ..structured.functional_plans import FunctionalForm
 from ..structured.host_plans import computed_at_once
 from ..structured.native import placing
 from ..structured.native.dims import wrap_dim
-from ..structured.native.indexing import broadcast_sizes
 from ..structured.native.joining import can_cast
 from ..structured.part_plans import is_unseen
 from ..structured.register import planned_by
@@ -283,7 +283,7 @@ def take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
     indices = indices + (indices < 0).to(int64) * mine[d]
     mine_d, theirs_d = mine[d], theirs[d]
     mine[d] = theirs[d] = 1
-    common = list(broadcast_sizes(mine, theirs))
+    common = list(infer_size(mine, theirs))
     common[d] = mine_d
     source = self.expand(common)
     common[d] = theirs_d
@@ -294,7 +294,7 @@ def masked_select(self: Any, mask: Any) -> Any:
     """`torch.masked_select`: the elements where the mask holds, in order."""
     if mask._spec.dtype is not bool_:
         raise RuntimeError("masked_select: expected BoolTensor for mask")
-    sizes = broadcast_sizes(self._spec.sizes, mask._spec.sizes) or (1,)
+    sizes = infer_size(self._spec.sizes, mask._spec.sizes) or (1,)
     return self.expand(sizes).index([mask.expand(sizes)])
 
 
@@ -333,7 +333,7 @@ def _scattered_where(self: Any, mask: Any, source: Any) -> tuple[Any, Any]:
 @computed_at_once(placing.masked_scatter, "masked_scatter_stub", "aten::nonzero", "aten::index_put")
 def masked_scatter(self: Any, mask: Any, source: Any) -> Any:
     """`torch.masked_scatter`: elements of the source, in order, where the mask holds."""
-    sizes = broadcast_sizes(self._spec.sizes, mask._spec.sizes)
+    sizes = infer_size(self._spec.sizes, mask._spec.sizes)
     whole = self.expand(sizes).contiguous()
     _check_masked_scatter(whole, mask, source)
     if self._spec.is_meta:

@@ -11,6 +11,7 @@ from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..generated.functions import _unsafe_view, addmm, bmm, dot, mm, mv
+from ..iterator.broadcast import infer_size
 from ..structured.register import planned_by
 from ..structured.resizing import resize_output
 from ..tensor import Tensor
@@ -58,23 +59,12 @@ def _batched(self: Any, other: Any) -> Any:
     right = other.unsqueeze(1) if other._spec.ndim == 1 else other
     n, m = left._spec.sizes[-2:]
     k, p = right._spec.sizes[-2:]
-    batch = _broadcast(left._spec.sizes[:-2], right._spec.sizes[:-2])
+    batch = infer_size(left._spec.sizes[:-2], right._spec.sizes[:-2])
     count = _product(batch)
     first = left.expand((*batch, n, m)).reshape((count, n, m))
     second = right.expand((*batch, k, p)).reshape((count, k, p))
     tail = (() if self._spec.ndim == 1 else (n,)) + (() if other._spec.ndim == 1 else (p,))
     return _unsafe_view(bmm(first, second), (*batch, *tail))
-
-
-def _broadcast(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
-    rank = max(len(a), len(b))
-    left, right = (1,) * (rank - len(a)) + tuple(a), (1,) * (rank - len(b)) + tuple(b)
-    for i, (x, y) in enumerate(zip(left, right, strict=True)):
-        if x != y and 1 not in (x, y):
-            raise RuntimeError(
-                f"The size of tensor a ({x}) must match the size of tensor b ({y}) at non-singleton dimension {i}"
-            )
-    return tuple(y if x == 1 else x for x, y in zip(left, right, strict=True))
 
 
 def _product(sizes: Sequence[int]) -> int:

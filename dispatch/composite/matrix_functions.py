@@ -69,16 +69,12 @@ def logdet(self: Any) -> Any:
     return ops.where(ops.eq(sign, -1.0), math.nan, logabsdet)
 
 
-def _real(dtype: Any) -> Any:
-    return dtype.to_real() if dtype.is_complex else dtype
-
-
 def _tolerances(name: str, A: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
     """Absolute and relative tolerance as tensors in the dtype of singular values, or numbers.
 
     Without either the relative one is the larger side times the machine's precision; given an absolute one it is 0.
     """
-    real = _real(A.dtype)
+    real = A.dtype.to_real()
     if rtol is None:
         if real not in (float32, float64):
             raise RuntimeError("This function doesn't handle types other than float and double")
@@ -136,7 +132,7 @@ def linalg_pinv(self: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
 
 
 def _as_tensor(x: Any, value: float | None) -> Any:
-    return None if value is None else ops.full((), value, dtype=_real(x.dtype), device=x.device)
+    return None if value is None else ops.full((), value, dtype=x.dtype.to_real(), device=x.device)
 
 
 @planned_by(on_host("linalg_pinv", "linalg_pinv.atol_rtol_tensor", "_linalg_svd", "_linalg_eigh", "mm"))
@@ -210,7 +206,7 @@ def linalg_cond(self: Any, p: Any) -> Any:
         values = ops.linalg_svdvals(self)
         return ops.sum(values, [-1]) * ops.sum(ops.reciprocal(values), [-1])
     if not self.numel():
-        return ops.zeros(self._spec.sizes[:-2], dtype=_real(self.dtype), device=self.device)
+        return ops.zeros(self._spec.sizes[:-2], dtype=self.dtype.to_real(), device=self.device)
     inverse, info = ops.linalg_inv_ex(self)
     singular = ops.ne(info, 0).unsqueeze(-1).unsqueeze(-1)
     inverse = ops.where(singular, math.inf, inverse)

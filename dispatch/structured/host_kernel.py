@@ -23,6 +23,7 @@ from .allocation import allocator_of
 from .functional_plans import TENSOR, VALUE, composed_maker
 from .part_plans import is_unseen
 from .result_types import result_type_of
+from .stub import load_kernels
 
 
 class HostCall(NamedTuple):
@@ -71,7 +72,7 @@ def on_host(name: str, *parts: str) -> Planner:
     def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
         if not is_unseen(key_set, whole) or allocator.host_is_custom:
             return None
-        factory = _factories.get(name)
+        factory = _factories.get(name) or _imported(name)
         specs = [spec_of(value) for value in args]
         made = None if factory is None else factory(*specs)
         if made is None:
@@ -89,6 +90,15 @@ def on_host(name: str, *parts: str) -> Planner:
         return make(compute, made.outputs, gather, composed)
 
     return plan
+
+
+def _imported(name: str) -> HostFactory | None:
+    """A kernel's factory, the module that registers it imported first."""
+    for wanted in (name, None):
+        load_kernels("cpu", wanted)
+        if name in _factories:
+            break
+    return _factories.get(name)
 
 
 def _is_out_of_place(spec: TensorSpec) -> bool:

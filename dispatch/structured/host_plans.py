@@ -9,7 +9,6 @@ itself says what its results are, as LAPACK's routines do.)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
 from typing import Any
 
 from ...runtime.layout import strided
@@ -18,9 +17,9 @@ from ...runtime.scalar_type import float32, float64
 from ...runtime.tensor_spec import TensorSpec
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
+from ..iterator.broadcast import broadcast_shapes
 from .kind_plans import MetaFunction
 from .meta_base import MetaBase
-from .native.indexing import broadcast_sizes
 from .part_plans import is_unseen
 from .register import planned_by
 from .structured_kernel import StructuredKernel
@@ -96,7 +95,7 @@ Sizes = Callable[..., tuple[int, ...] | None]
 
 
 def _broadcast(*specs: TensorSpec) -> tuple[int, ...]:
-    return reduce(broadcast_sizes, [spec.sizes for spec in specs])
+    return broadcast_shapes(*[spec.sizes for spec in specs])
 
 
 def of_plain(

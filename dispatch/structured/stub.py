@@ -121,8 +121,12 @@ OWN = frozenset({"cpu", "cuda", "meta"})
 on_register: list[Callable[[str, str], None]] = []
 """Called with a stub and a device type of another package that has a kernel there now."""
 
+Loader = Callable[[str | None], object]
+"""Imports what registers the named kernel, which may be one that it does not know; everything for None."""
+
 _stubs: dict[str, dict[str, KernelFactory]] = {}
-_loaders: dict[str, tuple[Callable[[], object] | None, Callable[[], object]]] = {}
+_loaders: dict[str, Loader] = {}
+_preparations: dict[str, Callable[[], object]] = {}
 
 
 def register_stub(name: str, device_type: str, factory: KernelFactory) -> None:
@@ -152,7 +156,10 @@ def register_stub(name: str, device_type: str, factory: KernelFactory) -> None:
 
         tt.library.register_stub("add_stub", "npu", add)
     """
-    if device_type not in OWN:
+    if device_type in OWN:
+        # Whoever is second hears it now, and not the package's own kernel when that is wanted.
+        load_kernels(device_type, name)
+    else:
         device_type = check_device_type(device_type)
     kernels = _stubs.setdefault(name, {})
     if device_type in kernels:
@@ -163,30 +170,39 @@ def register_stub(name: str, device_type: str, factory: KernelFactory) -> None:
             registered(name, device_type)
 
 
-def register_loader(
-    device_type: str, load: Callable[[], object], prepare: Callable[[], object] | None = None
-) -> None:
-    """Have `load` import a backend's kernels when one of them is first wanted, after `prepare` if it is to run."""
-    _loaders[device_type] = (prepare, load)
+def register_loader(device_type: str, load: Loader, prepare: Callable[[], object] | None = None) -> None:
+    """Have `load` import a backend's kernels when they are first wanted, after `prepare` if one is to run."""
+    _loaders[device_type] = load
+    if prepare is not None:
+        _preparations[device_type] = prepare
 
 
-def load_kernels(device_type: str) -> None:
-    """Import a backend's kernels, unless they are there, to ask which there are."""
+def load_kernels(device_type: str, name: str | None = None) -> None:
+    """Import a backend's kernel, or all to ask which there are, unless they are there."""
     if device_type in _loaders:
-        _loaders[device_type][1]()
+        _loaders[device_type](name)
+
+
+def _factory_of(name: str, device_type: str) -> KernelFactory | None:
+    """The factory that is registered, its module imported first if it has to be."""
+    for wanted in (name, None):
+        factory = _stubs.get(name, {}).get(device_type)
+        if factory is not None or device_type not in _loaders:
+            return factory
+        load_kernels(device_type, wanted)
+    return _stubs.get(name, {}).get(device_type)
 
 
 def find_kernel(name: str, device_type: str, operator: str) -> KernelFactory:
     """The factory of a stub on a device. Raises NotImplementedError where there is none; nothing falls back."""
-    factory = _stubs.get(name, {}).get(device_type)
-    if device_type in _loaders:
-        prepare, load = _loaders[device_type]
-        if prepare is not None:
-            prepare()
-        load()
-        _loaders.pop(device_type, None)
-        factory = _stubs.get(name, {}).get(device_type)
+    prepare = _preparations.get(device_type)
+    if prepare is not None:
+        prepare()
+        _preparations.pop(device_type, None)
+    factory = _factory_of(name, device_type)
     if factory is None:
+        for known in _loaders:
+            load_kernels(known, name)
         having = ", ".join(sorted(_stubs.get(name, {}))) or "none"
         raise NotImplementedError(
             f"Could not run 'aten::{operator}' on '{device_type}': its stub '{name}' has no kernel there. "
@@ -204,6 +220,11 @@ def find_kernel(name: str, device_type: str, operator: str) -> KernelFactory:
 def has_kernel(name: str, device_type: str) -> bool:
     """Whether planners may ask for a stub's kernel on a device: always on this package's own."""
     return device_type in OWN or device_type in _stubs.get(name, {})
+
+
+def is_registered(name: str, device_type: str) -> bool:
+    """Whether a device has a stub's kernel, this package's own among them."""
+    return _factory_of(name, device_type) is not None
 
 
 def foreign_device_types(name: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import importlib.util
+import os
 from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
@@ -126,6 +127,10 @@ def load_libraries(peers: Iterable[str], device: str, rehearsal: bool) -> list[L
         SetupError: for a device that is not there, a peer that is not installed or does not compute on the device.
     """
     if device == "cuda" and not tt.cuda.is_available():
+        if os.environ.get("TRITEN_CUDA") == "interpret":
+            raise SetupError(
+                "TRITEN_CUDA=interpret needs Triton, which is not installed: pip install 'triton >= 3.9'"
+            )
         raise SetupError(
             "no CUDA GPU is available here; TRITEN_CUDA=interpret with --rehearse runs every row without one"
         )

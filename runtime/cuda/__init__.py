@@ -9,3 +9,10 @@ device memory with other libraries. `capture.py` has the rules of stream capture
 `interpreter_driver.py`, with the parts that bear their names) are reached through `driver.driver()` only, so that
 neither Triton nor CuPy is imported before the first use of a CUDA device. Kernels and operators do not belong here.
 """
+
+import os
+import sys
+
+if os.environ.get("TRITEN_CUDA") == "interpret" and "triton" not in sys.modules:
+    # Triton reads it at import, which a program with kernels of its own reaches before the first use of a device.
+    os.environ["TRITON_INTERPRET"] = "1"

@@ -401,10 +401,6 @@ def kernel_name(kernel: Any) -> str:
     return str(kernel.fn.__name__)
 
 
-if os.environ.get("TRITEN_CUDA") == "interpret" and "triton" not in sys.modules:
-    # Triton reads it at import, which a program with kernels of its own reaches before the first use of a device.
-    os.environ["TRITON_INTERPRET"] = "1"
-
 _driver: Driver | None = None
 _driver_lock = threading.Lock()
 _NO_GPU = (

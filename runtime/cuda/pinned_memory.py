@@ -24,32 +24,9 @@ from ..device import CPU
 from ..device import device as Device
 from ..errors import OutOfMemoryError
 from .driver import Driver, current_driver, driver
+from .memory_statistics import Stat
 
 LEAST_BLOCK = 64
-
-
-class Stat:
-    """A quantity that grows and shrinks: what it is, the most it was, and both totals."""
-
-    __slots__ = ("allocated", "current", "freed", "peak")
-
-    def __init__(self) -> None:
-        self.current = self.peak = self.allocated = self.freed = 0
-
-    def grow(self, amount: int) -> None:
-        """Add an amount."""
-        self.current += amount
-        self.allocated += amount
-        self.peak = max(self.peak, self.current)
-
-    def shrink(self, amount: int) -> None:
-        """Take an amount away."""
-        self.current -= amount
-        self.freed += amount
-
-    def as_dict(self) -> dict[str, int]:
-        """All four numbers by PyTorch's names."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 class Duration:
@@ -127,8 +104,8 @@ class CachingHostAllocator(Allocator):
             self._reclaim(cuda)
             waiting = self._free.get(size)
             block = waiting.pop() if waiting else self._new_block(cuda, size)
-            self.active_requests.grow(1)
-            self.active_bytes.grow(size)
+            self.active_requests.increase(1)
+            self.active_bytes.increase(size)
         return DataPtr(block.address, nbytes, CPU, None, self._give_back, block)
 
     def _new_block(self, cuda: Driver, size: int) -> PinnedBlock:
@@ -143,8 +120,8 @@ class CachingHostAllocator(Allocator):
         blocks = self._blocks.copy()
         insort(blocks, block)
         self._blocks = blocks
-        self.allocations.grow(1)
-        self.allocated_bytes.grow(size)
+        self.allocations.increase(1)
+        self.allocated_bytes.increase(size)
         return block
 
     def _give_back(self, data: DataPtr) -> None:
@@ -163,8 +140,8 @@ class CachingHostAllocator(Allocator):
             if _copies_are_done(cuda, self._in_use[0]):
                 block = self._in_use.popleft()
                 self._free.setdefault(block.nbytes, []).append(block)
-                self.active_requests.shrink(1)
-                self.active_bytes.shrink(block.nbytes)
+                self.active_requests.decrease(1)
+                self.active_bytes.decrease(block.nbytes)
             else:
                 self._in_use.rotate(-1)
 
@@ -201,8 +178,8 @@ class CachingHostAllocator(Allocator):
                     start = time.perf_counter()
                     cuda.free_host(block.address)
                     self.free_time.add(time.perf_counter() - start)
-                    self.allocations.shrink(1)
-                    self.allocated_bytes.shrink(block.nbytes)
+                    self.allocations.decrease(1)
+                    self.allocated_bytes.decrease(block.nbytes)
 
     def stats(self) -> dict[str, Any]:
         """The counters, up to date, by PyTorch's names (`torch.cuda.host_memory_stats_as_nested_dict`)."""

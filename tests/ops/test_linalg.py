@@ -300,6 +300,10 @@ def test_operators() -> None:
         ),
         (lambda: tt.matmul(tt.ones(()), tt.ones(2)), "at least 1D, but they are 0D and 1D"),
         (lambda: tt.matmul(tt.ones(4, 2, 3), tt.ones(5, 3, 2)), "The size of tensor a (4) must match"),
+        (
+            lambda: tt.matmul(tt.ones(2, 4, 2, 3), tt.ones(6, 5, 3, 2)),
+            "tensor a (4) must match the size of tensor b (5) at non-singleton dimension 1",
+        ),
         (lambda: tt.linear(tt.ones(2, 3), tt.ones(4, 2)), "cannot be multiplied (2x3 and 2x4)"),
     ],
 )

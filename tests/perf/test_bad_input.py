@@ -1,5 +1,6 @@
 """Every command refuses bad input in one line that says what is wrong, with status 2, and measures nothing."""
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -155,6 +156,22 @@ def test_bad_input_is_refused_in_one_line(
 ) -> None:
     if arguments.split()[:1] == ["aot"] or "tune" in arguments:
         pytest.importorskip("triton", reason="triton has no wheel for this platform")
+    assert message in refused(arguments.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("aot --quick", "kernels are compiled by Triton, which is not installed"),
+        ("run --device cuda --rehearse", "TRITEN_CUDA=interpret needs Triton, which is not installed"),
+    ],
+)
+def test_without_triton_it_is_said_that_it_is_missing(
+    refused: Callable[[list[str]], str], monkeypatch: pytest.MonkeyPatch, arguments: str, message: str
+) -> None:
+    monkeypatch.setenv("TRITEN_CUDA", "interpret")
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "triton" else found(name))
     assert message in refused(arguments.split())
 
 

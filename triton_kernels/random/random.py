@@ -1,7 +1,7 @@
 """Random numbers: a program turns a block of Philox counters into elements in C order, 128 bits at a time.
 
 Kernels draw the same words as every backend for the same seed and counter (see
-`dispatch/structured/native/random.py`). Outputs of other strides are drawn into contiguous memory and
+`dispatch/structured/native/draws.py`). Outputs of other strides are drawn into contiguous memory and
 copied; operators with tensors for parameters draw words first and combine them elementwise.
 """
 

@@ -1,4 +1,4 @@
-"""What random operators make of Philox's draws; `dispatch/structured/native/random.py` is the contract.
+"""What random operators make of Philox's draws; `dispatch/structured/native/draws.py` is the contract.
 
 A function gets a block of draws (uint32, or uint64) and up to four numbers, with the output's type and the
 significant bits of a uniform as constants. *Paired* functions get the even and the odd elements' draws apart

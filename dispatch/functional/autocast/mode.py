@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime.cuda import driver as drivers
 from ....runtime.device import device as Device
 from ....runtime.local_dispatch_key_set import local
 from ....runtime.scalar_type import bfloat16, float16, float64
@@ -92,6 +91,8 @@ class autocast:
 
     def _is_supported(self) -> bool:
         if self.device == "cuda":
+            from ....runtime.cuda import driver as drivers
+
             if not drivers.is_available():
                 warnings.warn("CUDA is not available. Disabling autocast.", stacklevel=3)
                 return False

@@ -4,20 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .layout import Batch, Dims, Rule, front, rank_of, sizes_of, whole
+from .layout import Batch, Dims, Rule, apart, folded, front, rank_of, sizes_of, whole
 from .random import refuse_same
-
-
-def _folded(x: Any, dim: int | None, size: int) -> Any:
-    """(batch, b, ...) as (batch * b, ...)."""
-    x = whole(x, dim, size)
-    sizes = x._spec.sizes
-    return x.reshape((sizes[0] * sizes[1], *sizes[2:]))
-
-
-def _apart(x: Any, size: int, batches: int) -> Any:
-    """(batch * b, ...) as (batch, b, ...)."""
-    return x.reshape((size, batches, *x._spec.sizes[1:]))
 
 
 def _mask(x: Any, dim: int | None, batch: int, size: int) -> Any:
@@ -42,7 +30,7 @@ def _mask(x: Any, dim: int | None, batch: int, size: int) -> Any:
 def _results(batch: Batch, b: int, results: Any) -> tuple[Any, Any]:
     """The results apart again; those of fewer than two dimensions are of all examples."""
     mapped = [r._spec.ndim > 1 for r in results]
-    values = tuple([_apart(r, batch.size, b) if own else r for r, own in zip(results, mapped, strict=True)])
+    values = tuple([apart(r, batch.size, b) if own else r for r, own in zip(results, mapped, strict=True)])
     return values, tuple([0 if own else None for own in mapped])
 
 
@@ -51,7 +39,7 @@ def flash_attention_for_cpu(
 ) -> tuple[Any, Any]:
     """`_scaled_dot_product_flash_attention_for_cpu`."""
     b = _batches(query, dims[0])
-    given = [_folded(x, d, batch.size) for x, d in zip((query, key, value), dims[:3], strict=True)]
+    given = [folded(whole(x, d, batch.size)) for x, d in zip((query, key, value), dims[:3], strict=True)]
     return _results(batch, b, batch.op.call(*given, p, causal, _mask(mask, dims[5], b, batch.size), scale))
 
 
@@ -62,7 +50,7 @@ def flash_attention_for_cpu_backward(
     """`_scaled_dot_product_flash_attention_for_cpu_backward`."""
     b = _batches(query, dims[1])
     tensors = (grad, query, key, value, out, lse)
-    given = [_folded(x, d, batch.size) for x, d in zip(tensors, dims[:6], strict=True)]
+    given = [folded(whole(x, d, batch.size)) for x, d in zip(tensors, dims[:6], strict=True)]
     given[5] = given[5].contiguous()
     return _results(batch, b, batch.op.call(*given, p, causal, _mask(mask, dims[8], b, batch.size), scale))
 
@@ -75,7 +63,7 @@ def efficient_attention(
     if p:
         refuse_same(batch)
     b = _batches(query, dims[0])
-    given = [_folded(x, d, batch.size) for x, d in zip((query, key, value), dims[:3], strict=True)]
+    given = [folded(whole(x, d, batch.size)) for x, d in zip((query, key, value), dims[:3], strict=True)]
     made = batch.op.call(*given, _mask(bias, dims[3], b, batch.size), saves, p, causal, scale)
     return _results(batch, b, made)
 
@@ -88,9 +76,9 @@ def efficient_attention_backward(
     b = _batches(query, dims[1])
     places = (0, 1, 2, 3, 5, 6)
     args = (grad, query, key, value, bias, out, lse)
-    folded = {i: _folded(args[i], dims[i], batch.size) for i in places}
+    rows = {i: folded(whole(args[i], dims[i], batch.size)) for i in places}
     mask = _mask(bias, dims[4], b, batch.size)
-    given = [folded[0], folded[1], folded[2], folded[3], mask, folded[5], folded[6].contiguous()]
+    given = [rows[0], rows[1], rows[2], rows[3], mask, rows[5], rows[6].contiguous()]
     return _results(batch, b, batch.op.call(*given, seed, offset, p, wanted, causal, scale))
 
 

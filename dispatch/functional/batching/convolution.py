@@ -6,35 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...generated import functions as ops
-from .layout import Batch, Dims, Rule, front, outline, whole
+from .layout import Batch, Dims, Rule, apart, as_channels, folded, from_channels, front, outline, whole
 
 Window = Sequence[int]
-
-
-def _folded(x: Any, dim: int | None) -> Any:
-    """(batch, n, ...) as (batch * n, ...)."""
-    x = front(x, dim)
-    sizes = x._spec.sizes
-    return x.reshape((sizes[0] * sizes[1], *sizes[2:]))
-
-
-def _split(x: Any, size: int) -> Any:
-    """(batch * n, ...) as (batch, n, ...)."""
-    sizes = x._spec.sizes
-    return x.reshape((size, sizes[0] // size, *sizes[1:]))
-
-
-def _as_channels(x: Any, dim: int | None, size: int) -> Any:
-    """(n, batch * channels, ...) from (batch, n, channels, ...)."""
-    x = whole(x, dim, size)
-    sizes = x._spec.sizes
-    return x.transpose(0, 1).reshape((sizes[1], sizes[0] * sizes[2], *sizes[3:]))
-
-
-def _from_channels(x: Any, size: int) -> Any:
-    """(n, batch, channels, ...) from (n, batch * channels, ...)."""
-    sizes = x._spec.sizes
-    return x.reshape((sizes[0], size, sizes[1] // size, *sizes[2:]))
 
 
 def convolution(
@@ -61,17 +35,17 @@ def convolution(
 
     shared_bias = bias if dims[2] is None else None
     if dims[1] is None and dims[0] is not None:
-        out, place = _split(convolve(_folded(input, dims[0]), weight, shared_bias, groups), size), 0
+        out, place = apart(convolve(folded(front(input, dims[0])), weight, shared_bias, groups), size), 0
         if bias is shared_bias:
             return out, place
     elif dims[1] is None:
         out, place = convolve(input, weight, None, groups).unsqueeze(0), 0
     elif dims[0] is None and groups == 1:
-        weights = _as_channels(weight, dims[1], size) if transposed else _folded(weight, dims[1])
-        out, place = _from_channels(convolve(input, weights, None, 1), size), 1
+        weights = as_channels(weight, dims[1], size) if transposed else folded(front(weight, dims[1]))
+        out, place = from_channels(convolve(input, weights, None, 1), size), 1
     else:
-        channels = _as_channels(input, dims[0], size)
-        out = _from_channels(convolve(channels, _folded(weight, dims[1]), None, size * groups), size)
+        channels = as_channels(input, dims[0], size)
+        out = from_channels(convolve(channels, folded(front(weight, dims[1])), None, size * groups), size)
         place = 1
     out = front(out, place)
     if bias is not None:
@@ -101,11 +75,11 @@ def backward_input(
         return ops.convolution_backward_input(g, w, sizes, stride, padding, dilation, count)
 
     if dims[1] is None:
-        out = backward(_folded(grad, dims[0]), weight, (size * n, channels, *spatial), groups)
-        return _split(out, size), 0
-    channelled = _as_channels(grad, dims[0], size)
-    out = backward(channelled, _folded(weight, dims[1]), (n, size * channels, *spatial), size * groups)
-    return _from_channels(out, size), 1
+        out = backward(folded(front(grad, dims[0])), weight, (size * n, channels, *spatial), groups)
+        return apart(out, size), 0
+    channelled = as_channels(grad, dims[0], size)
+    out = backward(channelled, folded(front(weight, dims[1])), (n, size * channels, *spatial), size * groups)
+    return from_channels(out, size), 1
 
 
 def backward_weight(
@@ -128,17 +102,17 @@ def backward_weight(
     def backward(g: Any, x: Any, sizes: tuple[int, ...], count: int) -> Any:
         return ops.convolution_backward_weight(g, x, sizes, stride, padding, dilation, count)
 
-    grads = _as_channels(grad, dims[0], size) if dims[0] is not None else grad
+    grads = as_channels(grad, dims[0], size) if dims[0] is not None else grad
     if dims[1] is None and groups == 1:
-        return _split(backward(grads, input, (size * out_channels, channels, *kernel), 1), size), 0
-    inputs = _as_channels(input, dims[1], size)
+        return apart(backward(grads, input, (size * out_channels, channels, *kernel), 1), size), 0
+    inputs = as_channels(input, dims[1], size)
     if dims[0] is None:
         if groups == 1:
             out = backward(grad, inputs, (out_channels, size * channels, *kernel), 1)
-            return _from_channels(out, size), 1
-        grads = _as_channels(grad, None, size)
+            return from_channels(out, size), 1
+        grads = as_channels(grad, None, size)
     sizes = (size * out_channels, channels, *kernel)
-    return _split(backward(grads, inputs, sizes, size * groups), size), 0
+    return apart(backward(grads, inputs, sizes, size * groups), size), 0
 
 
 RULES: dict[str, Rule] = {

@@ -82,6 +82,31 @@ def whole(x: Any, dim: int | None, size: int) -> Any:
     return x.expand((size, *x._spec.sizes))
 
 
+def folded(x: Any) -> Any:
+    """(batch, n, ...) as (batch * n, ...)."""
+    sizes = x._spec.sizes
+    return x.reshape((sizes[0] * sizes[1], *sizes[2:]))
+
+
+def apart(x: Any, size: int, each: int | None = None) -> Any:
+    """(batch * n, ...) as (batch, n, ...); `each`, n, is given where there may be no examples."""
+    sizes = x._spec.sizes
+    return x.reshape((size, sizes[0] // size if each is None else each, *sizes[1:]))
+
+
+def as_channels(x: Any, dim: int | None, size: int) -> Any:
+    """(n, batch * channels, ...) from (batch, n, channels, ...)."""
+    x = whole(x, dim, size)
+    sizes = x._spec.sizes
+    return x.transpose(0, 1).reshape((sizes[1], sizes[0] * sizes[2], *sizes[3:]))
+
+
+def from_channels(x: Any, size: int) -> Any:
+    """(n, batch, channels, ...) from (n, batch * channels, ...)."""
+    sizes = x._spec.sizes
+    return x.reshape((sizes[0], size, sizes[1] // size, *sizes[2:]))
+
+
 def shifted(dim: int, rank: int) -> int:
     """A dimension of one example as one behind a leading mapped dimension."""
     return wrap_dim(dim, rank) + 1

@@ -6,7 +6,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...generated import functions as ops
-from .layout import Batch, Dims, Rule, front, rank_of, refuse_inplace, result_of_one, sizes_of, whole
+from .layout import (
+    Batch,
+    Dims,
+    Rule,
+    apart,
+    as_channels,
+    folded,
+    from_channels,
+    front,
+    rank_of,
+    refuse_inplace,
+    result_of_one,
+    sizes_of,
+    whole,
+)
 
 
 def _unless_empty(rule: Rule) -> Rule:
@@ -156,18 +170,6 @@ def rms_norm_backward(
     return (to, *sums), (None if to is None else 0, *places)
 
 
-def _folded(x: Any) -> Any:
-    """(batch, n, ...) as (batch * n, ...)."""
-    sizes = x._spec.sizes
-    return x.reshape((sizes[0] * sizes[1], *sizes[2:]))
-
-
-def _apart(x: Any, size: int) -> Any:
-    """(batch * n, ...) as (batch, n, ...)."""
-    sizes = x._spec.sizes
-    return x.reshape((size, sizes[0] // size, *sizes[1:]))
-
-
 def group_norm(
     batch: Batch,
     dims: Dims,
@@ -184,8 +186,8 @@ def group_norm(
     x, rank = whole(input, dims[0], batch.size), rank_of(input, dims[0])
     shared = dims[1] is None and dims[2] is None
     w, b = (weight, bias) if shared else (None, None)
-    results = ops.native_group_norm(_folded(x), w, b, n * batch.size, c, spatial, group, eps)
-    out, mean, rstd = (_apart(t, batch.size) for t in results)
+    results = ops.native_group_norm(folded(x), w, b, n * batch.size, c, spatial, group, eps)
+    out, mean, rstd = (apart(t, batch.size) for t in results)
     if not shared:
         out = _applied(out, _of_channels(weight, dims[1], rank), _of_channels(bias, dims[2], rank))
     return (out, mean, rstd), (0, 0, 0)
@@ -212,11 +214,11 @@ def group_norm_backward(
     to = None
     if mask[0]:
         count = n * batch.size
-        g_all, x_all, m_all, r_all = map(_folded, (scaled, x, m, r))
+        g_all, x_all, m_all, r_all = map(folded, (scaled, x, m, r))
         made = ops.native_group_norm_backward(
             g_all, x_all, m_all, r_all, None, count, c, spatial, group, (True, False, False)
         )
-        to = _apart(made[0], batch.size)
+        to = apart(made[0], batch.size)
     hat = None
     if mask[1]:
         hat = _hat(x.reshape((batch.size, n, group, -1)), r.unsqueeze(-1), (3,)).reshape(x._spec.sizes)
@@ -225,22 +227,9 @@ def group_norm_backward(
     return (to, *sums), (None if to is None else 0, *places)
 
 
-def _channels(x: Any, dim: int | None, size: int) -> Any:
-    """(n, batch * channels, ...) from (batch, n, channels, ...)."""
-    x = whole(x, dim, size)
-    sizes = x._spec.sizes
-    return x.transpose(0, 1).reshape((sizes[1], sizes[0] * sizes[2], *sizes[3:]))
-
-
 def _parameter(x: Any, dim: int | None, size: int) -> Any:
     """(batch * channels) from (batch, channels)."""
     return None if x is None else whole(x, dim, size).reshape((-1,))
-
-
-def _from_channels(x: Any, size: int) -> Any:
-    """(n, batch, channels, ...) from (n, batch * channels, ...)."""
-    sizes = x._spec.sizes
-    return x.reshape((sizes[0], size, sizes[1] // size, *sizes[2:]))
 
 
 def _batch_norm(
@@ -264,12 +253,12 @@ def _batch_norm(
         rows[2:] = [row.clone() for row in rows[2:]]
     w, b, m, v = rows
     momentum, eps = numbers
-    x = _channels(input, dims[0], size)
+    x = as_channels(input, dims[0], size)
     results = ops.native_batch_norm(x, w, b, m, v, training, momentum, eps)
     for (target, dim), row in zip(written, rows[2:], strict=False):
         front(target, dim).copy_(row.reshape((size, -1)))
     out, *kept = results
-    return (_from_channels(out, size), *[k.reshape((size, -1)) for k in kept]), (1, 0, 0)
+    return (from_channels(out, size), *[k.reshape((size, -1)) for k in kept]), (1, 0, 0)
 
 
 def native_batch_norm(
@@ -319,10 +308,10 @@ def batch_norm_backward(
     size = batch.size
     tensors = (weight, running_mean, running_var, save_mean, save_invstd)
     rows = [_parameter(t, d, size) for t, d in zip(tensors, dims[2:7], strict=True)]
-    g, x = (_channels(t, d, size) for t, d in zip((grad, input), dims[:2], strict=True))
+    g, x = (as_channels(t, d, size) for t, d in zip((grad, input), dims[:2], strict=True))
     w, rm, rv, sm, sr = rows
     to, *sums = ops.native_batch_norm_backward(g, x, w, rm, rv, sm, sr, train, eps, mask)
-    results = [None if to is None else _from_channels(to, size)]
+    results = [None if to is None else from_channels(to, size)]
     results += [None if s is None else s.reshape((size, -1)) for s in sums]
     return tuple(results), tuple(None if r is None else p for r, p in zip(results, (1, 0, 0), strict=True))
 

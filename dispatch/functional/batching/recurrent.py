@@ -6,21 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...generated import functions as ops
-from .layout import Batch, Dims, Rule, front, sizes_of, whole
+from .layout import Batch, Dims, Rule, apart, folded, front, sizes_of, whole
 
 
 def _rows(x: Any, dim: int | None, size: int) -> Any:
     """(batch * n, ...) of (n, ...) for each example; None stays."""
     if x is None:
         return None
-    x = whole(x, dim, size)
-    sizes = x._spec.sizes
-    return x.reshape((sizes[0] * sizes[1], *sizes[2:]))
-
-
-def _apart(x: Any, size: int, rows: int) -> Any:
-    """(batch, n, ...) of (batch * n, ...), `rows` being n."""
-    return x.reshape((size, rows, *x._spec.sizes[1:]))
+    return folded(whole(x, dim, size))
 
 
 def _with_bias(gates: Any, dim: int | None, bias: Any, bias_dim: int | None, size: int) -> Any:
@@ -41,7 +34,7 @@ def _step(cell: Callable[..., tuple[Any, ...]]) -> Rule:
             dims, x_bias, h_bias = (0, 0, dims[2]), None, None
         rows = [_rows(t, d, size) for t, d in zip((x, h, state), dims, strict=False)]
         count = sizes_of(x, dims[0])[0]
-        made = [_apart(t, size, count) for t in cell(*rows, x_bias, h_bias)]
+        made = [apart(t, size, count) for t in cell(*rows, x_bias, h_bias)]
         return tuple(made), (0,) * len(made)
 
     return rule
@@ -75,7 +68,7 @@ def lstm_cell_backward(
         rows[0], rows[1], rows[2], rows[3], rows[4], False
     )
     count = sizes_of(cx, dims[2])[0]
-    gates, state = _apart(gates, batch.size, count), _apart(state, batch.size, count)
+    gates, state = apart(gates, batch.size, count), apart(state, batch.size, count)
     return _placed((gates, state, _bias_of(gates, has_bias)))
 
 
@@ -86,7 +79,7 @@ def gru_cell_backward(
     grad, kept = (_rows(t, d, batch.size) for t, d in zip((grad_hy, workspace), dims, strict=False))
     inputs, hidden, state, _, _ = ops._thnn_fused_gru_cell_backward(grad, kept, False)
     count = sizes_of(grad_hy, dims[0])[0]
-    inputs, hidden, state = (_apart(t, batch.size, count) for t in (inputs, hidden, state))
+    inputs, hidden, state = (apart(t, batch.size, count) for t in (inputs, hidden, state))
     return _placed((inputs, hidden, state, _bias_of(inputs, has_bias), _bias_of(hidden, has_bias)))
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from ....runtime.scalar_type import bfloat16, float16, int32, int64
 from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.tensor_spec import TensorSpec
+from ...iterator.broadcast import infer_size
 from ..meta_base import MetaBase
 from .linalg import check_same_device
 
@@ -56,10 +57,6 @@ def _columns(meta: MetaBase, index: int, sizes: Sequence[int], dtype: ScalarType
     meta.set_output_strided(index, sizes, column_major(sizes), dtype=dtype)
 
 
-def _real(dtype: ScalarType) -> ScalarType:
-    return dtype.to_real() if dtype.is_complex else dtype
-
-
 def _nothing(meta: MetaBase, index: int, dtype: ScalarType) -> None:
     meta.set_output_contiguous(index, (0,), dtype=dtype)
 
@@ -103,7 +100,7 @@ def linalg_solve_triangular(
     name = "linalg.solve_triangular"
     check_compatible(name, self, B, left)
     check_same_device(name, self, B)
-    batch = broadcast_batches(B.sizes[:-2], self.sizes[:-2])
+    batch = infer_size(B.sizes[:-2], self.sizes[:-2])
     _columns(meta, 0, (*batch, *B.sizes[-2:]), self.dtype)
 
 
@@ -123,18 +120,6 @@ def check_compatible(name: str, A: TensorSpec, B: TensorSpec, left: bool) -> Non
         raise RuntimeError(
             f"{name}: Incompatible shapes of A and B for the equation {equation} ({a} and {b})"
         )
-
-
-def broadcast_batches(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
-    """The batch that two batches broadcast to."""
-    rank = max(len(a), len(b))
-    left, right = (1,) * (rank - len(a)) + tuple(a), (1,) * (rank - len(b)) + tuple(b)
-    for i, (x, y) in enumerate(zip(left, right, strict=True)):
-        if x != y and 1 not in (x, y):
-            raise RuntimeError(
-                f"The size of tensor a ({x}) must match the size of tensor b ({y}) at non-singleton dimension {i}"
-            )
-    return tuple(y if x == 1 else x for x, y in zip(left, right, strict=True))
 
 
 def geqrf(meta: MetaBase, self: TensorSpec) -> None:
@@ -222,7 +207,7 @@ def _linalg_eigh(meta: MetaBase, A: TensorSpec, UPLO: str, compute_v: bool) -> N
     check_square("linalg.eigh", A)
     if UPLO.upper() not in ("L", "U") or len(UPLO) != 1:
         raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
-    meta.set_output_contiguous(0, A.sizes[:-1], dtype=_real(A.dtype))
+    meta.set_output_contiguous(0, A.sizes[:-1], dtype=A.dtype.to_real())
     if compute_v:
         _columns(meta, 1, A.sizes, A.dtype)
     else:
@@ -276,7 +261,7 @@ def _linalg_svd(
             _columns(meta, 2, sizes, A.dtype)
         else:
             meta.set_output_strided(2, sizes, row_major(sizes), dtype=A.dtype)
-    meta.set_output_contiguous(1, (*batch, k), dtype=_real(A.dtype))
+    meta.set_output_contiguous(1, (*batch, k), dtype=A.dtype.to_real())
     if not compute_uv:
         _nothing(meta, 0, A.dtype)
         _nothing(meta, 2, A.dtype)
@@ -293,7 +278,7 @@ def _least_squares(meta: MetaBase, A: TensorSpec, B: TensorSpec, rcond: Any, dri
     """What LAPACK leaves in the place of B, the singular values, the rank and the flag of failure."""
     *batch, m, n = A.sizes
     _columns(meta, 0, (*batch, max(m, n), B.sizes[-1]), A.dtype)
-    meta.set_output_contiguous(1, (*batch, min(m, n)), dtype=_real(A.dtype))
+    meta.set_output_contiguous(1, (*batch, min(m, n)), dtype=A.dtype.to_real())
     meta.set_output_contiguous(2, tuple(batch), dtype=int64)
     meta.set_output_contiguous(3, tuple(batch), dtype=int32)
 
@@ -331,5 +316,5 @@ def linalg_ldl_solve(
         raise RuntimeError(
             f"{name}: LD dtype{LD.dtype.scalar_name} does not match b dtype {B.dtype.scalar_name}"
         )
-    batch = broadcast_batches(B.sizes[:-2], LD.sizes[:-2])
+    batch = infer_size(B.sizes[:-2], LD.sizes[:-2])
     _columns(meta, 0, (*batch, *B.sizes[-2:]), B.dtype)

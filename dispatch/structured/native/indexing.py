@@ -17,13 +17,14 @@ from ....runtime.scalar_type import bool_, dtype_of_number, int32, int64, uint8
 from ....runtime.tensor_spec import TensorSpec
 from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
+from ...iterator.broadcast import infer_size
 from ...iterator.overlap import shares_memory
 from ...tensor import Tensor
 from ..allocation import allocator_of
 from ..functional_plans import data_of
 from ..meta_base import MetaBase
 from ..structured_kernel import StructuredKernel
-from ..stub import StructuredCall, find_kernel, stub_names
+from ..stub import StructuredCall, find_kernel, is_registered
 from .dims import wrap_dim
 from .embedding import embedding, embedding_dense_backward, embedding_renorm
 from .index_rows import index_add, index_copy, index_reduce, index_select
@@ -32,7 +33,6 @@ from .linalg import check_same_device
 from .scattering import gather, scatter, scatter_add, scatter_reduce, scatter_value, take
 
 __all__ = [
-    "broadcast_sizes",
     "can_cast",
     "cat",
     "check_masks",
@@ -62,20 +62,6 @@ __all__ = [
     "take",
     "triangle",
 ]
-
-
-def broadcast_sizes(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
-    """The common shape of two. Raises RuntimeError with PyTorch's message where there is none."""
-    rank = max(len(a), len(b))
-    left = (1,) * (rank - len(a)) + tuple(a)
-    right = (1,) * (rank - len(b)) + tuple(b)
-    for d, (m, n) in enumerate(zip(left, right, strict=True)):
-        if m != n and 1 not in (m, n):
-            raise RuntimeError(
-                f"The size of tensor a ({m}) must match the size of tensor b ({n}) at non-singleton "
-                f"dimension {d}"
-            )
-    return tuple(n if m == 1 else m for m, n in zip(left, right, strict=True))
 
 
 def preserved(spec: TensorSpec) -> tuple[int, ...]:
@@ -109,7 +95,7 @@ def indexed_sizes(
                 f"indices should be either on cpu or on the same device as the indexed tensor ({self.device})"
             )
         try:
-            shape = broadcast_sizes(shape, spec.sizes)
+            shape = infer_size(shape, spec.sizes)
         except RuntimeError:
             shapes = ", ".join(str(list(s.sizes)) for s in indices if s is not None)
             raise IndexError(
@@ -241,7 +227,7 @@ def index(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             "index: the shape of a result picked by a mask depends on data; Meta has none"
         )
     same_device = all(spec is None or spec.device is device for spec in indices)
-    if same_device and "index_masked_stub" in stub_names(device.type):
+    if same_device and is_registered("index_masked_stub", device.type):
         given = {"self": self, "indices": tuple(indices)}
         call = StructuredCall("index", given, ("self", "indices"), (), None, device, {})
         pick = find_kernel("index_masked_stub", device.type, "index")(call).fresh
@@ -337,7 +323,7 @@ def masked_fill(meta: MetaBase, self: TensorSpec, mask: TensorSpec, value: Any) 
     if number.is_complex and not self.dtype.is_complex:
         raise RuntimeError(f"value cannot be converted to type {self.dtype.name} without overflow")
     check_same_device("masked_fill_", self, mask)
-    sizes = broadcast_sizes(self.sizes, mask.sizes)
+    sizes = infer_size(self.sizes, mask.sizes)
     meta.set_output_raw_strided(0, sizes, contiguous_strides(sizes), dtype=self.dtype, device=self.device)
 
 

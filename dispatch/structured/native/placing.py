@@ -8,9 +8,10 @@ from typing import Any
 from ....runtime.memory_format import contiguous_strides
 from ....runtime.scalar_type import bool_, float32, float64, int64
 from ....runtime.tensor_spec import TensorSpec
+from ...iterator.broadcast import infer_size
 from ..host_plans import ComposedError
 from ..meta_base import MetaBase
-from .indexing import broadcast_sizes, preserved
+from .indexing import preserved
 
 PARTS = (float32, float64)
 
@@ -84,7 +85,7 @@ def unsafe_masked_put(
     try:
         for spec in indices:
             assert spec is not None
-            sizes = broadcast_sizes(sizes, spec.sizes)
+            sizes = infer_size(sizes, spec.sizes)
     except RuntimeError:
         raise ComposedError from None
     if (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ....runtime.memory_format import channels_last, channels_last_3d, channels_last_strides
 from ....runtime.scalar_type import int64
 from ....runtime.tensor_spec import TensorSpec
 from ..meta_base import MetaBase
+from .padding import strides_like
 
 
 class Pool(NamedTuple):
@@ -149,15 +149,9 @@ CONTIGUOUS = ("avg_pool3d", "_adaptive_avg_pool3d", "adaptive_max_pool3d")
 """Operators whose results PyTorch gives contiguous whatever the input."""
 
 
-def pooled_strides(self: TensorSpec, sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Channels last where the input has them so."""
-    format = self.suggest_memory_format()
-    return channels_last_strides(sizes) if format in (channels_last, channels_last_3d) else ()
-
-
 def _set_pooled(meta: MetaBase, self: TensorSpec, pool: Pool, indices: bool) -> None:
     sizes = (*self.sizes[: -len(pool.out)], *pool.out)
-    strides = () if meta.name in CONTIGUOUS else pooled_strides(self, sizes)
+    strides = () if meta.name in CONTIGUOUS else strides_like(self, sizes)
     meta.extra["pool"] = pool
     meta.set_output_raw_strided(0, sizes, strides, dtype=self.dtype)
     if indices:
@@ -183,7 +177,7 @@ def _check_gradient(
 def set_gradient(meta: MetaBase, self: TensorSpec, pool: Pool) -> None:
     """The gradient of the input."""
     meta.extra["pool"] = pool
-    meta.set_output_raw_strided(0, self.sizes, pooled_strides(self, self.sizes), dtype=self.dtype)
+    meta.set_output_raw_strided(0, self.sizes, strides_like(self, self.sizes), dtype=self.dtype)
 
 
 def max_pool2d_with_indices(meta: MetaBase, self: TensorSpec, *window: Any) -> None:

@@ -1,48 +1,11 @@
-"""Planners of random operators, and the contract that every backend's kernels keep.
-
-A draw takes a block of counters from its generator, ``seed, first = generator.reserve(counters)``, here and
-nowhere else; a kernel is called with ``(outputs..., inputs..., numbers..., seed, first)``. Philox 4x32-10
-under the key (seed low, seed high) turns counter c = (c low, c high, 0, 0) into four 32-bit words. Elements
-are numbered in the C order of their indices, whatever the strides; complex elements are two reals, 2 i and 2
-i + 1.
-
-- A 32-bit draw of element i is word i % 4 of counter first + i // 4.
-- A 64-bit draw is words 2 (i % 2) (low) and 2 (i % 2) + 1 (high) of counter first + i // 2.
-
-What stubs make of a draw w (32 bits) or q (64 bits); results are rounded once to the dtype unless said
-otherwise:
-
-- ``uniform_stub(out, low, high)``: u = (w >> 8) 2**-24 in float32; (w >> 21) 2**-11 for float16, (w >> 24)
-  2**-8 for bfloat16 and float8; (q >> 11) 2**-53 for float64. The result is u * (high - low) + low in
-  float32 (float64), product and sum each rounded; what rounds to `high` becomes `low`. With bounds 0 and 1
-  it is u.
-- ``normal_stub(out, mean, std)``: Box-Muller over the pair of elements 2 j and 2 j + 1, in float64:
-  a = (w + 1) 2**-32 of the even one and b = w 2**-32 of the odd one, or ((q >> 11) + 1) 2**-53 and (q >> 11)
-  2**-53 for float64; r = sqrt(-2 log a), t = 6.283185307179586 b; the elements are mean + std r cos t and
-  mean + std r sin t. A complex element has std / sqrt(2) in each part. ``normal_tensor_stub(out, mean,
-  std)`` has tensors in their place.
-- ``exponential_stub(out, lambd)``: -log(v) / lambd in float64 with v = (w + 0.5) 2**-32, or ((q >> 12) +
-  0.5) 2**-52.
-- ``geometric_stub(out, p)``: ceil(log(v) / log1p(-p)) with the 32-bit v. ``cauchy_stub(out, median, sigma)``:
-  median + sigma tan(pi (v - 0.5)). ``log_normal_stub(out, mean, std)``: exp of the normal.
-- ``bernoulli_stub(out, p)`` and ``bernoulli_tensor_stub(out, p)``: whether w < p 2**32, exactly.
-- ``random_stub(out)``: ``low + floor(d * span / 2**bits)`` where `low` and `span` stand in ``call.extra``;
-  the draw d has 32 bits for a span up to 2**16, else 64. The sum wraps at 64 bits.
-- ``randperm_stub(out)``: the order of the 64-bit draws, the smaller index first among equal ones.
-- ``multinomial_stub(out, weights)``: without replacement the indices of the smallest -log(v) / weight
-  (64-bit draws, element numbers over the weights), with it the first index where the running sum of weights
-  exceeds u times the whole sum (64-bit draws over the output).
-- ``native_dropout_stub(out, mask, input, p)``: the mask is w < (1 - p) 2**32; kept elements are multiplied by
-  1 / (1 - p) in float32 (float64).
-"""
+"""Planners of random operators: their numbers checked, their stub chosen; `draws.py` has the contract of the stubs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ....runtime.device import device as Device
-from ....runtime.generator import Generator, default_generator
+from ....runtime.generator import default_generator
 from ....runtime.memory_format import contiguous_format, preserve_format, strides_for
 from ....runtime.scalar_type import (
     bfloat16,
@@ -58,172 +21,18 @@ from ....runtime.tensor_impl import TensorImpl
 from ....runtime.tensor_spec import TensorSpec
 from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
-from ...iterator.broadcast import expand_geometry
+from ...iterator.broadcast import broadcast_shapes, expand_geometry
 from ...iterator.type_promotion import promote_types
 from ...tensor import Tensor
 from ..allocation import allocator_of, pinned_allocator_of
 from ..meta_base import MetaBase
-from ..stub import StructuredCall, find_kernel
 from ..supported_dtypes import C_NAMES
+from .draws import check_writable, counters, fresh, in_place, kernel_of, stream_of
 from .factories import like_spec, spec_from
 
 SMALL_SPAN = 1 << 16
 """Integers from a range up to this size take 32-bit draws, with a bias below 2**-16; others take 64 bits."""
 MANTISSA = {float16: 11, bfloat16: 8, float32: 24, float64: 53}
-
-
-def counters(spec: TensorSpec, wide: bool | None = None) -> int:
-    """How many counters the draws of a tensor take: four 32-bit draws each, or two 64-bit ones."""
-    real = spec.dtype.to_real()
-    count = spec.numel * (2 if spec.dtype.is_complex else 1)
-    wide = real is float64 if wide is None else wide
-    return -(-count // (2 if wide else 4))
-
-
-def stream_of(generator: Generator | None, device: Device) -> Generator:
-    """The generator of a call. Raises RuntimeError for one of another device."""
-    if generator is None:
-        return default_generator(device)
-    if generator.device.type != device.type:
-        raise RuntimeError(
-            f"Expected a '{device.type}' device type for generator but found '{generator.device.type}'"
-        )
-    return generator
-
-
-def _kernel(
-    name: str,
-    stub: str,
-    outputs: tuple[TensorSpec, ...],
-    args: dict[str, Any],
-    extra: dict[str, Any] | None = None,
-) -> Callable[..., Any]:
-    device = outputs[0].device
-    call = StructuredCall(name, args, tuple(args), outputs, None, device, extra or {})
-    return find_kernel(stub, device.type, name)(call).into
-
-
-def _check_writable(name: str, spec: TensorSpec) -> None:
-    if spec.overlaps:
-        raise RuntimeError(
-            "unsupported operation: more than one element of the written-to tensor refers to a single memory "
-            "location. Please clone() the tensor before performing the operation."
-        )
-    if spec.read_only:
-        raise RuntimeError(
-            f"{name}(): the tensor to be written to is read-only; clone() it before writing to it"
-        )
-
-
-def _in_place(
-    name: str,
-    stub: str,
-    spec: TensorSpec,
-    check: Callable[..., None] | None = None,
-    wide: bool | None = None,
-    extra: dict[str, Any] | None = None,
-    numbers: int = 2,
-) -> Plan:
-    """A plan ``(self, numbers..., generator)`` that overwrites `self` with draws."""
-    _check_writable(name, spec)
-    count, device = counters(spec, wide), spec.device
-    names = {f"number{i}": float for i in range(numbers)}
-    into = None if spec.is_meta else _kernel(name, stub, (spec,), names, extra)
-    if into is None or not count:
-
-        def nothing(self: Any, *values: Any) -> Any:
-            if check is not None:
-                check(*values[:-1])
-            self.bump_version()
-            return self
-
-        return nothing
-    if numbers == 2 and check is not None:
-        check_two = check
-
-        def plan_two(self: Any, one: Any, other: Any, generator: Any) -> Any:
-            check_two(one, other)
-            if generator is None:
-                generator = default_generator(device)
-            else:
-                stream_of(generator, device)
-            seed, first = generator.reserve(count)
-            into(self._data, one, other, seed, first)
-            cell = self._version_cell
-            if cell is None:
-                self.bump_version()
-            else:
-                cell[0] += 1
-            return self
-
-        return plan_two
-    if numbers == 1 and check is not None:
-        check_one = check
-
-        def plan_one(self: Any, number: Any, generator: Any) -> Any:
-            check_one(number)
-            if generator is None:
-                generator = default_generator(device)
-            else:
-                stream_of(generator, device)
-            seed, first = generator.reserve(count)
-            into(self._data, number, seed, first)
-            cell = self._version_cell
-            if cell is None:
-                self.bump_version()
-            else:
-                cell[0] += 1
-            return self
-
-        return plan_one
-
-    def plan(self: Any, generator: Any) -> Any:
-        if generator is None:
-            generator = default_generator(device)
-        else:
-            stream_of(generator, device)
-        seed, first = generator.reserve(count)
-        into(self._data, seed, first)
-        self.bump_version()
-        return self
-
-    return plan
-
-
-def _fresh(
-    name: str,
-    stub: str,
-    spec: TensorSpec,
-    numbers: tuple[Any, ...],
-    pin: bool | None,
-    wide: bool | None = None,
-    given: int = 0,
-    extra: dict[str, Any] | None = None,
-) -> Plan:
-    """A plan ``(…, generator)`` that makes a tensor of draws; the first `given` values are unused."""
-    allocate = pinned_allocator_of(spec, name) if pin else allocator_of(spec)
-    count, device = counters(spec, wide), spec.device
-    names = {f"number{i}": float for i in range(len(numbers))}
-    into = None if spec.is_meta else _kernel(name, stub, (spec,), names, extra)
-    if into is None or not count:
-        return lambda *_: Tensor.from_data(allocate(), spec)
-
-    def drawn(generator: Any = None) -> Any:
-        if generator is None:
-            generator = default_generator(device)
-        else:
-            stream_of(generator, device)
-        seed, first = generator.reserve(count)
-        out = Tensor()
-        out._data = data = allocate()
-        into(data, *numbers, seed, first)
-        out._spec = spec
-        out._version_cell = out._autograd = out._view_base = None
-        return out
-
-    if not given:
-        return drawn
-    return lambda _, generator=None: drawn(generator)
 
 
 def _check_uniform(low: float, high: float) -> None:
@@ -243,12 +52,12 @@ def _check_normal(mean: float, std: float) -> None:
 
 def uniform_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``self.uniform_(from, to)``."""
-    return _in_place("uniform_", "uniform_stub", args[0]._spec, _check_uniform)
+    return in_place("uniform_", "uniform_stub", args[0]._spec, _check_uniform)
 
 
 def normal_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``self.normal_(mean, std)``."""
-    return _in_place("normal_", "normal_stub", args[0]._spec, _check_normal)
+    return in_place("normal_", "normal_stub", args[0]._spec, _check_normal)
 
 
 def log_normal_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -258,7 +67,7 @@ def log_normal_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if not std > 0:
             raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
 
-    return _in_place("log_normal_", "log_normal_stub", args[0]._spec, check)
+    return in_place("log_normal_", "log_normal_stub", args[0]._spec, check)
 
 
 def _check_continuous(name: str, spec: TensorSpec, names: Mapping[str, str]) -> None:
@@ -279,7 +88,7 @@ def cauchy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
 
     _check_continuous("Cauchy", args[0]._spec, C_NAMES)
-    return _in_place("cauchy_", "cauchy_stub", args[0]._spec, check)
+    return in_place("cauchy_", "cauchy_stub", args[0]._spec, check)
 
 
 def exponential_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -290,7 +99,7 @@ def exponential_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
 
     _check_continuous("Exponential", args[0]._spec, {})
-    return _in_place("exponential_", "exponential_stub", args[0]._spec, check, numbers=1)
+    return in_place("exponential_", "exponential_stub", args[0]._spec, check, numbers=1)
 
 
 def geometric_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -300,7 +109,7 @@ def geometric_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if not 0 < p < 1:
             raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
 
-    return _in_place("geometric_", "geometric_stub", args[0]._spec, check, wide=False, numbers=1)
+    return in_place("geometric_", "geometric_stub", args[0]._spec, check, wide=False, numbers=1)
 
 
 def _limits(d: dtype) -> tuple[int, int]:
@@ -317,7 +126,7 @@ def _limits(d: dtype) -> tuple[int, int]:
 
 
 def _integers(spec: TensorSpec, low: int, span: int) -> Plan:
-    return _in_place(
+    return in_place(
         "random_", "random_stub", spec, None, span > SMALL_SPAN, {"low": low, "span": span}, numbers=0
     )
 
@@ -326,7 +135,7 @@ def fresh_integers(spec: TensorSpec, low: int, high: int, pin: bool | None, give
     """The plan ``(…, generator)`` that makes a tensor of integers from `low` up to, not including, `high`."""
     _check_between(spec, low, high)
     span = high - low
-    return _fresh(
+    return fresh(
         "random_", "random_stub", spec, (), pin, span > SMALL_SPAN, given, {"low": low, "span": span}
     )
 
@@ -334,7 +143,7 @@ def fresh_integers(spec: TensorSpec, low: int, high: int, pin: bool | None, give
 def fresh_normal(spec: TensorSpec, pin: bool | None) -> Plan:
     """The plan ``(mean, std, generator)`` that makes a tensor of normal numbers."""
     allocate = pinned_allocator_of(spec, "normal") if pin else allocator_of(spec)
-    draw = _in_place("normal_", "normal_stub", spec, _check_normal)
+    draw = in_place("normal_", "normal_stub", spec, _check_normal)
     return lambda mean, std, generator=None: draw(Tensor.from_data(allocate(), spec), mean, std, generator)
 
 
@@ -396,14 +205,14 @@ def _check_p(p: float) -> None:
 
 def bernoulli_float(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``self.bernoulli_(p)``."""
-    return _in_place("bernoulli_", "bernoulli_stub", args[0]._spec, _check_p, wide=False, numbers=1)
+    return in_place("bernoulli_", "bernoulli_stub", args[0]._spec, _check_p, wide=False, numbers=1)
 
 
 def bernoulli_p(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``bernoulli(self, p)``: like `self`, whose values do not matter."""
     spec = like_spec((args[0], None, None, None, None, None))
     allocate = allocator_of(spec)
-    draw = _in_place("bernoulli_", "bernoulli_stub", spec, _check_p, wide=False, numbers=1)
+    draw = in_place("bernoulli_", "bernoulli_stub", spec, _check_p, wide=False, numbers=1)
 
     def plan(self: Any, p: Any, generator: Any) -> Any:
         return draw(Tensor.from_data(allocate(), spec), p, generator)
@@ -415,7 +224,7 @@ def _bernoulli_of(target: TensorSpec, p: TensorSpec) -> Callable[..., Any]:
     """``draw(out, p, generator)``: 1 with the probability that stands in `p`."""
     if not (p.dtype.is_floating_point or p.dtype.is_complex or p.dtype is bool_):
         raise RuntimeError(f"expected probabilities tensor to have floating type, got {p.dtype.scalar_name}")
-    into = None if target.is_meta else _kernel("bernoulli", "bernoulli_tensor_stub", (target,), {"p": p})
+    into = None if target.is_meta else kernel_of("bernoulli", "bernoulli_tensor_stub", (target,), {"p": p})
     count = counters(target, False)
 
     def draw(out: Any, weights: Any, generator: Any) -> Any:
@@ -442,7 +251,7 @@ def bernoulli(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 def bernoulli_tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``self.bernoulli_(p)`` with a tensor that broadcasts to `self`."""
     spec: TensorSpec = args[0]._spec
-    _check_writable("bernoulli_", spec)
+    check_writable("bernoulli_", spec)
     expand_geometry(args[1]._spec.sizes, args[1]._spec.strides, spec.sizes)
     draw = _bernoulli_of(spec, args[1]._spec)
 
@@ -456,42 +265,42 @@ def bernoulli_tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
 
 def rand(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``rand(size, dtype, layout, device, pin_memory)``."""
-    return _fresh("rand", "uniform_stub", spec_from("rand", *args[:4]), (0.0, 1.0), args[4])
+    return fresh("rand", "uniform_stub", spec_from("rand", *args[:4]), (0.0, 1.0), args[4])
 
 
 def rand_generator(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``rand(size, generator, ...)``."""
-    return _fresh("rand", "uniform_stub", spec_from("rand", args[0], *args[2:5]), (0.0, 1.0), args[5])
+    return fresh("rand", "uniform_stub", spec_from("rand", args[0], *args[2:5]), (0.0, 1.0), args[5])
 
 
 def randn(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``randn(size, dtype, layout, device, pin_memory)``."""
-    return _fresh("randn", "normal_stub", spec_from("randn", *args[:4]), (0.0, 1.0), args[4])
+    return fresh("randn", "normal_stub", spec_from("randn", *args[:4]), (0.0, 1.0), args[4])
 
 
 def randn_generator(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``randn(size, generator, ...)``."""
-    return _fresh("randn", "normal_stub", spec_from("randn", args[0], *args[2:5]), (0.0, 1.0), args[5])
+    return fresh("randn", "normal_stub", spec_from("randn", args[0], *args[2:5]), (0.0, 1.0), args[5])
 
 
 def rand_like(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``rand_like(self, ...)``."""
-    return _fresh("rand", "uniform_stub", like_spec(args), (0.0, 1.0), args[4], given=1)
+    return fresh("rand", "uniform_stub", like_spec(args), (0.0, 1.0), args[4], given=1)
 
 
 def rand_like_generator(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``rand_like(self, generator, ...)``."""
-    return _fresh("rand", "uniform_stub", like_spec((args[0], *args[2:])), (0.0, 1.0), args[5], given=1)
+    return fresh("rand", "uniform_stub", like_spec((args[0], *args[2:])), (0.0, 1.0), args[5], given=1)
 
 
 def randn_like(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``randn_like(self, ...)``."""
-    return _fresh("randn", "normal_stub", like_spec(args), (0.0, 1.0), args[4], given=1)
+    return fresh("randn", "normal_stub", like_spec(args), (0.0, 1.0), args[4], given=1)
 
 
 def randn_like_generator(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``randn_like(self, generator, ...)``."""
-    return _fresh("randn", "normal_stub", like_spec((args[0], *args[2:])), (0.0, 1.0), args[5], given=1)
+    return fresh("randn", "normal_stub", like_spec((args[0], *args[2:])), (0.0, 1.0), args[5], given=1)
 
 
 def _randperm(n: int, options: Sequence[Any]) -> Plan:
@@ -500,7 +309,7 @@ def _randperm(n: int, options: Sequence[Any]) -> Plan:
     spec = spec_from("randperm", (n,), options[0] or int64, options[1], options[2])
     if n and n - 1 > _limits(spec.dtype)[1]:
         raise RuntimeError(f"n is too large for result tensor type: '{spec.dtype}' cannot hold {n - 1}")
-    return _fresh("randperm", "randperm_stub", spec, (), options[3], wide=True)
+    return fresh("randperm", "randperm_stub", spec, (), options[3], wide=True)
 
 
 def randperm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -517,7 +326,7 @@ def normal(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``normal(mean, std)`` where at least one is a tensor; they broadcast."""
     specs = [a._spec.detached if isinstance(a, TensorImpl) else None for a in args[:2]]
     tensors = [s for s in specs if s is not None]
-    sizes = broadcast_sizes([s.sizes for s in tensors])
+    sizes = broadcast_shapes(*[s.sizes for s in tensors])
     common = tensors[0].dtype
     for spec in tensors[1:]:
         common = promote_types(common, spec.dtype)
@@ -526,7 +335,7 @@ def normal(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     out = TensorSpec.contiguous(sizes, common, tensors[0].device)
     allocate, count = allocator_of(out), counters(out)
     names = {"mean": specs[0] or float, "std": specs[1] or float}
-    into = None if out.is_meta else _kernel("normal", "normal_tensor_stub", (out,), names)
+    into = None if out.is_meta else kernel_of("normal", "normal_tensor_stub", (out,), names)
     if into is not None and count and len(tensors) == 2:
         device = out.device
 
@@ -554,22 +363,6 @@ def normal(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return plan
 
 
-def broadcast_sizes(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """The shape that shapes broadcast to. Raises RuntimeError where they do not."""
-    rank = max(map(len, shapes))
-    out = [1] * rank
-    for shape in shapes:
-        for i, n in enumerate(shape, rank - len(shape)):
-            if out[i] != n and n != 1:
-                if out[i] != 1:
-                    raise RuntimeError(
-                        f"The size of tensor a ({out[i]}) must match the size of tensor b ({n}) at "
-                        f"non-singleton dimension {i}"
-                    )
-                out[i] = n
-    return tuple(out)
-
-
 def multinomial(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``multinomial(self, num_samples, replacement)``: indices drawn by the weights of each row."""
     weights: TensorSpec = args[0]._spec.detached
@@ -591,7 +384,7 @@ def multinomial(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     into = (
         None
         if out.is_meta
-        else _kernel("multinomial", "multinomial_stub", (out,), {"weights": weights}, extra)
+        else kernel_of("multinomial", "multinomial_stub", (out,), {"weights": weights}, extra)
     )
 
     def plan(self: Any, generator: Any) -> Any:
@@ -612,7 +405,7 @@ def native_dropout(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     mask = out.replace(dtype=bool_)
     allocate, allocate_mask, count = allocator_of(out), allocator_of(mask), counters(spec, False)
     names = {"input": spec, "p": float}
-    into = None if spec.is_meta else _kernel("native_dropout", "native_dropout_stub", (out, mask), names)
+    into = None if spec.is_meta else kernel_of("native_dropout", "native_dropout_stub", (out, mask), names)
 
     def plan(input: Any, p: Any) -> Any:
         if not 0 <= p <= 1:

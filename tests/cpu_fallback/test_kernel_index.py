@@ -1,0 +1,97 @@
+"""Modules of kernels are imported when one of their kernels is first wanted, by the index of `kernel_index.py`."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+
+def output_of(*arguments: str, cwd: Path) -> str:
+    """What a new interpreter prints, which must end well and complain of nothing."""
+    run = subprocess.run(
+        [sys.executable, "-P", *arguments], cwd=cwd, capture_output=True, text=True, env=dict(os.environ)
+    )
+    assert run.returncode == 0 and run.stderr == "", run.stdout + run.stderr
+    return run.stdout
+
+
+def test_the_index_is_fresh(tmp_path: Path) -> None:
+    assert "fresh" in output_of("-m", "triten.cpu_fallback", "--check", cwd=tmp_path)
+
+
+def test_a_program_imports_the_kernels_that_it_calls(tmp_path: Path) -> None:
+    program = """
+import sys, triten as tt
+def kernels():
+    return {name.rpartition(".")[2] for name in sys.modules if name.startswith("triten.cpu_fallback")}
+print(*kernels())
+x = tt.ones(3).sum()
+print("reduction" in kernels(), "convolution" in kernels(), "matrix_functions" in kernels())
+"""
+    at_import, afterwards = output_of("-c", program, cwd=tmp_path).splitlines()
+    assert at_import == ""
+    assert afterwards == "True False False"
+
+
+def test_a_kernel_that_the_index_does_not_have_or_misplaces_is_found(tmp_path: Path) -> None:
+    program = """
+import triten as tt
+from triten.cpu_fallback.kernel_index import MODULES
+MODULES.clear()
+MODULES["sum_stub"] = "convolution"
+print(tt.ones(3).sum().item(), tt.linalg.det(2 * tt.eye(2)).item())
+"""
+    assert output_of("-c", program, cwd=tmp_path) == "3.0 4.0\n"
+
+
+def test_a_second_kernel_is_refused_before_the_first_was_imported(tmp_path: Path) -> None:
+    program = """
+import triten as tt
+try:
+    tt.library.register_stub("sum_stub", "cpu", lambda call: None)
+except RuntimeError as error:
+    print(str(error).partition(":")[0], tt.ones(3).sum().item())
+"""
+    assert output_of("-c", program, cwd=tmp_path) == "stub sum_stub has a cpu kernel already 3.0\n"
+
+
+def test_kernels_are_imported_whatever_the_program_has_set(tmp_path: Path) -> None:
+    """Where NumPy raises for floating-point errors, warnings are errors, and a mode takes the operators."""
+    program = """
+import numpy, triten as tt, warnings
+from triten.cpu_fallback import load
+class Refusing(tt.TensorDispatchMode):
+    def __tensor_dispatch__(self, func, types, args=(), kwargs=None):
+        raise AssertionError(func)
+numpy.seterr(all="raise")
+with Refusing(), tt.device("meta"):
+    load()
+print(tt.ones(3).sum().item())
+"""
+    assert output_of("-W", "error", "-c", program, cwd=tmp_path) == "3.0\n"
+
+
+def test_a_dtype_that_was_registered_before_the_kernels_came_is_computed_in_float32(tmp_path: Path) -> None:
+    program = """
+import ml_dtypes, triten as tt
+d = tt.library.register_dtype("float8_e3m4", ml_dtypes.float8_e3m4, computes_in=tt.float32)
+print((tt.ones(3, dtype=d) / 3).exp().tolist())
+"""
+    assert output_of("-c", program, cwd=tmp_path) == "[1.375, 1.375, 1.375]\n"
+
+
+def test_threads_that_want_the_same_kernels_first_find_them(tmp_path: Path) -> None:
+    program = """
+import sys, threading, triten as tt
+sys.setswitchinterval(1e-6)
+calls = [lambda: tt.linalg.det(tt.eye(3)), lambda: tt.ones(2, 2).softmax(0).sum(), lambda: tt.fft.fft(tt.ones(4))]
+start, found = threading.Barrier(6), []
+def work(number):
+    start.wait()
+    found.append([call().sum().item().real for call in calls[number % 3:] + calls[: number % 3]])
+threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(sorted({tuple(sorted(values)) for values in found}), len(found))
+"""
+    assert output_of("-c", program, cwd=tmp_path) == "[(1.0, 2.0, 4.0)] 6\n"
