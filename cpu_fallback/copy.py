@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ..dispatch.structured.stub import PlannedKernel, StructuredCall, followed_by, register_stub
 from ..runtime.scalar_type import (
     bfloat16,
     bool_,
@@ -74,9 +74,7 @@ def copy(call: StructuredCall) -> PlannedKernel:
 
     if steps or real_only or not is_plain:
         return PlannedKernel(cast)
-    np_dtype = out_spec.np_dtype
-    # A function of ours: `operator.methodcaller` takes a tenth of a microsecond more.
-    return PlannedKernel(cast, lambda array: array.astype(np_dtype), quiet=True)
+    return PlannedKernel(cast, followed_by(np.ndarray.astype, out_spec.np_dtype), quiet=True)
 
 
 def _whole(

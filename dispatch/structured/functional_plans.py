@@ -81,6 +81,9 @@ class FunctionalForm:
                 marks = compute.__dict__
                 if "constants" in marks and self.roles == _TENSOR_AND_NUMBER:
                     return _constant_plan(marks["ufunc"], marks["constants"], outputs[0])
+                if "followed_by" in marks:
+                    maker = _fresh_maker(self.roles, quiet, True)
+                    return maker(marks["function"], outputs[0], marks["followed_by"])
                 if "alone" in marks:
                     compute, quiet = marks["alone"], True
             return (self.fresh_quiet if quiet else self.fresh)(compute, outputs[0])
@@ -119,15 +122,22 @@ def _constant_plan(ufunc: Any, constants: Mapping[Any, Any], spec: TensorSpec) -
 
 
 @functools.cache
-def _fresh_maker(roles: Roles, quiet: bool) -> Callable[..., Plan]:
-    """A function from a kernel that returns a new array, and its spec, to a plan."""
+def _fresh_maker(roles: Roles, quiet: bool, has_constant: bool = False) -> Callable[..., Plan]:
+    """A function from a kernel that returns a new array, and its spec, to a plan.
+
+    Args:
+        roles: of the runtime arguments.
+        quiet: whether floating-point errors are ignored.
+        has_constant: whether the kernel is called with a constant last, which the function takes after the spec.
+    """
+    constant = ["constant"] if has_constant else []
     lines = [
         "out = Tensor()",
-        *_computing(quiet, "out._data = ", _given(roles)),
+        *_computing(quiet, "out._data = ", _given(roles) + constant),
         *_wrapping("out", "spec"),
         "return out",
     ]
-    return _made("compute, spec", [], roles, lines)
+    return _made(", ".join(["compute, spec", *constant]), [], roles, lines)
 
 
 @functools.cache
