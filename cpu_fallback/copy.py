@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from operator import methodcaller
 from typing import Any
 
-from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ..dispatch.structured.stub import PlannedKernel, StructuredCall, followed_by, register_stub
 from ..runtime.scalar_type import (
     bfloat16,
     bool_,
@@ -44,8 +43,10 @@ def copy(call: StructuredCall) -> PlannedKernel:
     """``out[...] = self``, with broadcasting and casts."""
     spec, out_spec = call.args.get("src", call.args["self"]), call.outputs[0]
     source, target = spec.dtype, out_spec.dtype
+    is_plain = spec.is_contiguous and out_spec.is_contiguous and spec.sizes == out_spec.sizes
     if source is target:
-        return PlannedKernel(_whole(out_spec, spec, shares_from=SHARED_BYTES) or copyto)
+        whole = _whole(out_spec, spec, shares_from=SHARED_BYTES)
+        return PlannedKernel(whole or copyto, np.ndarray.copy if is_plain and whole is None else None)
     steps = cast_steps(source, target)
     real_only = source.is_complex and not target.is_complex and target is not bool_
 
@@ -71,13 +72,9 @@ def copy(call: StructuredCall) -> PlannedKernel:
         finally:
             reset_state(token)
 
-    if (
-        steps
-        or real_only
-        or not (spec.is_contiguous and out_spec.is_contiguous and spec.sizes == out_spec.sizes)
-    ):
+    if steps or real_only or not is_plain:
         return PlannedKernel(cast)
-    return PlannedKernel(cast, methodcaller("astype", out_spec.np_dtype), quiet=True)
+    return PlannedKernel(cast, followed_by(np.ndarray.astype, out_spec.np_dtype), quiet=True)
 
 
 def _whole(

@@ -467,6 +467,8 @@ def _output_first(function: Any, arity: int) -> Callable[..., Any]:
 
 
 def _with_constant(function: Any, constants: Constants) -> Callable[..., Any]:
+    """`function` of an array and a number. A plan that looks the number up itself takes what this is marked with."""
+
     def binary(a: Any, number: Any) -> Any:
         value = constants[number]
         try:
@@ -474,6 +476,8 @@ def _with_constant(function: Any, constants: Constants) -> Callable[..., Any]:
         except RuntimeError:
             return run_quiet_copy(function, a, value)
 
+    if isinstance(function, np.ufunc):
+        binary.__dict__.update(ufunc=function, constants=constants)
     return binary
 
 

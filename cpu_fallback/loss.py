@@ -91,14 +91,18 @@ def nll_loss_forward(call: StructuredCall) -> PlannedKernel:
 
         return PlannedKernel(into_each, quiet=True, first=first)
     ones = np.ones(count, np_dtype) if count <= SMALL else None
-    scale = np_dtype.type(count if reduction == MEAN else 1)
+    scale = float(-count if reduction == MEAN else -1)
 
     def into_unweighted(out: Any, total_weight: Any, array: Any, target: Any, weight: Any) -> None:
         if not all_classes(target, classes):
             into(out, total_weight, array, target, weight)
             return
-        picked = picked_from(array, target).reshape(-1)
-        out.fill((-picked.dot(ones) if ones is not None else -np.add.reduce(picked)) / scale)
+        picked = picked_from(array, target)
+        if picked.ndim != 1:
+            picked = picked.reshape(-1)
+        total = picked.dot(ones) if ones is not None else np.add.reduce(picked)
+        # The quotient of Python's floats rounds to that of the dtype; to fill with NumPy's own takes twice the time.
+        out.fill(float(total) / scale)
         total_weight.fill(count)
 
     return PlannedKernel(into_unweighted, quiet=True)
@@ -151,18 +155,21 @@ def nll_loss_backward(call: StructuredCall) -> PlannedKernel:
         return PlannedKernel(quiet(into))
     rows = np.arange(spec.sizes[0])
     starts = rows * classes
-    scale = np_dtype.type(-1 / max(spec.sizes[0], 1) if reduction == MEAN else -1)
+    scale = float(np_dtype.type(-1 / max(spec.sizes[0], 1) if reduction == MEAN else -1))
+    is_whole = call.outputs[0].is_contiguous
 
     def into_unweighted(out: Any, grad: Any, array: Any, target: Any, weight: Any, total_weight: Any) -> None:
         if not all_classes(target, classes):
             into(out, grad, array, target, weight, total_weight)
             return
         out.fill(0)
-        if out.flags.c_contiguous:
+        # In Python's floats a product of two float32 is exact: it is rounded once, where it is stored.
+        values = grad.item() * scale if grad.ndim == 0 else grad * scale
+        if is_whole:
             # At positions of the flat array, in half of the time that an index for each dimension takes.
-            out.put(target + starts, grad * scale)
+            out.put(target + starts, values)
         else:
-            out[rows, target] = grad * scale
+            out[rows, target] = values
 
     return PlannedKernel(into_unweighted, quiet=True)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -117,7 +116,7 @@ def _planned(call: StructuredCall, name: str, compute: Any, summed: str | None =
     small_of = _SMALL.get(compute)
     if small_of is not None and is_own and _is_short_row(geometry, axis) and spec.sizes[axis] <= EXPANDED:
         small = small_of(spec)
-        return PlannedKernel(lambda out, array: np.copyto(out, small(array)), small, quiet=True)
+        return PlannedKernel(lambda out, *arrays: np.copyto(out, small(*arrays)), small, quiet=True)
     total = _row_sum(geometry, axis, np_dtype)
     peak = _row_peak(geometry, axis)
 
@@ -154,7 +153,7 @@ def _row_sum(geometry: TensorSpec, axis: int, np_dtype: Any) -> Callable[[Any], 
     if not _is_short_row(geometry, axis) or geometry.ndim > 2:
         return kept_sum(geometry, (axis,), np_dtype)
     ones = np.ones((geometry.sizes[axis], 1) if geometry.ndim == 2 else geometry.sizes[axis], np_dtype)
-    return operator.methodcaller("dot", ones)
+    return lambda array: array.dot(ones)
 
 
 def _row_peak(geometry: TensorSpec, axis: int) -> Callable[[Any], Any]:
@@ -186,13 +185,12 @@ def _small_softmax(spec: TensorSpec) -> Callable[[Any], Any]:
     n = spec.sizes[-1]
     lines = (spec.numel // n, n)
     ones = np.ones((n, n), spec.np_dtype)
-    bound = UNSHIFTED**2
+    bound = spec.np_dtype.type(UNSHIFTED**2)
     peak = _row_peak(TensorSpec.contiguous(lines, spec.dtype, spec.device), 1)
-    exp, divide, subtract = np.exp, np.divide, np.subtract
+    exp, divide, subtract, vdot = np.exp, np.divide, np.subtract, np.vdot
 
     def plain(a: Any) -> Any:
-        flat = a.ravel()
-        if flat.dot(flat) <= bound:
+        if vdot(a, a) <= bound:
             result = exp(a)
         else:
             result = subtract(a, peak(a))
@@ -212,18 +210,18 @@ def _small_log_softmax(spec: TensorSpec) -> Callable[[Any], Any]:
     starts = np.arange(0, spec.numel, n)
     ones, row = np.ones((n, n), spec.np_dtype), np.ones((1, n), spec.np_dtype)
 
-    def compute(a: Any) -> Any:
-        flat = a if a.ndim == 2 else a.reshape(lines)
-        index = flat.argmax(1)
-        index += starts
-        result = flat.take(index).reshape(-1, 1).dot(row)
-        np.subtract(flat, result, result)
-        total = np.exp(result).dot(ones)
-        np.log(total, total)
-        np.subtract(result, total, result)
-        return result if a.ndim == 2 else result.reshape(a.shape)
+    exp, log, subtract = np.exp, np.log, np.subtract
 
-    return compute
+    def plain(a: Any) -> Any:
+        index = a.argmax(1)
+        index += starts
+        result = a.take(index).reshape(-1, 1).dot(row)
+        subtract(a, result, result)
+        total = exp(result).dot(ones)
+        log(total, total)
+        return subtract(result, total, result)
+
+    return plain if spec.ndim == 2 else lambda a: plain(a.reshape(lines)).reshape(a.shape)
 
 
 def _log_softmax(a: Any, peak: Any, total: Any) -> Any:
@@ -243,7 +241,30 @@ def _log_softmax_backward(grad: Any, output: Any, peak: Any, total: Any) -> Any:
     return np.subtract(grad, result, result)
 
 
-_SMALL = {_softmax: _small_softmax, _log_softmax: _small_log_softmax}
+def _small_log_softmax_backward(spec: TensorSpec) -> Callable[[Any, Any], Any]:
+    """The gradient of log_softmax of short contiguous rows, whose sums a product lays out beside their elements."""
+    n = spec.sizes[-1]
+    lines = (spec.numel // n, n)
+    ones = np.ones((n, n), spec.np_dtype)
+    exp, multiply, subtract = np.exp, np.multiply, np.subtract
+
+    def plain(grad: Any, output: Any) -> Any:
+        result = exp(output)
+        multiply(result, grad.dot(ones), result)
+        return subtract(grad, result, result)
+
+    def lifted(grad: Any, output: Any) -> Any:
+        flat = np.ascontiguousarray(output).reshape(lines)
+        return plain(grad.reshape(lines), flat).reshape(output.shape)
+
+    return plain if spec.ndim == 2 and spec.is_contiguous else lifted
+
+
+_SMALL: dict[Callable[..., Any], Callable[[TensorSpec], Callable[..., Any]]] = {
+    _softmax: _small_softmax,
+    _log_softmax: _small_log_softmax,
+    _log_softmax_backward: _small_log_softmax_backward,
+}
 """The functions for a few short rows."""
 
 BY_ROWS = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from operator import methodcaller
 from typing import Any
 
 from ..dispatch.structured.stub import PlannedKernel
@@ -141,7 +140,7 @@ def product_with_ones(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) ->
         return lambda array: ones.dot(array.reshape(lines))
     if dims == tuple(range(rank - len(dims), rank)):
         if rank == 2:
-            return methodcaller("dot", ones)
+            return lambda array: array.dot(ones)
         lines = (numel // count, count)
         return lambda array: array.reshape(lines).dot(ones)
     return None
@@ -167,7 +166,8 @@ def added_rows(np_dtype: Any) -> Callable[[Any], Any]:
 def dot_with_ones(size: int, np_dtype: Any, count: Any = None) -> PlannedKernel:
     """The sum of a small contiguous array, divided by `count` if given."""
     ones = np.ones(size, np_dtype)
-    asarray = np.asarray
+    # It flattens by itself, and conjugates the ones.
+    asarray, vdot = np.asarray, np.vdot
 
     def total(out: Any, array: Any) -> None:
         array.ravel().dot(ones, out)
@@ -176,5 +176,5 @@ def dot_with_ones(size: int, np_dtype: Any, count: Any = None) -> PlannedKernel:
         out.fill(array.ravel().dot(ones) / count)
 
     if count is None:
-        return PlannedKernel(total, quiet=True, number=lambda array: asarray(array.ravel().dot(ones)))
-    return PlannedKernel(mean, quiet=True, number=lambda array: asarray(array.ravel().dot(ones) / count))
+        return PlannedKernel(total, quiet=True, number=lambda array: asarray(vdot(ones, array)))
+    return PlannedKernel(mean, quiet=True, number=lambda array: asarray(vdot(ones, array) / count))

@@ -9,9 +9,11 @@ import numpy as np
 from ..runtime.device import CPU
 from ..runtime.device import device as Device
 from ..runtime.grad_mode import is_grad_enabled
+from ..runtime.local_dispatch_key_set import modes
 from ..runtime.memory_format import memory_format as MemoryFormat
 from ..runtime.memory_format import preserve_format
 from ..runtime.tensor_impl import TensorImpl
+from .generated.functions_views import t_plans
 from .pickling import copied, reduced
 from .scalars import readable
 
@@ -175,9 +177,16 @@ class ConversionMethods(_Base):
     def T(self) -> Any:
         """The tensor with its dimensions reversed."""
         tensor: Any = self
-        return (
-            tensor.t() if self._spec.ndim == 2 else tensor.permute(tuple(range(self._spec.ndim - 1, -1, -1)))
-        )
+        spec = self._spec
+        if spec.ndim != 2:
+            return tensor.permute(tuple(range(spec.ndim - 1, -1, -1)))
+        if not modes:
+            try:
+                plan = t_plans[spec]
+            except KeyError:
+                return tensor.t()
+            return plan(tensor)
+        return tensor.t()
 
     @property
     def mT(self) -> Any:

@@ -23,7 +23,12 @@ from .core.dispatcher import Dispatcher
 from .core.kernel_function import Plan
 from .core.operator_entry import MAX_PLANS
 from .core.tensor_function import handle, overloaded, plain_classes
-from .generated.functions_views import _basic_index_packet, _select_first_packet, _select_first_plans
+from .generated.functions_views import (
+    _basic_index_packet,
+    _select_first_packet,
+    _select_first_plans,
+    _slice_first_plans,
+)
 from .iterator.overlap import shares_memory
 
 if TYPE_CHECKING:
@@ -67,10 +72,12 @@ class IndexingMethods(_Base):
             if kind is slice:
                 step = index.step
                 try:
-                    return tensor._slice_first(index.start, index.stop, 1 if step is None else step)
-                except TypeError:
-                    _bounds(index)
-                    raise
+                    plan = _slice_first_plans[self._spec][
+                        index.start, index.stop, 1 if step is None else step
+                    ]
+                except (KeyError, TypeError):
+                    return _slice_first(tensor, index)
+                return plan(self)
             if kind is tuple or index is None or index is Ellipsis:
                 basic = _basic(tensor, index if kind is tuple else (index,))
                 if basic is not None:
@@ -190,6 +197,16 @@ def _check_mask(tensor: Any, mask: Any, position: int) -> None:
     from .structured.native.indexing import check_masks
 
     check_masks(tensor._spec, [None] * position + [mask._spec])
+
+
+def _slice_first(tensor: Any, index: slice) -> Any:
+    """``tensor[start:stop:step]`` of a slice without plan."""
+    step = index.step
+    try:
+        return tensor._slice_first(index.start, index.stop, 1 if step is None else step)
+    except TypeError:
+        _bounds(index)
+        raise
 
 
 def _basic(tensor: Any, index: tuple[Any, ...]) -> Any:

@@ -128,6 +128,7 @@ def _run(
             _send(buffers, heap, root, number, grad)
         node = heapq.heappop(heap)[2]
         buffer = buffers.pop(node)
+    next_buffer: Any = None
     while True:
         following: Node | None = None
         hooks = node.hooks
@@ -160,24 +161,29 @@ def _run(
                     grad = reduce_to_spec(grad, spec, node)
                 if target.__class__ is AccumulateGrad and target.hooks is None and needed is None:
                     accumulate(target, grad)
-                elif following is None and not heap and len(specs) == 1:
-                    following, next_buffer = target, grad
                 elif target is following:
                     next_buffer = next_buffer + grad
-                else:
-                    if following is not None:
-                        _send(buffers, heap, following, 0, next_buffer)
-                        following = None
+                elif len(specs) > 1 or target in buffers:
                     _send(buffers, heap, target, number, grad)
+                elif following is None:
+                    following, next_buffer = target, grad
+                elif target.sequence > following.sequence:
+                    _send(buffers, heap, following, 0, next_buffer)
+                    following, next_buffer = target, grad
+                else:
+                    _send(buffers, heap, target, 0, grad)
             if not retain_graph:
                 node.release()
-        if following is not None:
+        # The youngest node of those that are sent to stays off the heap if none there is younger.
+        if following is not None and not (heap and -heap[0][0] > following.sequence):
             node, buffer = following, next_buffer
-        elif heap:
-            node = heapq.heappop(heap)[2]
-            buffer = buffers.pop(node)
-        else:
+            continue
+        if following is not None:
+            _send(buffers, heap, following, 0, next_buffer)
+        elif not heap:
             return captured
+        node = heapq.heappop(heap)[2]
+        buffer = buffers.pop(node)
 
 
 def _is_asked_for(node: Node, needed: set[Node], inputs: Sequence[Edge] | None) -> bool:

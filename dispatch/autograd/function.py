@@ -11,7 +11,17 @@ from ...runtime.tensor_impl import TensorImpl
 from .creation import Creation, unmark
 from .functional import zeros_of
 from .inplace import check_inplace, rebase_history
-from .node import Node, edge_of, next_sequence, save_result, saved_version, set_history, unpack, unpack_result
+from .node import (
+    FREED,
+    Node,
+    edge_of,
+    next_sequence,
+    save_result,
+    saved_version,
+    set_history,
+    unpack,
+    unpack_result,
+)
 from .saved_tensors import pack_as_hooked
 from .tangents import FORWARD_BIT
 
@@ -130,8 +140,6 @@ class FunctionCtx(Node):
         return out
 
     def release(self) -> None:
-        from .node import FREED
-
         self._saved = [(FREED, 0, -1) for _ in self._saved]
 
 

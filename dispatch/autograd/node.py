@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from ...runtime.errors import internal_assert
+from ...runtime.grad_mode import grad_disabled, is_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 
@@ -310,10 +311,8 @@ def save_result(out: Any) -> Any:
 
 def unpack_result(node: Node, kept: Any, version: int, number: int = 0) -> Any:
     """A saved output, tied to its node again where backward itself is recorded."""
-    from ...runtime.grad_mode import is_grad_enabled
-
     kept = unpack(node, kept, version)
-    if not is_grad_enabled():
+    if grad_disabled and not is_grad_enabled():
         return kept
     out = type(kept).from_data(kept._data, kept._spec)
     out._version_cell = kept._version_cell

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from ...runtime.tensor_spec import TensorSpec
 from ..core.overload_packet import packets
 
-_LEADING = tuple(tuple(range(n)) for n in range(8))
+KNOWN_SHAPES = 4096
+"""Pairs of shapes whose broadcast dimensions are remembered."""
 
 
 def reduce_to_spec(grad: Any, spec: TensorSpec, node: Any) -> Any:
@@ -16,12 +18,13 @@ def reduce_to_spec(grad: Any, spec: TensorSpec, node: Any) -> Any:
     Raises RuntimeError where the sizes cannot come from broadcasting, as the engine of PyTorch does.
     """
     if grad._spec.sizes != spec.sizes:
-        if not is_expandable_to(spec.sizes, grad._spec.sizes):
+        broadcast = _broadcast_dims(spec.sizes, grad._spec.sizes)
+        if broadcast is None:
             raise RuntimeError(
                 f"Function {node.name()} returned an invalid gradient at an input - got {list(grad.shape)} but "
                 f"expected shape compatible with {list(spec.sizes)}"
             )
-        grad = sum_to_size(grad, spec.sizes)
+        grad = _sum_over(grad, spec.sizes, *broadcast)
     if grad._spec.dtype is not spec.dtype:
         if grad._spec.dtype.is_complex and not spec.dtype.is_complex:
             grad = packets["real"].call(grad)
@@ -36,12 +39,29 @@ def is_expandable_to(sizes: tuple[int, ...], target: tuple[int, ...]) -> bool:
     return all(a == b or a == 1 for a, b in zip(reversed(sizes), reversed(target), strict=False))
 
 
+@lru_cache(KNOWN_SHAPES)
+def _broadcast_dims(sizes: tuple[int, ...], target: tuple[int, ...]) -> tuple[tuple[int, ...], bool] | None:
+    """The dimensions of `target` that broadcasting `sizes` added, or else made longer, which the flag tells.
+
+    None where it does not broadcast.
+    """
+    if not is_expandable_to(sizes, target):
+        return None
+    lead = len(target) - len(sizes)
+    repeated = [i for i in range(lead, len(target)) if sizes[i - lead] == 1 and target[i] != 1]
+    return (*range(lead), *repeated), bool(repeated)
+
+
 def sum_to_size(grad: Any, sizes: tuple[int, ...]) -> Any:
-    """Sum over the dimensions that broadcasting added or expanded."""
-    have = grad._spec.sizes
-    lead = len(have) - len(sizes)
-    repeated = [i for i in range(lead, len(have)) if sizes[i - lead] == 1 and have[i] != 1]
-    if not repeated:
-        return grad.sum(_LEADING[lead] if lead < len(_LEADING) else tuple(range(lead))) if lead else grad
-    grad = grad.sum((*range(lead), *repeated), keepdim=True)
-    return grad.reshape(sizes) if lead else grad
+    """Sum over the dimensions that broadcasting added or expanded. Raises ValueError where it cannot have."""
+    broadcast = _broadcast_dims(sizes, grad._spec.sizes)
+    if broadcast is None:
+        raise ValueError(f"{list(sizes)} does not broadcast to {list(grad._spec.sizes)}")
+    return _sum_over(grad, sizes, *broadcast)
+
+
+def _sum_over(grad: Any, sizes: tuple[int, ...], dims: tuple[int, ...], are_own: bool) -> Any:
+    if are_own:
+        grad = grad.sum(dims, keepdim=True)
+        return grad if grad._spec.ndim == len(sizes) else grad.reshape(sizes)
+    return grad.sum(dims) if dims else grad

@@ -317,11 +317,15 @@ def function_text(signature: PythonSignature, method: bool = False, takes_more: 
         if has_short(signature):
             short = f"{signature.name}_short"
             if method:
+                # By subscript: an imported table's `get` is a new bound method at each call.
                 lookup = [
-                    "if not args:",
-                    f"    plan = {short}.get(self._spec)",
-                    "elif len(args) == 1 and args[0].__class__ in SHORT:",
-                    f"    plan = {short}.get((self._spec, args[0]))",
+                    "try:",
+                    "    if not args:",
+                    f"        plan = {short}[self._spec]",
+                    "    elif len(args) == 1 and args[0].__class__ in SHORT:",
+                    f"        plan = {short}[self._spec, args[0]]",
+                    "except KeyError:",
+                    "    pass",
                 ]
             else:
                 lookup = [
@@ -369,11 +373,10 @@ def function_text(signature: PythonSignature, method: bool = False, takes_more: 
             documented,
             "    if not options and not modes:",
             "        try:",
-            f"            plan = {name}_short.get(sizes)",
-            "        except TypeError:",
-            "            plan = None",
-            "        if plan is not None:",
-            "            return plan()",
+            f"            plan = {name}_short[sizes]",
+            "        except (KeyError, TypeError):",
+            f"            return _{name}(*sizes)",
+            "        return plan()",
             f"    return _{name}(*sizes, **options)",
             "\n",
             f'_{name}.__qualname__ = _{name}.__name__ = "{name}"',

@@ -498,11 +498,10 @@ def empty(*sizes: Any, **options: Any) -> Any:
     empty.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
     if not options and not modes:
         try:
-            plan = empty_short.get(sizes)
-        except TypeError:
-            plan = None
-        if plan is not None:
-            return plan()
+            plan = empty_short[sizes]
+        except (KeyError, TypeError):
+            return _empty(*sizes)
+        return plan()
     return _empty(*sizes, **options)
 
 
@@ -598,11 +597,10 @@ def zeros(*sizes: Any, **options: Any) -> Any:
     zeros.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     if not options and not modes:
         try:
-            plan = zeros_short.get(sizes)
-        except TypeError:
-            plan = None
-        if plan is not None:
-            return plan()
+            plan = zeros_short[sizes]
+        except (KeyError, TypeError):
+            return _zeros(*sizes)
+        return plan()
     return _zeros(*sizes, **options)
 
 
@@ -646,11 +644,10 @@ def ones(*sizes: Any, **options: Any) -> Any:
     ones.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     if not options and not modes:
         try:
-            plan = ones_short.get(sizes)
-        except TypeError:
-            plan = None
-        if plan is not None:
-            return plan()
+            plan = ones_short[sizes]
+        except (KeyError, TypeError):
+            return _ones(*sizes)
+        return plan()
     return _ones(*sizes, **options)
 
 

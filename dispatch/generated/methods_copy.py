@@ -74,10 +74,13 @@ class CopyMethods:
         to.prim_Device(Tensor(a) self, Device? device, ScalarType? dtype=None, bool non_blocking=False, bool copy=False, *, MemoryFormat? memory_format=None) -> Tensor(a)"""
         if not kwargs and not modes:
             plan = None
-            if not args:
-                plan = to_short.get(self._spec)
-            elif len(args) == 1 and args[0].__class__ in SHORT:
-                plan = to_short.get((self._spec, args[0]))
+            try:
+                if not args:
+                    plan = to_short[self._spec]
+                elif len(args) == 1 and args[0].__class__ in SHORT:
+                    plan = to_short[self._spec, args[0]]
+            except KeyError:
+                pass
             if plan is not None:
                 return plan(self)
         if modes or "out" in kwargs:

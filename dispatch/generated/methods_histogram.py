@@ -29,10 +29,13 @@ class HistogramMethods:
         histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)"""
         if not kwargs and not modes:
             plan = None
-            if not args:
-                plan = histogram_short.get(self._spec)
-            elif len(args) == 1 and args[0].__class__ in SHORT:
-                plan = histogram_short.get((self._spec, args[0]))
+            try:
+                if not args:
+                    plan = histogram_short[self._spec]
+                elif len(args) == 1 and args[0].__class__ in SHORT:
+                    plan = histogram_short[self._spec, args[0]]
+            except KeyError:
+                pass
             if plan is not None:
                 return plan(self)
         if modes or "out" in kwargs:

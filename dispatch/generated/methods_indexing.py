@@ -704,10 +704,13 @@ class IndexingMethods:
         repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor"""
         if not kwargs and not modes:
             plan = None
-            if not args:
-                plan = repeat_interleave_short.get(self._spec)
-            elif len(args) == 1 and args[0].__class__ in SHORT:
-                plan = repeat_interleave_short.get((self._spec, args[0]))
+            try:
+                if not args:
+                    plan = repeat_interleave_short[self._spec]
+                elif len(args) == 1 and args[0].__class__ in SHORT:
+                    plan = repeat_interleave_short[self._spec, args[0]]
+            except KeyError:
+                pass
             if plan is not None:
                 return plan(self)
         if modes or "out" in kwargs:

@@ -72,10 +72,13 @@ class IntegrationMethods:
         gradient.tensorarray(Tensor self, *, Tensor[] spacing, int[] dim, int edge_order=1) -> Tensor[]"""
         if not kwargs and not modes:
             plan = None
-            if not args:
-                plan = gradient_short.get(self._spec)
-            elif len(args) == 1 and args[0].__class__ in SHORT:
-                plan = gradient_short.get((self._spec, args[0]))
+            try:
+                if not args:
+                    plan = gradient_short[self._spec]
+                elif len(args) == 1 and args[0].__class__ in SHORT:
+                    plan = gradient_short[self._spec, args[0]]
+            except KeyError:
+                pass
             if plan is not None:
                 return plan(self)
         if modes or "out" in kwargs:

@@ -112,10 +112,13 @@ class RandomMethods:
         random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)"""
         if not kwargs and not modes:
             plan = None
-            if not args:
-                plan = random__short.get(self._spec)
-            elif len(args) == 1 and args[0].__class__ in SHORT:
-                plan = random__short.get((self._spec, args[0]))
+            try:
+                if not args:
+                    plan = random__short[self._spec]
+                elif len(args) == 1 and args[0].__class__ in SHORT:
+                    plan = random__short[self._spec, args[0]]
+            except KeyError:
+                pass
             if plan is not None:
                 return plan(self)
         if modes or "out" in kwargs:

@@ -227,10 +227,13 @@ class ReductionMethods:
         max(Tensor self) -> Tensor"""
         if not kwargs and not modes:
             plan = None
-            if not args:
-                plan = max_short.get(self._spec)
-            elif len(args) == 1 and args[0].__class__ in SHORT:
-                plan = max_short.get((self._spec, args[0]))
+            try:
+                if not args:
+                    plan = max_short[self._spec]
+                elif len(args) == 1 and args[0].__class__ in SHORT:
+                    plan = max_short[self._spec, args[0]]
+            except KeyError:
+                pass
             if plan is not None:
                 return plan(self)
         if modes or "out" in kwargs:
@@ -247,10 +250,13 @@ class ReductionMethods:
         min(Tensor self) -> Tensor"""
         if not kwargs and not modes:
             plan = None
-            if not args:
-                plan = min_short.get(self._spec)
-            elif len(args) == 1 and args[0].__class__ in SHORT:
-                plan = min_short.get((self._spec, args[0]))
+            try:
+                if not args:
+                    plan = min_short[self._spec]
+                elif len(args) == 1 and args[0].__class__ in SHORT:
+                    plan = min_short[self._spec, args[0]]
+            except KeyError:
+                pass
             if plan is not None:
                 return plan(self)
         if modes or "out" in kwargs:
@@ -357,10 +363,13 @@ class ReductionMethods:
         var.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
         if not kwargs and not modes:
             plan = None
-            if not args:
-                plan = var_short.get(self._spec)
-            elif len(args) == 1 and args[0].__class__ in SHORT:
-                plan = var_short.get((self._spec, args[0]))
+            try:
+                if not args:
+                    plan = var_short[self._spec]
+                elif len(args) == 1 and args[0].__class__ in SHORT:
+                    plan = var_short[self._spec, args[0]]
+            except KeyError:
+                pass
             if plan is not None:
                 return plan(self)
         if modes or "out" in kwargs:
@@ -379,10 +388,13 @@ class ReductionMethods:
         std.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
         if not kwargs and not modes:
             plan = None
-            if not args:
-                plan = std_short.get(self._spec)
-            elif len(args) == 1 and args[0].__class__ in SHORT:
-                plan = std_short.get((self._spec, args[0]))
+            try:
+                if not args:
+                    plan = std_short[self._spec]
+                elif len(args) == 1 and args[0].__class__ in SHORT:
+                    plan = std_short[self._spec, args[0]]
+            except KeyError:
+                pass
             if plan is not None:
                 return plan(self)
         if modes or "out" in kwargs:

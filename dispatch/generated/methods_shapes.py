@@ -52,10 +52,13 @@ class ShapesMethods:
         hsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]"""
         if not kwargs and not modes:
             plan = None
-            if not args:
-                plan = hsplit_short.get(self._spec)
-            elif len(args) == 1 and args[0].__class__ in SHORT:
-                plan = hsplit_short.get((self._spec, args[0]))
+            try:
+                if not args:
+                    plan = hsplit_short[self._spec]
+                elif len(args) == 1 and args[0].__class__ in SHORT:
+                    plan = hsplit_short[self._spec, args[0]]
+            except KeyError:
+                pass
             if plan is not None:
                 return plan(self)
         if modes or "out" in kwargs:
@@ -68,10 +71,13 @@ class ShapesMethods:
         vsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]"""
         if not kwargs and not modes:
             plan = None
-            if not args:
-                plan = vsplit_short.get(self._spec)
-            elif len(args) == 1 and args[0].__class__ in SHORT:
-                plan = vsplit_short.get((self._spec, args[0]))
+            try:
+                if not args:
+                    plan = vsplit_short[self._spec]
+                elif len(args) == 1 and args[0].__class__ in SHORT:
+                    plan = vsplit_short[self._spec, args[0]]
+            except KeyError:
+                pass
             if plan is not None:
                 return plan(self)
         if modes or "out" in kwargs:
@@ -84,10 +90,13 @@ class ShapesMethods:
         dsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]"""
         if not kwargs and not modes:
             plan = None
-            if not args:
-                plan = dsplit_short.get(self._spec)
-            elif len(args) == 1 and args[0].__class__ in SHORT:
-                plan = dsplit_short.get((self._spec, args[0]))
+            try:
+                if not args:
+                    plan = dsplit_short[self._spec]
+                elif len(args) == 1 and args[0].__class__ in SHORT:
+                    plan = dsplit_short[self._spec, args[0]]
+            except KeyError:
+                pass
             if plan is not None:
                 return plan(self)
         if modes or "out" in kwargs:

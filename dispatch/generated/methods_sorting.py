@@ -51,10 +51,13 @@ class SortingMethods:
         sort.dimname_stable(Tensor self, *, bool? stable, Dimname dim, bool descending=False) -> (Tensor values, Tensor indices)"""
         if not kwargs and not modes:
             plan = None
-            if not args:
-                plan = sort_short.get(self._spec)
-            elif len(args) == 1 and args[0].__class__ in SHORT:
-                plan = sort_short.get((self._spec, args[0]))
+            try:
+                if not args:
+                    plan = sort_short[self._spec]
+                elif len(args) == 1 and args[0].__class__ in SHORT:
+                    plan = sort_short[self._spec, args[0]]
+            except KeyError:
+                pass
             if plan is not None:
                 return plan(self)
         if modes or "out" in kwargs:
@@ -69,10 +72,13 @@ class SortingMethods:
         argsort.dimname(Tensor self, Dimname dim, bool descending=False) -> Tensor"""
         if not kwargs and not modes:
             plan = None
-            if not args:
-                plan = argsort_short.get(self._spec)
-            elif len(args) == 1 and args[0].__class__ in SHORT:
-                plan = argsort_short.get((self._spec, args[0]))
+            try:
+                if not args:
+                    plan = argsort_short[self._spec]
+                elif len(args) == 1 and args[0].__class__ in SHORT:
+                    plan = argsort_short[self._spec, args[0]]
+            except KeyError:
+                pass
             if plan is not None:
                 return plan(self)
         if modes or "out" in kwargs:

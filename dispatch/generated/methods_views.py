@@ -533,10 +533,13 @@ class ViewsMethods:
         tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor(a)[]"""
         if not kwargs and not modes:
             plan = None
-            if not args:
-                plan = tensor_split_short.get(self._spec)
-            elif len(args) == 1 and args[0].__class__ in SHORT:
-                plan = tensor_split_short.get((self._spec, args[0]))
+            try:
+                if not args:
+                    plan = tensor_split_short[self._spec]
+                elif len(args) == 1 and args[0].__class__ in SHORT:
+                    plan = tensor_split_short[self._spec, args[0]]
+            except KeyError:
+                pass
             if plan is not None:
                 return plan(self)
         if modes or "out" in kwargs:

@@ -7,7 +7,7 @@ written out: once in a process, whatever kernels and specs its plans then hold.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -39,6 +39,9 @@ def data_of(value: Any) -> Any:
     if value.__class__ is list or value.__class__ is tuple:
         return [None if v is None else v._data for v in value]
     return value
+
+
+_TENSOR_AND_NUMBER: Roles = (TENSOR, VALUE)
 
 
 class FunctionalForm:
@@ -74,8 +77,15 @@ class FunctionalForm:
             and len(outputs) == 1
             and numpy_may_allocate(outputs[0])
         ):
-            if compute.__class__ is FunctionType and hasattr(compute, "alone"):
-                compute, quiet = compute.alone, True
+            if compute.__class__ is FunctionType:
+                marks = compute.__dict__
+                if "constants" in marks and self.roles == _TENSOR_AND_NUMBER:
+                    return _constant_plan(marks["ufunc"], marks["constants"], outputs[0])
+                if "followed_by" in marks:
+                    maker = _fresh_maker(self.roles, quiet, True)
+                    return maker(marks["function"], outputs[0], marks["followed_by"])
+                if "alone" in marks:
+                    compute, quiet = marks["alone"], True
             return (self.fresh_quiet if quiet else self.fresh)(compute, outputs[0])
         if number is not None and numpy_may_make_number(outputs[0]):
             return (self.fresh_quiet if quiet else self.fresh)(number, outputs[0])
@@ -94,16 +104,40 @@ class FunctionalForm:
         return plan
 
 
+def _constant_plan(ufunc: Any, constants: Mapping[Any, Any], spec: TensorSpec) -> Plan:
+    """The plan of a ufunc of a tensor and a number, which is looked up among arrays of the tensor's dtype."""
+
+    def plan(self: Any, number: Any) -> Any:
+        value = constants[number]
+        out = Tensor()
+        try:
+            out._data = run_quiet(ufunc, self._data, value)
+        except RuntimeError:
+            out._data = run_quiet_copy(ufunc, self._data, value)
+        out._spec = spec
+        out._version_cell = out._autograd = out._view_base = None
+        return out
+
+    return plan
+
+
 @functools.cache
-def _fresh_maker(roles: Roles, quiet: bool) -> Callable[..., Plan]:
-    """A function from a kernel that returns a new array, and its spec, to a plan."""
+def _fresh_maker(roles: Roles, quiet: bool, has_constant: bool = False) -> Callable[..., Plan]:
+    """A function from a kernel that returns a new array, and its spec, to a plan.
+
+    Args:
+        roles: of the runtime arguments.
+        quiet: whether floating-point errors are ignored.
+        has_constant: whether the kernel is called with a constant last, which the function takes after the spec.
+    """
+    constant = ["constant"] if has_constant else []
     lines = [
         "out = Tensor()",
-        *_computing(quiet, "out._data = ", _given(roles)),
+        *_computing(quiet, "out._data = ", _given(roles) + constant),
         *_wrapping("out", "spec"),
         "return out",
     ]
-    return _made("compute, spec", [], roles, lines)
+    return _made(", ".join(["compute, spec", *constant]), [], roles, lines)
 
 
 @functools.cache

@@ -80,6 +80,19 @@ class PlannedKernel(NamedTuple):
 KernelFactory = Callable[[StructuredCall], PlannedKernel]
 
 
+def followed_by(function: Callable[..., Any], constant: Any) -> Callable[[Any], Any]:
+    """A kernel's `fresh` of one input: `function` of it and a constant.
+
+    A plan that looks for what the result is marked with calls `function` itself, without one of Python's between.
+    """
+
+    def fresh(array: Any) -> Any:
+        return function(array, constant)
+
+    fresh.__dict__.update(function=function, followed_by=constant)
+    return fresh
+
+
 def with_defaults(factory: KernelFactory) -> KernelFactory:
     """A factory whose kernel is called with all of an operator's arguments, numbers at their defaults among them.
 

@@ -6,7 +6,7 @@ the base's history when the view is written to.
 
 from __future__ import annotations
 
-import operator
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -67,29 +67,19 @@ class ViewKernel:
             result = spec.replace(sizes=sizes, strides=strides, dtype=dtype, requires_grad=False)
         else:
             result = TensorSpec.of(sizes, strides, dtype or spec.dtype, spec.device)
-        take = taker(spec, result, geometry)
         if spec.is_inference:
+            take = taker(spec, result, geometry)
 
             def inference_view(self: Any) -> Any:
                 return Tensor.from_data(take(self._data), result)
 
             return inference_view
-        if not self.tracked:
+        if self.tracked:
+            expression, given = _taken(spec, result, geometry)
+            return view_maker(expression, tuple(given))(result, **given)
+        take = taker(spec, result, geometry)
 
-            def untracked(self: Any) -> Any:
-                out = Tensor()
-                out._data = take(self._data)
-                out._spec = result
-                cell = self._version_cell
-                if cell is None:
-                    cell = self._version_cell = [0]
-                out._version_cell = cell
-                out._autograd = out._view_base = None
-                return out
-
-            return untracked
-
-        def view(self: Any) -> Any:
+        def untracked(self: Any) -> Any:
             out = Tensor()
             out._data = take(self._data)
             out._spec = result
@@ -97,62 +87,111 @@ class ViewKernel:
             if cell is None:
                 cell = self._version_cell = [0]
             out._version_cell = cell
-            out._autograd = None
-            base = self._view_base
-            if base is None:
-                out._view_base = self
-                out._creation = None
-            else:
-                out._view_base = base
-                try:
-                    out._creation = self._creation
-                except AttributeError:  # made elsewhere, unmarked
-                    out._creation = None
-            if grad_disabled:
-                mark_unrecorded(out)
+            out._autograd = out._view_base = None
             return out
 
-        return view
+        return untracked
 
 
-def _itself(data: Any) -> Any:
-    return data
+_VIEW = """
+def make(result, {given}):
+    def view(self{parameters}):
+        data = self._data
+        {before}
+        out = Tensor()
+        out._data = {expression}
+        out._spec = result
+        cell = self._version_cell
+        if cell is None:
+            cell = self._version_cell = [0]
+        out._version_cell = cell
+        out._autograd = None
+        base = self._view_base
+        if base is None:
+            out._view_base = self
+            out._creation = None
+        else:
+            out._view_base = base
+            try:
+                out._creation = self._creation
+            except AttributeError:  # made elsewhere, unmarked
+                out._creation = None
+        if grad_disabled:
+            mark_unrecorded(out)
+        return out
+    return view
+"""
+
+
+@functools.cache
+def view_maker(
+    expression: str, given: tuple[str, ...], parameters: str = "", before: str = "pass"
+) -> Callable[..., Plan]:
+    """A function from a result's spec, and what the expression is given by name, to the plan of a tracked view.
+
+    It is written out, since to call a function for the bytes would take a tenth of a view's time.
+
+    Args:
+        expression: the view's bytes, from the tensor's own as ``data``.
+        given: names in it.
+        parameters: what else the plan is called with.
+        before: a statement that checks those.
+    """
+    names: dict[str, Any] = {
+        "Tensor": Tensor,
+        "__name__": __name__,
+        "grad_disabled": grad_disabled,
+        "mark_unrecorded": mark_unrecorded,
+        "ndarray": np.ndarray,
+    }
+    text = _VIEW.format(given=", ".join(given), parameters=parameters, before=before, expression=expression)
+    exec(compile(text, f"<view {expression}>", "exec"), names)
+    return names["make"]  # type: ignore[no-any-return]
 
 
 def taker(spec: TensorSpec, result: TensorSpec, geometry: Geometry) -> Callable[[Any], Any]:
     """The cheapest function from a tensor's bytes to its view's."""
+    expression, given = _taken(spec, result, geometry)
+    return _taker_maker(expression, tuple(given))(**given)
+
+
+@functools.cache
+def _taker_maker(expression: str, given: tuple[str, ...]) -> Callable[..., Callable[[Any], Any]]:
+    text = f"lambda {', '.join(given)}: lambda data: {expression}"
+    return eval(compile(text, f"<view {expression}>", "eval"), {"ndarray": np.ndarray})  # type: ignore[no-any-return]
+
+
+def _taken(spec: TensorSpec, result: TensorSpec, geometry: Geometry) -> tuple[str, dict[str, Any]]:
+    """The cheapest expression of a view's bytes, from ``data``, a tensor's own, and the values of names in it."""
     sizes, strides, offset = result.sizes, result.strides, geometry.offset
     itemsize = result.itemsize
     if result.dtype is not spec.dtype:
-        if spec.device is CPU and result.is_contiguous:
-            return lambda data: whole_as(data, spec, result)
-        return lambda data: reinterpreted(data, spec, result)
+        cast = whole_as if spec.device is CPU and result.is_contiguous else reinterpreted
+        return "cast(data, spec, seen)", {"cast": cast, "spec": spec, "seen": result}
     if spec.device is not CPU:
-        if offset == 0:
-            return _itself
-        nbytes = offset * itemsize
-        return lambda data: DataPtr.offset_by(data, nbytes)
+        return ("data.offset_by(nbytes)", {"nbytes": offset * itemsize}) if offset else ("data", {})
     if sizes == spec.sizes and strides == spec.strides:
-        return _itself
+        return "data", {}
     if offset == 0 and result.numel == spec.numel:
         if spec.is_contiguous and result.is_contiguous:
-            return lambda data: data.reshape(sizes)
+            return "data.reshape(sizes)", {"sizes": sizes}
         axes = geometry.axes or _permutation(spec, result)
         if axes is not None:
             is_reversed = axes == tuple(range(len(axes) - 1, -1, -1))
-            return operator.attrgetter("T") if is_reversed else operator.methodcaller("transpose", axes)
+            return ("data.T", {}) if is_reversed else ("data.transpose(axes)", {"axes": axes})
     if geometry.numpy_index is not None:
-        return operator.itemgetter((*geometry.numpy_index, Ellipsis))
+        return "data[index]", {"index": (*geometry.numpy_index, Ellipsis)}
     last = offset
     for size, stride in zip(sizes, strides, strict=True):
         last += (size - 1) * stride
     if spec.is_contiguous and result.numel and offset >= 0 and last < spec.numel:
-        nbytes = offset * itemsize
-        byte_strides = tuple([s * itemsize for s in strides])
-        np_dtype = result.np_dtype
-        ndarray = np.ndarray
-        return lambda data: ndarray(sizes, np_dtype, data, nbytes, byte_strides)
-    return lambda data: at_first(data, result, offset)
+        return "ndarray(sizes, np_dtype, data, nbytes, byte_strides)", {
+            "sizes": sizes,
+            "np_dtype": result.np_dtype,
+            "nbytes": offset * itemsize,
+            "byte_strides": tuple([s * itemsize for s in strides]),
+        }
+    return "at_first(data, seen, offset)", {"at_first": at_first, "seen": result, "offset": offset}
 
 
 def _permutation(spec: TensorSpec, result: TensorSpec) -> tuple[int, ...] | None:

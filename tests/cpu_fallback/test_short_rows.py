@@ -45,6 +45,31 @@ def test_rows(generator, layout, spread, sizes):
         np.testing.assert_allclose(total, wide.sum(dim), rtol=1e-4, atol=1e-5 * spread)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("of_grad", (*LAYOUTS, "expanded"))
+@pytest.mark.parametrize("sizes", ((1, 1), (5, 7), (3, 32), (2, 33), (2, 3, 5)))
+def test_gradients_of_rows(generator, layout, of_grad, sizes):
+    """Whatever order the likelihoods lie in, the gradient has the elements, and the strides that it says."""
+    if len(sizes) > 2 and "transposed" in (layout, of_grad):
+        pytest.skip("a matrix's layout")
+    x = generator.standard_normal(sizes)
+    likelihood = x - np.log(np.exp(x).sum(-1, keepdims=True))
+    grad = generator.standard_normal(sizes)
+    output = tt.from_numpy(likelihood)
+    given = tt.from_numpy(grad)
+    if layout != "stepped" or len(sizes) == 2:
+        output = LAYOUTS[layout](output)
+    if of_grad == "expanded":
+        grad = np.broadcast_to(grad[:1], sizes)
+        given = given[:1].expand(sizes)
+    elif of_grad != "stepped" or len(sizes) == 2:
+        given = LAYOUTS[of_grad](given)
+    made = tt._log_softmax_backward_data(given, output, -1, tt.float64)
+    expected = grad - np.exp(likelihood) * grad.sum(-1, keepdims=True)
+    np.testing.assert_allclose(made.numpy(), expected, rtol=1e-12, atol=1e-12)
+    assert made.stride() == tuple(stride // 8 for stride in made.numpy().strides) or 1 in sizes
+
+
 @pytest.mark.parametrize("special", (np.nan, np.inf, -np.inf))
 def test_what_is_not_finite_stays_in_its_row(generator, special):
     x = generator.standard_normal((6, 8)).astype(np.float32)

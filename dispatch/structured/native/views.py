@@ -7,19 +7,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....runtime.device import CPU
-from ....runtime.grad_mode import grad_disabled
 from ....runtime.memory_format import contiguous_strides
 from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.scalar_type import float32, float64
 from ....runtime.tensor_spec import TensorSpec
-from ...autograd.creation import creation_of, mark_unrecorded
 from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
 from ...tensor import Tensor
 from ..detach import detach as detach
 from ..embed import as_strided_backward as as_strided_backward
 from ..embed import embedded
-from ..view_kernel import Geometry, taker
+from ..view_kernel import Geometry, taker, view_maker
 from .dims import wrap_dim
 
 
@@ -425,28 +423,28 @@ def select_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     result = spec.detached.replace(sizes=spec.sizes[1:], strides=spec.strides[1:])
     nbytes = spec.strides[0] * spec.itemsize
     on_host = spec.device is CPU
+    if spec.is_inference:
 
-    def plan(self: Any, index: Any) -> Any:
-        if not -size <= index < size:
-            raise IndexError(f"index {index} is out of bounds for dimension 0 with size {size}")
-        out = Tensor()
-        data = self._data
-        out._data = data[index, ...] if on_host else data.offset_by(index % size * nbytes)
-        out._spec = result
-        out._autograd = out._version_cell = out._view_base = None
-        if not spec.is_inference:
-            cell = self._version_cell
-            if cell is None:
-                cell = self._version_cell = [0]
-            out._version_cell = cell
-            base = self._view_base
-            out._view_base = self if base is None else base
-            out._creation = None if base is None else creation_of(self)
-            if grad_disabled:
-                mark_unrecorded(out)
-        return out
+        def inference_view(self: Any, index: Any) -> Any:
+            if not -size <= index < size:
+                _refuse_index(index, size)
+            data = self._data
+            part = data[index, ...] if on_host else data.offset_by(index % size * nbytes)
+            return Tensor.from_data(part, result)
 
-    return plan
+        return inference_view
+    # Of a vector an element alone would be a number, and no view of it.
+    expression = "data[index]" if result.ndim else "data[index, ...]"
+    given: dict[str, Any] = {"size": size, "refuse": _refuse_index}
+    if not on_host:
+        expression = "data.offset_by(index % size * nbytes)"
+        given["nbytes"] = nbytes
+    check = "if not -size <= index < size: refuse(index, size)"
+    return view_maker(expression, tuple(given), ", index", check)(result, **given)
+
+
+def _refuse_index(index: int, size: int) -> None:
+    raise IndexError(f"index {index} is out of bounds for dimension 0 with size {size}")
 
 
 select_backward = embedded(select)

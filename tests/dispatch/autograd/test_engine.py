@@ -1,6 +1,7 @@
 """The engine: gradients arrive, once, summed, in order, for graphs of every shape."""
 
 import gc
+import random
 import threading
 from typing import Any
 
@@ -319,6 +320,40 @@ def test_diamonds_of_unequal_arms() -> None:
         long = (long + 0) + short
     (long + short).sum().backward()
     assert x.grad.item() == 12.0
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_graphs(seed: int) -> None:
+    """Sums, parts of several outputs and views in any order: each gradient is the sum over all paths, exactly."""
+    draw = random.Random(seed)
+    leaves = [tt.ones(2, dtype=tt.float64).requires_grad_() for _ in range(3)]
+    made: list[Any] = list(leaves)
+    # What each tensor is of the leaves' elements: coefficients by leaf, which small integers keep exact.
+    known = [[int(i == j) for j in range(3)] for i in range(3)]
+    for _ in range(24):
+        first, second = (draw.randrange(max(0, len(made) - 8), len(made)) for _ in range(2))
+        a, b = made[first], made[second]
+        scale = draw.choice((1, -1, 2))
+        kind = draw.randrange(4)
+        if kind == 0:
+            new, of = (
+                [a + scale * b],
+                [[x + scale * y for x, y in zip(known[first], known[second], strict=True)]],
+            )
+        elif kind == 1:
+            new, of = [a * scale], [[scale * x for x in known[first]]]
+        elif kind == 2:
+            new, of = list(tt.stack((a, b)).unbind()), [known[first], known[second]]
+        else:
+            new, of = [a.view(1, 2).t().reshape(2)], [known[first]]
+        made += new
+        known += of
+    chosen = [draw.randrange(3, len(made)) for _ in range(3)]
+    total = sum((made[i] for i in chosen), tt.zeros(2, dtype=tt.float64))
+    (total * 1).sum().backward()
+    for j, each in enumerate(leaves):
+        expected = sum(known[i][j] for i in chosen)
+        assert ([0.0, 0.0] if each.grad is None else each.grad.tolist()) == [expected, expected]
 
 
 def test_a_node_used_by_two_roots_runs_once() -> None:
