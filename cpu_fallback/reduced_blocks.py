@@ -204,7 +204,11 @@ def side_by_side(reduce_rows: Callable[[Any], Any], length: int) -> Callable[[An
 
 
 def over_rows(
-    spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any, reduce_rows: Callable[[Any], Any]
+    spec: TensorSpec,
+    dims: tuple[int, ...],
+    np_dtype: Any,
+    reduce_rows: Callable[[Any], Any],
+    short_row: int = SHORT_ROW,
 ) -> Callable[[Any], Any] | None:
     """A function that reduces the first dimensions of a contiguous array; None where one call serves as well.
 
@@ -214,10 +218,10 @@ def over_rows(
         return None
     length = math.prod(spec.sizes[len(dims) :])
     count = spec.numel // length
-    if length < SHORT_ROW:
+    if length < short_row:
         reduce_rows = side_by_side(reduce_rows, length)
     if spec.nbytes < SHARED_BYTES:
-        return (lambda array: reduce_rows(array.reshape(count, length))) if length < SHORT_ROW else None
+        return (lambda array: reduce_rows(array.reshape(count, length))) if length < short_row else None
     step = max(ROWS_BLOCK // length, ROWS)
     if length > LONGEST_ROW or count < 2 * step:
         return None
