@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import sparse_rows
 from .error_state import IGNORE, reset_state, set_state
 from .undispatched import np
 from .widen import FLOAT32
@@ -56,12 +57,31 @@ def add_rows(target: Any, rows: Any, values: Any, narrow: bool) -> None:
         finally:
             reset_state(token)
         return
+    if sparse_rows.adds(values):
+        sparse_rows.add_at(target, rows, np.ascontiguousarray(values))
+        return
     flat = target.reshape(-1)
     columns = np.arange(width)
     step = max(BLOCK // width, 1)
     for start in range(0, len(rows), step):
         places = (rows[start : start + step, None] * width + columns).reshape(-1)
         accumulate_at(np.add, flat, places, values[start : start + step].reshape(-1), False)
+
+
+def add_slices(target: Any, rows: Any, values: Any) -> None:
+    """`add_rows` in each of several matrices: `values` (outer, n, width), a contiguous `target` (outer, m, width)."""
+    outer, count, width = values.shape
+    if count * width >= sparse_rows.FROM and width >= sparse_rows.LEAST_WIDTH:
+        for some, added in zip(target, values, strict=True):
+            add_rows(some, rows, added, False)
+        return
+    size = target.shape[1] * width
+    step = max(BLOCK // (count * width), 1)
+    within = (rows[:, None] * width + np.arange(width)).reshape(-1)
+    for start in range(0, outer, step):
+        some = values[start : start + step]
+        places = (np.arange(len(some))[:, None] * size + within).reshape(-1)
+        accumulate_at(np.add, target[start : start + step].reshape(-1), places, some.reshape(-1), False)
 
 
 def combine_at(function: Any, target: Any, places: Any, values: Any, start: Any) -> None:
@@ -71,6 +91,48 @@ def combine_at(function: Any, target: Any, places: Any, values: Any, start: Any)
         if start is not None:
             target[places] = start
         function.at(target, places, values)
+    finally:
+        reset_state(token)
+
+
+ROUND = 1 << 9
+"""Elements for each round of `combine_rows`, on average, at least: a round is some calls of NumPy."""
+
+
+def combine_rows(function: Any, target: Any, rows: Any, values: Any, start: Any) -> None:
+    """`combine_at` of whole rows, (n, width), at rows of a contiguous target, (m, width).
+
+    A round combines rows that are all different, the first of each number, then the second, and so on.
+    """
+    if function is np.add:
+        if start is not None:
+            target[rows] = start
+        add_rows(target, rows, values, False)
+        return
+    order = rows.argsort(kind="stable")
+    ranked = rows[order]
+    firsts = np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]]))
+    nth = np.arange(len(rows)) - np.repeat(firsts, np.diff(firsts, append=len(rows)))
+    sizes = np.bincount(nth)
+    width = target.shape[1]
+    if len(sizes) * ROUND > values.size:
+        places = (rows[:, None] * width + np.arange(width)).reshape(-1)
+        combine_at(function, target.reshape(-1), places, values.reshape(-1), start)
+        return
+    token = set_state(IGNORE)
+    try:
+        if start is not None:
+            target[rows] = start
+        # Pieces stay in the cache.
+        piece = max(BLOCK // 4 // width, 1)
+        kept, new = np.empty((2, min(piece, int(sizes[0])), width), target.dtype)
+        for some in np.split(order[nth.argsort(kind="stable")], np.cumsum(sizes)[:-1]):
+            for first in range(0, len(some), piece):
+                part = some[first : first + piece]
+                named, count = rows[part], len(part)
+                np.take(target, named, 0, kept[:count], "clip")
+                np.take(values, part, 0, new[:count], "clip")
+                target[named] = function(kept[:count], new[:count], out=kept[:count])
     finally:
         reset_state(token)
 

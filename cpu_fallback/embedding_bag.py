@@ -13,6 +13,7 @@ from ..dispatch.structured.native.embedding_bag import (
     WRONG_ORDER,
 )
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from . import sparse_rows
 from .error_state import IGNORE, reset_state, set_state
 from .index_bounds import is_within
 from .undispatched import np
@@ -88,6 +89,17 @@ def embedding_bag(call: StructuredCall) -> PlannedKernel:
         if mode != MAX:
             np.copyto(attained, count)
         if not out.size or not bag.size:
+            return
+        if mode != MAX and not narrow and weight.dtype.kind == "f" and len(bag) * width >= sparse_rows.FROM:
+            total = out if out.flags.c_contiguous else np.zeros((bags, width), out.dtype)
+            bounds = np.zeros(bags + 1, np.int64)
+            np.cumsum(count, out=bounds[1:])
+            scale = None if scale is None else np.ascontiguousarray(scale, out.dtype)
+            sparse_rows.add_bags(total, bounds, indices, np.ascontiguousarray(weight), scale)
+            if mode == MEAN:
+                total /= np.maximum(count, 1)[:, None].astype(total.dtype)
+            if total is not out:
+                np.copyto(out, total)
             return
         values = np.take(weight, indices, 0)
         if narrow:

@@ -13,7 +13,16 @@ from typing import Any
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.memory_format import contiguous_strides
-from .combining import COMBINED_BY, add_rows, combine_at, divide_by_counts, identity_of
+from . import sparse_rows
+from .combining import (
+    COMBINED_BY,
+    add_rows,
+    add_slices,
+    combine_at,
+    combine_rows,
+    divide_by_counts,
+    identity_of,
+)
 from .error_state import IGNORE, reset_state, set_state
 from .index_bounds import check_bounds, check_rows, is_within
 from .pointwise import constant_cache
@@ -240,13 +249,13 @@ FEW = 1 << 12
 
 
 def _rows_of(
-    call: StructuredCall,
+    call: StructuredCall, most: int = FEW
 ) -> tuple[tuple[int, ...], Callable[[Any], Any], Callable[[Any], Any] | None]:
     """The target's sizes, those of a number as a vector's; what checks and flattens an index; `_row_places` of few."""
     axis: int = call.extra["dim"]
     sizes = call.args["self"].sizes or (1,)
     size = sizes[axis]
-    few = max(call.args["self"].numel, call.args["source"].numel) <= FEW
+    few = max(call.args["self"].numel, call.args["source"].numel) <= most
     places = _row_places(sizes, axis) if few else None
 
     def checked(index: Any) -> Any:
@@ -264,8 +273,9 @@ def index_add(call: StructuredCall) -> PlannedKernel:
     narrow = spec.dtype in NARROW
     scaled = "alpha" in call.runtime
     constant = constant_cache(FLOAT32 if narrow else spec.np_dtype)
-    sizes, checked, places = _rows_of(call)
+    sizes, checked, places = _rows_of(call, sparse_rows.FROM)
     size = sizes[axis]
+    inner = math.prod(sizes[axis + 1 :])
     add_at, multiply = np.add.at, np.multiply
 
     def into(out: Any, data: Any, index: Any, source: Any, alpha: Any = 1) -> None:
@@ -283,6 +293,9 @@ def index_add(call: StructuredCall) -> PlannedKernel:
                 return
         finally:
             reset_state(token)
+        if axis and not narrow and out.flags.c_contiguous:
+            add_slices(out.reshape(-1, size, inner), rows, source.reshape(-1, rows.size, inner))
+            return
         target = np.moveaxis(out, axis, 0) if out.ndim else out.reshape(1)
         moved = np.moveaxis(source, axis, 0) if source.ndim else source.reshape(1)
         work = target if target.flags.c_contiguous else np.ascontiguousarray(target)
@@ -327,14 +340,13 @@ def index_reduce(call: StructuredCall) -> PlannedKernel:
             return
         target = np.moveaxis(out, axis, 0) if out.ndim else out.reshape(1)
         moved = np.moveaxis(source, axis, 0) if source.ndim else source.reshape(1)
-        work = np.ascontiguousarray(target).reshape(size, -1).astype(wide)
-        values = np.ascontiguousarray(moved).reshape(rows.size, -1).astype(wide)
-        width = work.shape[1]
-        spread = (rows[:, None] * width + np.arange(width)).reshape(-1)
-        combine_at(function, work.reshape(-1), spread, values.reshape(-1), start)
+        work = np.ascontiguousarray(target, wide).reshape(size, -1)
+        values = np.ascontiguousarray(moved, wide).reshape(rows.size, -1)
+        combine_rows(function, work, rows, values, start)
         if reduce == "mean":
             divide_by_counts(work, rows, includes)
-        copyto(target, work.reshape(target.shape), casting="unsafe")
+        if not np.may_share_memory(work, target):
+            copyto(target, work.reshape(target.shape), casting="unsafe")
 
     return PlannedKernel(into)
 

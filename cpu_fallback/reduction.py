@@ -35,6 +35,8 @@ from .sums import (
     lines_first,
     pairwise_sum,
     product_with_ones,
+    short_row_of,
+    sum_of_rows,
     widened_line_sums,
 )
 from .undispatched import copyto, np
@@ -86,7 +88,7 @@ def sum_(call: StructuredCall) -> PlannedKernel:
     if lines is not None and out_spec.np_dtype == np_dtype:
         return PlannedKernel(quiet(lambda out, array: np.copyto(out, lines(array).reshape(sizes))))
     add = block_sum(spec, dims, np_dtype)
-    rows = over_rows(spec, dims, np_dtype, added_rows(np_dtype))
+    rows = over_rows(spec, dims, np_dtype, added_rows(np_dtype), short_row_of(spec, np_dtype))
     if rows is not None:
         return PlannedKernel(quiet(lambda out, a: np.copyto(out, rows(a).reshape(sizes), casting="unsafe")))
     kept = over_kept(spec, dims, out_spec.ndim, LONG_RUN, spec.np_dtype == np_dtype)
@@ -105,6 +107,10 @@ def sum_(call: StructuredCall) -> PlannedKernel:
     if out_spec.np_dtype == np_dtype and is_of_lines(spec, dims, np_dtype):
         into = quiet(lambda out, array: np.copyto(out, line_sums(array).reshape(sizes)))
         return PlannedKernel(into, None if _keepdims(call) else line_sums)
+    by_rows = sum_of_rows(spec, dims, np_dtype)
+    if out_spec.np_dtype == np_dtype and by_rows is not None:
+        into = quiet(lambda out, array: np.copyto(out, by_rows(array).reshape(sizes)))
+        return PlannedKernel(into, quiet(lambda array: by_rows(array).reshape(sizes)))
     if out_spec.np_dtype == np_dtype and adds_directly(spec, dims, np_dtype):
         return PlannedKernel(*_reducing(reduce, dims, np_dtype, _keepdims(call)))
     total = widened_line_sums(spec, dims, np_dtype) or kept_sum(spec, dims, np_dtype)
@@ -154,7 +160,7 @@ def mean(call: StructuredCall) -> PlannedKernel:
         return PlannedKernel(
             quiet(lambda out, array: np.copyto(out, everything(array) / count, casting="unsafe"))
         )
-    rows = over_rows(spec, dims, np_dtype, added_rows(np_dtype))
+    rows = over_rows(spec, dims, np_dtype, added_rows(np_dtype), short_row_of(spec, np_dtype))
     if rows is not None:
         return PlannedKernel(
             quiet(lambda out, a: np.copyto(out, (rows(a) / count).reshape(sizes), casting="unsafe"))

@@ -11,6 +11,8 @@ from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_s
 from ..runtime.scalar_type import bool_
 from .error_state import quiet
 from .number_parts import logaddexp
+from .prefix_sums import BLOCK as SUMS_BLOCK
+from .prefix_sums import LEAST, prefix_sums
 from .undispatched import copyto, np
 from .widen import compute_np
 
@@ -27,8 +29,6 @@ BLOCK = 1 << 16
 """Elements of a block, whose wide copy stays in the second-level cache."""
 SHARED_FROM = 1 << 17
 """Elements from which lines are shared among threads: a step waits for the one before it, some 3 ns."""
-RUN = 16
-"""Elements of a run: runs lie across a block's rows, so that one addition makes a step of all of them."""
 LEAST_ROW = 32
 """Elements side by side that are combined in one step, at least, where the scan goes from row to row."""
 
@@ -44,17 +44,23 @@ def accumulation(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:
         wide = WIDE.get(compute_np(out_spec.dtype).kind, out_spec.np_dtype)
         direct = wide == out_spec.np_dtype
 
+        # Torch's sums begin at 0.0: only those of nothing but -0.0 show it.
+        begins = ufunc is np.add and wide.kind in "fc"
+
         def step(out: Any, array: Any) -> None:
             if wide.kind in "iu" and array.dtype.kind not in "iub":
                 array = array.astype(wide)
-            if direct:
-                ufunc.accumulate(array, axis, wide, out)
-            else:
-                np.copyto(out, ufunc.accumulate(array, axis, wide), casting="unsafe")
+            found = ufunc.accumulate(array, axis, wide, out if direct else None)
+            if begins:
+                np.add(found, 0.0, found)
+            if not direct:
+                np.copyto(out, found, casting="unsafe")
 
-        # In float64 a run of narrower numbers cannot overflow, so that it may be added before what comes first.
-        in_runs = ufunc is np.add and wide == np.float64 and not direct
-        by_lines = shared_lines(call, prefix_sums if in_runs else step)
+        # A wide run of narrower numbers cannot overflow, and is as near as any other order once it is rounded.
+        by_products = ufunc is np.add and wide == np.float64 and not direct
+        by_lines = (
+            shared_lines(call, prefix_sums, LEAST, SUMS_BLOCK) if by_products else shared_lines(call, step)
+        )
         by_rows = shared_rows(call, ufunc, wide)
 
         def into(out: Any, array: Any) -> None:
@@ -65,70 +71,35 @@ def accumulation(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:
     return factory
 
 
-def shared_lines(call: StructuredCall, step: Callable[..., None]) -> Callable[..., None] | None:
-    """``step(*out_lines, lines)`` over matrices of a large call's lines; None where the elements of one lie apart."""
+def shared_lines(
+    call: StructuredCall, step: Callable[..., None], least: int = BLOCK, block: int = BLOCK
+) -> Callable[..., None] | None:
+    """``step(*out_lines, lines)`` over matrices of the lines of a call of `least` elements, whole blocks of them.
+
+    None where the elements of a line lie apart.
+    """
     spec, outs = call.args["self"], call.outputs
-    if spec.numel < BLOCK or call.extra["dim"] != spec.ndim - 1:
+    if spec.numel < least or call.extra["dim"] != spec.ndim - 1:
         return None
     if not all(s.is_contiguous for s in (spec, *outs)):
         return None
     length = spec.sizes[-1]
     count = spec.numel // length
+    some = max(block // length, 1)
     shares = spec.numel >= SHARED_FROM
 
     def run(*data: Any) -> None:
         matrices = [array.reshape(count, length, copy=False) for array in data]
 
         def part(first: int, last: int) -> None:
-            step(*[matrix[first:last] for matrix in matrices])
+            step(*[matrix[first * some : last * some] for matrix in matrices])
 
         if shares:
-            parallel_for(0, count, max(BLOCK // length, 1), part)
+            parallel_for(0, -(-count // some), 1, part)
         else:
-            part(0, count)
+            step(*matrices)
 
     return run
-
-
-def prefix_sums(out: Any, lines: Any) -> None:
-    """Sums of all prefixes of contiguous lines in float64: of runs side by side, then of what comes before each run."""
-    count, length = lines.shape
-    some = min(max(BLOCK // length, 1), count)
-    width = min(length, max(BLOCK // some // RUN, 1) * RUN)
-    buffer = np.empty((RUN, some, width // RUN), np.float64)
-    for first in range(0, count, some):
-        rows = slice(first, first + some)
-        before = np.full(len(lines[rows]), -0.0)  # which changes nothing, -0.0 neither
-        for start in range(0, length, width):
-            piece, target = lines[rows, start : start + width], out[rows, start : start + width]
-            before = _prefix_sums_of_block(target, piece, before, buffer)
-
-
-def _prefix_sums_of_block(out: Any, piece: Any, before: Any, buffer: Any) -> Any:
-    rows, width = piece.shape
-    runs = width // RUN
-    whole = runs * RUN
-    if runs:
-        wide = buffer[:, :rows, :runs]
-        np.copyto(wide.transpose(1, 2, 0), piece[:, :whole].reshape(rows, runs, RUN))
-        for i in range(1, RUN):
-            np.add(wide[i - 1], wide[i], out=wide[i])
-        starts = np.empty((rows, runs), np.float64)
-        starts[:, 0] = before
-        starts[:, 1:] = wide[-1, :, :-1]
-        np.add.accumulate(starts, 1, None, starts)
-        wide += starts
-        before = wide[-1, :, -1].copy()
-        np.copyto(
-            out[:, :whole].reshape(rows, runs, RUN, copy=False), wide.transpose(1, 2, 0), casting="unsafe"
-        )
-    if whole < width:
-        rest = piece[:, whole:].astype(np.float64)
-        rest[:, 0] += before
-        np.add.accumulate(rest, 1, None, rest)
-        np.copyto(out[:, whole:], rest, casting="unsafe")
-        before = rest[:, -1]
-    return before
 
 
 def shared_rows(call: StructuredCall, ufunc: Any, wide: Any) -> Callable[[Any, Any], None] | None:
@@ -152,6 +123,8 @@ def shared_rows(call: StructuredCall, ufunc: Any, wide: Any) -> Callable[[Any, A
                     rows = source[index, start : start + some, part].astype(wide)
                     if last is not None:
                         ufunc(last, rows[0], out=rows[0])
+                    elif ufunc is np.add:
+                        ufunc(rows[0], 0, out=rows[0])  # -0.0 as in `accumulation`
                     for i in range(1, len(rows)):
                         ufunc(rows[i - 1], rows[i], out=rows[i])
                     last = rows[-1]

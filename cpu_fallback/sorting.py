@@ -12,11 +12,13 @@ from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.scalar_type import bool_
 from ..runtime.scalar_type import dtype as ScalarType
+from .error_state import quiet
 from .undispatched import np
+from .vector_passes import square_sum
 
 Lines = Callable[[Any], Any]
 
-THREADS_FROM = 1 << 15
+THREADS_FROM = 1 << 17
 """Elements from which lines are shared among threads: sorting them takes longer than handing them over."""
 
 PART = 1 << 19
@@ -33,6 +35,8 @@ def ordered_keys(dtype: ScalarType, descending: bool = False) -> Lines:
     last = ~word.type(0)
     signed = dtype is not bool_ and dtype.is_signed
     infinity = np.array(np.inf, dtype.np).view(word)[()] if dtype.is_floating_point else None
+    if dtype.np.kind == "f" and dtype.itemsize >= 4:
+        return _wide_float_keys(dtype.np, descending)
 
     def keys(array: Any) -> Any:
         bits = np.ascontiguousarray(array).view(word)
@@ -53,6 +57,27 @@ def ordered_keys(dtype: ScalarType, descending: bool = False) -> Lines:
     return keys
 
 
+def _wide_float_keys(np_dtype: Any, descending: bool) -> Lines:
+    """`ordered_keys` of float32 and float64: a sum with 0.0 makes both zeros one, a difference turns the order over."""
+    word, signed_word = np.dtype(f"u{np_dtype.itemsize}"), np.dtype(f"i{np_dtype.itemsize}")
+    bits_below_sign = 8 * np_dtype.itemsize - 1
+    sign = word.type(1 << bits_below_sign)
+    zero = np_dtype.type(0)
+    of_nan = word.type(0) if descending else ~word.type(0)
+
+    def keys(array: Any) -> Any:
+        plain = np.ascontiguousarray(np.subtract(zero, array) if descending else np.add(array, zero))
+        key = (plain.view(signed_word) >> bits_below_sign).view(word)
+        key |= sign
+        key ^= plain.view(word)
+        line = plain.reshape(-1)
+        if not square_sum(line, line) >= 0:
+            key[np.isnan(plain)] = of_nan
+        return key
+
+    return keys
+
+
 def packed(keys: Any) -> tuple[Any, Any] | None:
     """Each key with its place in the line below it, in one unsigned integer, and the mask of the place.
 
@@ -69,7 +94,8 @@ def packed(keys: Any) -> tuple[Any, Any] | None:
             return None
         keys = keys - low
     word: Any = np.uint32 if key_bits + place_bits <= 32 else np.uint64
-    joined = np.left_shift(keys, word(place_bits), dtype=word, casting="unsafe")
+    joined = keys.astype(word)
+    joined <<= word(place_bits)
     joined |= np.arange(n, dtype=word)
     return joined, word((1 << place_bits) - 1)
 
@@ -129,8 +155,13 @@ def check_ordered(call: StructuredCall) -> ScalarType:
     return dtype
 
 
-def over_lines(call: StructuredCall, run: Callable[[Any], Any]) -> PlannedKernel:
-    """The kernel that gives `run` a matrix of lines, and is given a matrix of places in them: how many it likes."""
+def over_lines(
+    call: StructuredCall, run: Callable[[Any], Any], threads_from: int = THREADS_FROM
+) -> PlannedKernel:
+    """The kernel that gives `run` a matrix of lines, and is given a matrix of places in them: how many it likes.
+
+    Threads share the lines of so many elements as `threads_from` says.
+    """
     spec = call.args["self"]
     dim: int | None = call.extra["dim"]
     is_last = dim is not None and dim == spec.ndim - 1
@@ -158,7 +189,7 @@ def over_lines(call: StructuredCall, run: Callable[[Any], Any]) -> PlannedKernel
             )
             return lines[first:last].reshape(-1).take(flat), places
 
-        if count * length < THREADS_FROM or count == 1:
+        if count * length < threads_from or count == 1:
             results = some(0, count)
         else:
             pieces: dict[int, tuple[Any, Any]] = {}
@@ -173,7 +204,7 @@ def over_lines(call: StructuredCall, run: Callable[[Any], Any]) -> PlannedKernel
                 result = np.moveaxis(result.reshape(*turned.shape[:-1], -1), -1, dim)
             np.copyto(out, result.reshape(out.shape))
 
-    return PlannedKernel(into)
+    return PlannedKernel(quiet(into))
 
 
 def sort(call: StructuredCall) -> PlannedKernel:
@@ -181,8 +212,12 @@ def sort(call: StructuredCall) -> PlannedKernel:
     return over_lines(call, ordering(check_ordered(call), call.args["descending"]))
 
 
+SHORT = 1 << 7
+"""The longest line of which all places are sorted sooner than the first are sought."""
 SELECTED = 16
 """From how many times `k` elements a line's first `k` are sought among those beyond a bound."""
+SELECTION_SHARED = 1 << 20
+"""Elements from which that is shared among threads: it is many short passes, between which they wait for each other."""
 HALVINGS = 5
 """How often half of a line is compared with its other half for a bound, at most."""
 
@@ -232,12 +267,16 @@ def topk(call: StructuredCall) -> PlannedKernel:
     # A number has one element, which is selected however few are wanted.
     k: int = call.args["k"] if call.args["self"].ndim else 1
     largest: bool = call.args["largest"]
-    as_they_are = dtype.np.kind in "fiu" and dtype.itemsize >= 4
+    spec = call.args["self"]
+    length = 1 if not spec.ndim else spec.sizes[call.extra["dim"]]
+    selects = (
+        dtype.np.kind in "fiu" and dtype.itemsize >= 4 and length > SHORT and 0 < k <= length // SELECTED
+    )
 
     def first(lines: Any) -> Any:
         if lines.size <= SMALL:
             return order(lines)[:, :k]
-        if as_they_are and 0 < k <= lines.shape[1] // SELECTED:
+        if selects:
             found = candidates(lines, k, largest)
             if found is not None:
                 places, values = found
@@ -247,11 +286,15 @@ def topk(call: StructuredCall) -> PlannedKernel:
         if with_places is None:
             return stable_order(keys)[:, :k]
         joined, mask = with_places
-        joined.partition(k - 1, 1)
-        chosen = np.sort(joined[:, :k], 1)
+        if keys.shape[1] <= SHORT:
+            joined.sort(1)
+            chosen = joined[:, :k]
+        else:
+            joined.partition(k - 1, 1)
+            chosen = np.sort(joined[:, :k], 1)
         return (chosen & mask).astype(np.int64)
 
-    return over_lines(call, first)
+    return over_lines(call, first, SELECTION_SHARED if selects else THREADS_FROM)
 
 
 def of_rank(keys: Any, ranks: Any) -> Any:

@@ -7,18 +7,26 @@ from collections.abc import Callable
 from typing import Any
 
 from ..dispatch.structured.stub import PlannedKernel
+from ..runtime import blas_threads
 from ..runtime.scalar_type import bfloat16
 from ..runtime.tensor_spec import TensorSpec
 from .line_reductions import adds_lines, bfloat16_line_sums, line_sums
+from .moments import CHUNK, ones
 from .undispatched import np
 from .widen import NARROW
 
 BLOCK = 128
 """Rows that NumPy adds one after another where the reduced axis is not the innermost one."""
-SMALL = 512
+SMALL = CHUNK
 """Up to this many elements a product with ones is the quickest sum; BLAS adds them in many partial sums."""
-SMALL_MATRIX = 4096
+SMALL_MATRIX = 1 << 13
 """The same for sums over some dimensions: of more elements BLAS might share the work among threads."""
+PRODUCTS = (np.dtype(np.float32), np.dtype(np.float64))
+"""The dtypes of BLAS."""
+SHORTEST_ROW = 16
+"""Elements of the shortest rows that BLAS adds in vectors."""
+SHORT_ROW = 1 << 8
+"""Shorter rows of others are added side by side."""
 SHORTEST = 16
 """Elements of the shortest lines that are added one by one."""
 READ_SHARED = 32 << 20
@@ -43,6 +51,9 @@ def _sum_axis(array: Any, axis: int, np_dtype: Any) -> Any:
     if adds_lines(array, axis, np_dtype):
         return line_sums(array)[..., None]
     size = array.shape[axis]
+    if array.dtype == np_dtype and np_dtype in PRODUCTS and size and _lies_in_rows(array, axis):
+        lead, rest = array.shape[:axis], array.shape[axis + 1 :]
+        return row_sums(array.reshape(*lead, size, math.prod(rest))).reshape(*lead, 1, *rest)
     inner = all(
         array.shape[a] == 1 or a == axis or array.strides[a] >= array.strides[axis] for a in range(array.ndim)
     )
@@ -67,6 +78,66 @@ def _sum_axis(array: Any, axis: int, np_dtype: Any) -> Any:
     return total
 
 
+def _lies_in_rows(array: Any, axis: int) -> bool:
+    """Whether what is added along an axis are rows without gaps, long enough for `row_sums`."""
+    if axis == array.ndim - 2:
+        return bool(array.strides[-1] == array.itemsize and array.shape[-1] >= SHORTEST_ROW)
+    return bool(array.flags.c_contiguous and math.prod(array.shape[axis + 1 :]) >= SHORTEST_ROW)
+
+
+def row_sums(rows: Any) -> Any:
+    """The sums of contiguous rows of float32 or float64, from [..., n, length] to [..., length].
+
+    As products with ones: BLAS adds several rows at a time, in a third of the time of ``np.add.reduce``.
+
+    Example:
+        >>> import numpy as np
+        >>> row_sums(np.full((300, 2), 0.5, np.float32))
+        array([150., 150.], dtype=float32)
+    """
+    count, length = rows.shape[-2:]
+    if min(count, BLOCK) * length <= SMALL_MATRIX:
+        return _row_sums(rows)
+    threads = blas_threads.hold()
+    try:
+        return _row_sums(rows)
+    finally:
+        blas_threads.restore(threads)
+
+
+def _row_sums(rows: Any) -> Any:
+    count, length = rows.shape[-2:]
+    if count <= BLOCK:
+        return np.matmul(ones(count, rows.dtype), rows)
+    whole = count // BLOCK * BLOCK
+    blocks = rows[..., :whole, :].reshape(*rows.shape[:-2], -1, BLOCK, length)
+    total = _row_sums(np.matmul(ones(BLOCK, rows.dtype), blocks))
+    if whole < count:
+        total += np.matmul(ones(count - whole, rows.dtype), rows[..., whole:, :])
+    return total
+
+
+def sum_of_rows(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Callable[[Any], Any] | None:
+    """The sums over neighbouring dimensions by `row_sums`, [..., length]; None for other calls, and small ones.
+
+    Those of up to `SMALL_MATRIX` elements are one product, or ``np.add.reduce`` is as quick. Blocks of such a tensor
+    that have all of the reduced dimensions are added too.
+    """
+    if not adds_rows(spec, dims, np_dtype):
+        return None
+    first, count = dims[0], count_of(spec, dims)
+    return lambda array: row_sums(array.reshape(*array.shape[:first], count, -1))
+
+
+def adds_rows(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> bool:
+    """Whether `sum_of_rows` serves."""
+    if spec.np_dtype != np_dtype or np_dtype not in PRODUCTS or not spec.is_contiguous:
+        return False
+    if not dims or dims != tuple(range(dims[0], dims[-1] + 1)) or spec.numel <= SMALL_MATRIX:
+        return False
+    return math.prod(spec.sizes[dims[-1] + 1 :]) >= SHORTEST_ROW
+
+
 def kept_sum(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Callable[[Any], Any]:
     """`pairwise_sum` for arrays of this geometry: one NumPy call where that is as exact."""
     if adds_directly(spec, dims, np_dtype) and not is_of_lines(spec, dims, np_dtype):
@@ -75,6 +146,11 @@ def kept_sum(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Callable
         return lambda array: reduce(array, axes, np_dtype, None, True)
     if is_of_lines(spec, dims, np_dtype):
         return lambda array: line_sums(array)[..., None]
+    rows = sum_of_rows(spec, dims, np_dtype)
+    if rows is not None:
+        ones_there = (1,) * len(dims)
+        first, last = dims[0], dims[-1] + 1
+        return lambda array: rows(array).reshape(*array.shape[:first], *ones_there, *array.shape[last:])
     return lambda array: pairwise_sum(array, dims, np_dtype)
 
 
@@ -98,6 +174,8 @@ def adds_directly(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> boo
     """Whether NumPy's own reduction over `dims` has a small enough error: short, innermost, or exact."""
     if np_dtype.kind in "iu":
         return bool(spec.np_dtype.kind in "iub")
+    if adds_rows(spec, dims, np_dtype):
+        return False
     return count_of(spec, dims) <= BLOCK or (spec.is_contiguous and dims == (spec.ndim - 1,))
 
 
@@ -153,6 +231,9 @@ def block_sum(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Callabl
         return line_sums
     if spec.dtype is bfloat16 and dims == (spec.ndim - 1,) and spec.is_contiguous and not spec.sizes[-1] % 2:
         return bfloat16_line_sums
+    rows = sum_of_rows(spec, dims, np_dtype)
+    if rows is not None:
+        return rows
     if not widens and adds_directly(spec, dims, np_dtype):
         return lambda piece: np.add.reduce(piece, dims, np_dtype, None, True)
     return lambda piece: pairwise_sum(piece.astype(np_dtype) if widens else piece, dims, np_dtype)
@@ -163,18 +244,23 @@ def added_rows(np_dtype: Any) -> Callable[[Any], Any]:
     return lambda rows: pairwise_sum(rows.astype(np_dtype, copy=False), (0,), np_dtype)
 
 
+def short_row_of(spec: TensorSpec, np_dtype: Any) -> int:
+    """Elements of the shortest rows that are added as they lie."""
+    return SHORTEST_ROW if spec.np_dtype == np_dtype and np_dtype in PRODUCTS else SHORT_ROW
+
+
 def dot_with_ones(size: int, np_dtype: Any, count: Any = None) -> PlannedKernel:
     """The sum of a small contiguous array, divided by `count` if given."""
-    ones = np.ones(size, np_dtype)
+    weights = ones(size, np_dtype)
     # It flattens by itself, and conjugates the ones.
     asarray, vdot = np.asarray, np.vdot
 
     def total(out: Any, array: Any) -> None:
-        array.ravel().dot(ones, out)
+        array.ravel().dot(weights, out)
 
     def mean(out: Any, array: Any) -> None:
-        out.fill(array.ravel().dot(ones) / count)
+        out.fill(array.ravel().dot(weights) / count)
 
     if count is None:
-        return PlannedKernel(total, quiet=True, number=lambda array: asarray(vdot(ones, array)))
-    return PlannedKernel(mean, quiet=True, number=lambda array: asarray(vdot(ones, array) / count))
+        return PlannedKernel(total, quiet=True, number=lambda array: asarray(vdot(weights, array)))
+    return PlannedKernel(mean, quiet=True, number=lambda array: asarray(vdot(weights, array) / count))

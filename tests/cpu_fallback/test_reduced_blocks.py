@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import triten as tt
+from triten.cpu_fallback import sums
 from triten.cpu_fallback.reduced_blocks import FLAT_FROM, KEPT_FROM, ROWS
 
 SHAPE = (67, 31, 83)
@@ -163,3 +164,28 @@ def test_temporaries_are_small(function: str) -> None:
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
             assert peak < 12 << 20, (dims, peak)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "shape", [(sums.BLOCK * 3 + 7, 40), (5, 200, 24), (2, 2 * sums.BLOCK, 3, 17), (9, 1000)], ids=str
+)
+def test_rows_are_added_by_products(shape, dtype):
+    x = np.random.default_rng(11).standard_normal(shape).astype(dtype)
+    flat = x.reshape(-1, shape[-1])
+    flat[3, 1], flat[4, 2], flat[7, 3], flat[8, 3], flat[:, 5] = np.nan, np.inf, np.inf, -np.inf, -0.0
+    before, found = tt.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            tt.set_num_threads(threads)
+            found.append([tt.from_numpy(x).sum(d).numpy() for d in range(x.ndim)])
+    finally:
+        tt.set_num_threads(before)
+    with np.errstate(all="ignore"):
+        for d, got in enumerate(found[0]):
+            want = np.add.reduce(x, d, np.float64)
+            np.testing.assert_allclose(got, want, 1e-6 if dtype is np.float32 else 1e-13, 1e-4)
+            assert not np.signbit(got[got == 0]).any()
+    for others in found[1:]:
+        for one, other in zip(found[0], others, strict=True):
+            np.testing.assert_array_equal(one, other)

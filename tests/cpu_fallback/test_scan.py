@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.cpu_fallback.scan import BLOCK, RUN, SHARED_FROM
+from triten.cpu_fallback.prefix_sums import BLOCK, LEAST, RUN
+from triten.cpu_fallback.scan import SHARED_FROM
 
 SHAPES = [
     (3, SHARED_FROM // 3 + 77),  # several blocks to a line
@@ -18,6 +19,7 @@ SHAPES = [
     (SHARED_FROM // 8, 9),  # lines shorter than a run
     (131, 67, 41),
     (BLOCK + 9,),
+    (LEAST // 64, 64),
 ]
 SCANS = {"cumsum": np.add, "cumprod": np.multiply, "logcumsumexp": np.logaddexp}
 
@@ -102,9 +104,27 @@ def test_float64_overflows_where_its_sum_does() -> None:
     assert not tt.from_numpy(y).cumprod(1).numpy().any()  # zero times what would overflow in float64
 
 
-def test_zeros_keep_their_sign() -> None:
-    x = tt.from_numpy(np.full((64, 2 * RUN + 1 + BLOCK // 64), -0.0, np.float32))
-    assert np.signbit(x.cumsum(1).numpy()).all()
+@pytest.mark.parametrize("shape", [(3, 2), (64, 2 * RUN + 1 + BLOCK // 64), (BLOCK + 1,)], ids=str)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sums_begin_at_a_zero_without_a_sign(shape: tuple[int, ...], dtype: type) -> None:
+    x = tt.from_numpy(np.full(shape, -0.0, dtype))
+    for dim in range(len(shape)):
+        assert not np.signbit(x.cumsum(dim).numpy()).any()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sums_do_not_depend_on_the_number_of_threads(dtype: type) -> None:
+    before = tt.get_num_threads()
+    x = tt.from_numpy(np.random.default_rng(8).standard_normal((777, 1234)).astype(dtype))
+    try:
+        found = []
+        for threads in (1, 2, 5):
+            tt.set_num_threads(threads)
+            found.append(x.cumsum(1).numpy())
+    finally:
+        tt.set_num_threads(before)
+    for other in found[1:]:
+        np.testing.assert_array_equal(other, found[0])
 
 
 @pytest.mark.parametrize("name", ["cummax", "cummin"])
