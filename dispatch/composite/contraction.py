@@ -196,7 +196,7 @@ def chain_matmul(matrices: Sequence[Any]) -> Any:
             raise RuntimeError(f"Tensor dimension is {x._spec.ndim}, expected 2 instead.")
     if not matrices:
         raise RuntimeError("chain_matmul(): Expected one or more matrices")
-    return matrices[0] if len(matrices) == 1 else linalg_multi_dot(matrices)
+    return ops.clone(matrices[0]) if len(matrices) == 1 else linalg_multi_dot(matrices)
 
 
 @planned_by(on_host("linalg_cross", "mul.Tensor", "sub.Tensor"))
