@@ -3720,11 +3720,11 @@ class PointwiseMethods:
 
     def __invert__(self) -> Any:
         if modes:
-            return bitwise_not_packet.call_method_parameters(self)
+            return bitwise_not_packet.call_invert(self)
         try:
             plan = bitwise_not_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = bitwise_not_packet.miss_method(self)
+            plan = bitwise_not_packet.invert_miss(self)
         return plan(self)
 
     def bitwise_not_(self) -> Any:
