@@ -75,6 +75,19 @@ from .dispatch.random import (
 )
 from .dispatch.structured.stub import register_loader as _register_loader
 from .dispatch.tensor import Tensor
+from .dispatch.tensor_types import (
+    BFloat16Tensor,
+    BoolTensor,
+    ByteTensor,
+    CharTensor,
+    DoubleTensor,
+    FloatTensor,
+    HalfTensor,
+    IntTensor,
+    LongTensor,
+    ShortTensor,
+    set_default_tensor_type,
+)
 from .functional import *
 from .low_rank import lu, pca_lowrank, svd_lowrank
 from .runtime.device import device, set_default_device

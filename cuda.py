@@ -20,6 +20,10 @@ _MODULES = {
         "get_rng_state get_rng_state_all initial_seed manual_seed manual_seed_all seed seed_all set_rng_state "
         "set_rng_state_all"
     ),
+    "dispatch.cuda_tensor_types": (
+        "BFloat16Tensor BoolTensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor "
+        "ShortTensor"
+    ),
     "dispatch.graphed_callables": "make_graphed_callables",
     "runtime.cuda.devices": (
         "can_device_access_peer current_blas_handle current_device device device_count device_of "
