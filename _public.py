@@ -146,8 +146,9 @@ float, int, cfloat, cdouble = float32, int32, complex64, complex128
 newaxis = None
 ops = _Ops()
 
-# Stands above the root, which does not import it.
+# The first stands above the root, which does not import it; the second is for tests alone.
 perf = _LazySubpackage(f"{__package__}.perf")
+testing = _LazySubpackage(f"{__package__}.testing")
 if _TYPE_CHECKING:
     from . import triton_kernels
 else:
