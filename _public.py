@@ -5,6 +5,7 @@ from math import e, inf, nan, pi
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from . import (
+    accelerator,
     amp,
     autograd,
     backends,
@@ -90,11 +91,19 @@ from .dispatch.tensor_types import (
 )
 from .functional import *
 from .low_rank import lu, pca_lowrank, svd_lowrank
+from .runtime.determinism import (
+    are_deterministic_algorithms_enabled,
+    get_deterministic_debug_mode,
+    is_deterministic_algorithms_warn_only_enabled,
+    set_deterministic_debug_mode,
+    use_deterministic_algorithms,
+)
 from .runtime.device import device, set_default_device
 from .runtime.dispatch_key import DispatchKey
 from .runtime.dispatch_key_set import DispatchKeySet
 from .runtime.errors import (
     AcceleratorError,
+    OutOfMemoryError,
     _check,
     _check_index,
     _check_not_implemented,
