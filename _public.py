@@ -5,6 +5,7 @@ from math import e, inf, nan, pi
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from . import (
+    accelerator,
     amp,
     autograd,
     backends,
@@ -74,14 +75,35 @@ from .dispatch.random import (
 )
 from .dispatch.structured.stub import register_loader as _register_loader
 from .dispatch.tensor import Tensor
+from .dispatch.tensor_types import (
+    BFloat16Tensor,
+    BoolTensor,
+    ByteTensor,
+    CharTensor,
+    DoubleTensor,
+    FloatTensor,
+    HalfTensor,
+    IntTensor,
+    LongTensor,
+    ShortTensor,
+    set_default_tensor_type,
+)
 from .functional import *
 from .low_rank import lu, pca_lowrank, svd_lowrank
 from .runtime import cuda as _cuda_runtime  # so that a program may import Triton next
+from .runtime.determinism import (
+    are_deterministic_algorithms_enabled,
+    get_deterministic_debug_mode,
+    is_deterministic_algorithms_warn_only_enabled,
+    set_deterministic_debug_mode,
+    use_deterministic_algorithms,
+)
 from .runtime.device import device, set_default_device
 from .runtime.dispatch_key import DispatchKey
 from .runtime.dispatch_key_set import DispatchKeySet
 from .runtime.errors import (
     AcceleratorError,
+    OutOfMemoryError,
     _check,
     _check_index,
     _check_not_implemented,
@@ -133,8 +155,9 @@ float, int, cfloat, cdouble = float32, int32, complex64, complex128
 newaxis = None
 ops = _Ops()
 
-# Stands above the root, which does not import it.
+# The first stands above the root, which does not import it; the second is for tests alone.
 perf = _LazySubpackage(f"{__package__}.perf")
+testing = _LazySubpackage(f"{__package__}.testing")
 if _TYPE_CHECKING:
     from . import triton_kernels
 else:

@@ -8,11 +8,13 @@ from .dispatch.autograd.function import Function
 from .dispatch.autograd.functional import backward, grad
 from .dispatch.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from .dispatch.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
+from .dispatch.autograd.old_variable import Variable
 from .dispatch.functional import function_derivatives as functional
 
 __all__ = [
     "Function",
     "GradcheckError",
+    "Variable",
     "backward",
     "detect_anomaly",
     "enable_grad",

@@ -9,10 +9,13 @@ the process; `nn.attention.sdpa_kernel` does it for a block. The state behind is
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from .runtime import attention_backends as _attention
 from .runtime import float32_precision as _float32
 
-__all__ = ["cuda", "cudnn"]
+__all__ = ["cuda", "cudnn", "mps"]
 
 
 class _MatrixProducts:
@@ -108,10 +111,86 @@ class _CUDA:
 
 
 class _CuDNN:
-    """``tt.backends.cudnn``, whose library is not used: its flag rules the convolutions that are written here."""
+    """``tt.backends.cudnn``, whose library is not used: its flag rules the convolutions that are written here.
 
-    __slots__ = ()
+    `enabled`, `benchmark` and `deterministic` can be set, and are what they were set to, for programs that do: the
+    convolutions here are deterministic, and try no others out.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.backends.cudnn.deterministic = True
+        >>> tt.backends.cudnn.is_available()
+        False
+        >>> with tt.backends.cudnn.flags(benchmark=True):
+        ...     tt.backends.cudnn.benchmark
+        True
+        >>> tt.backends.cudnn.deterministic = False
+    """
+
+    __slots__ = ("_flags",)
     conv = _Convolutions()
+
+    def __init__(self) -> None:
+        self._flags = {"enabled": True, "benchmark": False, "deterministic": False}
+
+    def _set(self, name: str, value: bool) -> None:
+        if not isinstance(value, bool):
+            raise RuntimeError(f"set_{name}_cudnn expects a bool, but got {type(value).__name__}")
+        self._flags[name] = value
+
+    @property
+    def enabled(self) -> bool:
+        """What it was set to; nothing here calls cuDNN."""
+        return self._flags["enabled"]
+
+    @enabled.setter
+    def enabled(self, value: bool) -> None:
+        self._set("enabled", value)
+
+    @property
+    def benchmark(self) -> bool:
+        """What it was set to; a convolution's kernel is chosen by tables, not by trying."""
+        return self._flags["benchmark"]
+
+    @benchmark.setter
+    def benchmark(self, value: bool) -> None:
+        self._set("benchmark", value)
+
+    @property
+    def deterministic(self) -> bool:
+        """What it was set to; convolutions are deterministic either way."""
+        return self._flags["deterministic"]
+
+    @deterministic.setter
+    def deterministic(self, value: bool) -> None:
+        self._set("deterministic", value)
+
+    def is_available(self) -> bool:
+        """Whether cuDNN computes: never."""
+        return False
+
+    def version(self) -> None:
+        """cuDNN's version: none, it is not used."""
+        return None
+
+    @contextmanager
+    def flags(
+        self,
+        enabled: bool = False,
+        benchmark: bool = False,
+        deterministic: bool = False,
+        allow_tf32: bool = True,
+    ) -> Iterator[None]:
+        """A block with other flags (`torch.backends.cudnn.flags`)."""
+        before, before_tf32 = dict(self._flags), self.allow_tf32
+        for name, value in (("enabled", enabled), ("benchmark", benchmark), ("deterministic", deterministic)):
+            self._set(name, value)
+        self.allow_tf32 = allow_tf32
+        try:
+            yield
+        finally:
+            self._flags = before
+            self.allow_tf32 = before_tf32
 
     @property
     def allow_tf32(self) -> bool:
@@ -123,5 +202,20 @@ class _CuDNN:
         _float32.set_allow_tf32_convolution(allow)
 
 
+class _MPS:
+    """``tt.backends.mps``: Apple's GPUs, for which there are no kernels here."""
+
+    __slots__ = ()
+
+    def is_available(self) -> bool:
+        """Whether there is such a GPU: never one that could be used."""
+        return False
+
+    def is_built(self) -> bool:
+        """Whether there are kernels for one: none."""
+        return False
+
+
 cuda = _CUDA()
 cudnn = _CuDNN()
+mps = _MPS()

@@ -5,7 +5,10 @@ A `device` argument is an index, a device, a string, or None for the current dev
 on the CPU loads none of this.
 """
 
+import sys as _sys
+
 from ._lazy_names import lazy_names
+from ._lazy_subpackage import LazySubpackage as _LazySubpackage
 from .runtime.errors import OutOfMemoryError as OutOfMemoryError
 
 _MODULES = {
@@ -19,6 +22,10 @@ _MODULES = {
     "dispatch.cuda_random": (
         "get_rng_state get_rng_state_all initial_seed manual_seed manual_seed_all seed seed_all set_rng_state "
         "set_rng_state_all"
+    ),
+    "dispatch.cuda_tensor_types": (
+        "BFloat16Tensor BoolTensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor "
+        "ShortTensor"
     ),
     "dispatch.graphed_callables": "make_graphed_callables",
     "runtime.cuda.devices": (
@@ -41,6 +48,9 @@ _MODULES = {
 
 _PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
-__all__ = sorted((*_PLACES, "OutOfMemoryError", "memory"))
+__all__ = sorted((*_PLACES, "OutOfMemoryError", "amp", "memory"))
+
+# So that `from triten.cuda.amp import autocast` finds it, as in PyTorch.
+amp = _sys.modules[f"{__name__}.amp"] = _LazySubpackage(f"{__package__}.cuda_amp")
 
 __getattr__, __dir__ = lazy_names(__name__, str(__package__), _PLACES, {"memory": "cuda_memory"})

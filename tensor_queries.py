@@ -11,6 +11,7 @@ from .dispatch.core.tensor_function import overridable
 from .dispatch.generated import functions as _ops
 from .dispatch.tensor import Tensor
 from .runtime.scalar_type import bool_, int32, int64
+from .runtime.storage import Storage
 
 __all__ = [
     "detach_",
@@ -23,10 +24,12 @@ __all__ = [
     "is_nonzero",
     "is_same_size",
     "is_signed",
+    "is_storage",
     "is_tensor",
     "numel",
     "tril_indices",
     "triu_indices",
+    "typename",
     "unravel_index",
 ]
 
@@ -40,6 +43,32 @@ def is_tensor(obj: object, /) -> bool:
         (True, False)
     """
     return isinstance(obj, Tensor)
+
+
+def is_storage(obj: object, /) -> bool:
+    """Whether an object is the bytes of tensors (`torch.is_storage`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.is_storage(tt.ones(1).untyped_storage()), tt.is_storage(tt.ones(1))
+        (True, False)
+    """
+    return isinstance(obj, Storage)
+
+
+def typename(obj: object, /) -> str:
+    """The name of a tensor's type, or of an object's class with its module (`torch.typename`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.typename(tt.ones(1)), tt.typename(1)
+        ('triten.FloatTensor', 'int')
+    """
+    if isinstance(obj, Tensor):
+        return str(obj.type())
+    named: Any = obj if hasattr(obj, "__qualname__") else type(obj)
+    module = getattr(named, "__module__", None)
+    return named.__qualname__ if module in (None, "builtins") else f"{module}.{named.__qualname__}"
 
 
 def _checked(name: str, input: Any) -> Any:

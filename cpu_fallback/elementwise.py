@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..dispatch.scalars import element_of
+from ..dispatch.scalars import element_of, truncated
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall
 from ..dispatch.structured.supported_dtypes import ROUNDING_NUMBERS
 from ..runtime.float_errors import quietly, run_quiet, run_quiet_copy
@@ -105,7 +105,7 @@ class Constants(dict[Any, Any]):
             raise RuntimeError(f"value cannot be converted to type {name} without overflow")
         if np_dtype.kind in "iu":
             bits = 8 * np_dtype.itemsize
-            wrapped = int(value) & ((1 << bits) - 1)
+            wrapped = truncated(value, np_dtype.name) & ((1 << bits) - 1)
             if np_dtype.kind == "i" and wrapped >> (bits - 1):
                 wrapped -= 1 << bits
             return np.array(wrapped, np_dtype)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..dispatch.scalars import truncated
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.tensor_spec import TensorSpec
@@ -187,7 +188,10 @@ def vdot(call: StructuredCall) -> PlannedKernel:
 def scale_of(np_dtype: Any) -> Callable[[Any], Any]:
     """A function that casts a Python number to a dtype as C does: truncated, then wrapped."""
     if np_dtype.kind in "iu":
-        return lambda value: np.array(int(value.real) & 0xFFFFFFFFFFFFFFFF, np.uint64).astype(np_dtype)
+        name = np_dtype.name
+        return lambda value: np.array(truncated(value.real, name) & 0xFFFFFFFFFFFFFFFF, np.uint64).astype(
+            np_dtype
+        )
     return lambda value: np.array(value, np_dtype)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..dispatch.iterator.parallel import parallel_for
+from ..dispatch.scalars import element_of
 from ..dispatch.structured.native.line_maps import Kernel, Kind, LineMap, by_factors, fixed_maps
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..dispatch.structured.supported_dtypes import CPU_KERNELS
@@ -305,10 +306,11 @@ def constant_pad(call: StructuredCall) -> PlannedKernel:
             borders.append((*inside, slice(max(target[axis].stop, 0), line.out)))
     fixed = None if "value" in call.runtime else call.args["value"]
     whole = any(s.stop <= s.start for s in (*source, *target))
+    dtype = call.outputs[0].dtype
 
     def into(out: Array, array: Array, *values: Any) -> None:
         value = values[0] if fixed is None else fixed
-        number = np.asarray(value).astype(out.dtype)
+        number = element_of(value, dtype) if dtype.is_integral else np.asarray(value).astype(out.dtype)
         if whole:
             out[...] = number
             return

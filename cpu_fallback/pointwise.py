@@ -59,7 +59,7 @@ OPERATORS: dict[str, Row] = {
     "bitwise_or": (np.bitwise_or, "biu"),
     "bitwise_right_shift": (np.right_shift, "iu"),
     "bitwise_xor": (np.bitwise_xor, "biu"),
-    "conj_physical": (m.conjugate, ANY),
+    "_conj_physical": (m.conjugate, ANY),
     "copysign": (np.copysign, FLOAT),
     "cos": (np.cos, INEXACT),
     "cosh": (np.cosh, INEXACT),

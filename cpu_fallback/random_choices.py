@@ -148,10 +148,9 @@ def multinomial(call: StructuredCall) -> PlannedKernel:
             rows = given.reshape(-1, columns).astype(np.float64)
             if not (np.isfinite(rows) & (rows >= 0)).all():
                 raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
-            positive = np.count_nonzero(rows, axis=1)
+            if not rows.any(axis=1).all():
+                raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
             if replacement:
-                if not positive.all():
-                    raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
                 sums = np.cumsum(rows, axis=1)
                 u = (draws64(seed, first, len(rows) * samples) >> np.uint64(11)).astype(np.float64) * 2.0**-53
                 levels = u.reshape(len(rows), samples) * sums[:, -1:]
@@ -160,11 +159,7 @@ def multinomial(call: StructuredCall) -> PlannedKernel:
                     found = np.searchsorted(edges, wanted, side="right")
                     target[row] = np.minimum(found, np.flatnonzero(rows[row])[-1])
                 return
-            if (positive < samples).any():
-                raise RuntimeError(
-                    "invalid multinomial distribution (with replacement=False, not enough non-negative "
-                    "category to sample)"
-                )
+            # Weights of 0 arrive last, after infinite time, as in PyTorch.
             race = -np.log(open_unit(draws64(seed, first, rows.size))).reshape(rows.shape) / rows
             np.copyto(out, np.argsort(race, axis=1, kind="stable")[:, :samples].reshape(out.shape))
         finally:

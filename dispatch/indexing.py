@@ -96,6 +96,9 @@ class IndexingMethods(_Base):
             return picked.index(advanced)
         return picked.alias() if picked is tensor else picked
 
+    def __delitem__(self, index: Any) -> None:
+        raise TypeError("Tensor does not support deleting items")
+
     def __setitem__(self, index: Any, value: Any) -> None:
         tensor: Any = self
         is_tensor = isinstance(value, TensorImpl)

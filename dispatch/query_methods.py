@@ -19,6 +19,70 @@ class QueryMethods(_Base):
 
     __slots__ = ()
 
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the tensor is stored as coordinates and values (`torch.Tensor.is_sparse`): none is."""
+        return False
+
+    @property
+    def is_sparse_csr(self) -> bool:
+        """Whether the tensor is stored by compressed rows (`torch.Tensor.is_sparse_csr`): none is."""
+        return False
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether elements are integers with a scale (`torch.Tensor.is_quantized`): those of none are."""
+        return False
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether the tensor is a list of tensors of different sizes (`torch.Tensor.is_nested`): none is."""
+        return False
+
+    @property
+    def is_mkldnn(self) -> bool:
+        """Whether the bytes have oneDNN's own layout (`torch.Tensor.is_mkldnn`): those of none have."""
+        return False
+
+    @property
+    def is_xla(self) -> bool:
+        """Whether the tensor is on an XLA device (`torch.Tensor.is_xla`)."""
+        return bool(self._spec.device.type == "xla")
+
+    @property
+    def is_xpu(self) -> bool:
+        """Whether the tensor is on an XPU (`torch.Tensor.is_xpu`)."""
+        return bool(self._spec.device.type == "xpu")
+
+    @property
+    def is_mps(self) -> bool:
+        """Whether the tensor is on an MPS device (`torch.Tensor.is_mps`)."""
+        return bool(self._spec.device.type == "mps")
+
+    @property
+    def is_ipu(self) -> bool:
+        """Whether the tensor is on an IPU (`torch.Tensor.is_ipu`)."""
+        return bool(self._spec.device.type == "ipu")
+
+    def sparse_dim(self) -> int:
+        """How many dimensions are stored as coordinates (`torch.Tensor.sparse_dim`): none of a strided tensor."""
+        return 0
+
+    def dense_dim(self) -> int:
+        """How many dimensions are stored whole (`torch.Tensor.dense_dim`): all of a strided tensor."""
+        return int(self._spec.ndim)
+
+    def to_dense(self, dtype: ScalarType | None = None, *, masked_grad: bool | None = None) -> Any:
+        """The tensor itself, strided as all are; with a dtype converted to it (`torch.Tensor.to_dense`).
+
+        Example:
+            >>> import triten as tt
+            >>> tt.ones(1).to_dense(), tt.ones(1).to_dense(tt.int64)
+            (tensor([1.]), tensor([1]))
+        """
+        tensor: Any = self
+        return tensor if dtype is None else tensor.to(dtype)
+
     def is_conj(self) -> bool:
         """Whether elements are to be conjugated when read (`torch.Tensor.is_conj`): never, `conj` computes them."""
         return False

@@ -50,6 +50,19 @@ def overflow_error(dtype: ScalarType) -> RuntimeError:
     )
 
 
+def truncated(value: Any, name: str) -> int:
+    """A Python number without its fraction, for the integral dtype `name`.
+
+    Raises PyTorch's RuntimeError for infinities and NaN, which are no integers of any size.
+    """
+    try:
+        return int(value)
+    except (ValueError, OverflowError):
+        raise RuntimeError(
+            f"value cannot be converted to type {_C_NAMES.get(name, name)} without overflow"
+        ) from None
+
+
 def element_of(value: Any, dtype: ScalarType) -> Any:
     """A Python number as a 0-d array of `dtype`.
 

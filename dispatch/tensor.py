@@ -17,6 +17,7 @@ from .query_methods import QueryMethods
 from .schema import register_exact_type
 from .subclasses import SubclassMethods
 from .tensor_meta import TensorMeta
+from .tensor_types import TypeMethods
 from .unique_methods import UniqueMethods
 
 
@@ -32,6 +33,7 @@ class Tensor(
     QueryMethods,
     PythonElementwiseMethods,
     UniqueMethods,
+    TypeMethods,
     TensorMethods,
     TensorImpl,
     metaclass=TensorMeta,

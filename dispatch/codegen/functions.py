@@ -204,6 +204,8 @@ class _Body:
         is_binary_operator = self.operator and len(self.parameters) == 2
         miss = "operator_miss" if is_binary_operator else f"miss{'_scaled' * scaled}{self.suffix}"
         name = f'"{self.operator}", ' if is_binary_operator else ""
+        if self.operator == "__invert__":
+            miss = "invert_miss"
         runtime = [p for p in keyed if p.role != "static"]
         call = ", ".join(self.name_of(p) if p in self.parameters else p.default or "None" for p in runtime)
         lines += [
@@ -224,6 +226,8 @@ class _Body:
         out = ", out=out" if out_given else ""
         if self.operator and len(self.parameters) == 2:
             call = f'{packet}.call_operator("{self.operator}", {self.all_arguments()})'
+        elif self.operator == "__invert__":
+            call = f"{packet}.call_invert({self.all_arguments()})"
         else:
             call = f"{packet}.call{'_method' * self.method}_parameters({self.all_arguments()}{out})"
         if self.signature.is_factory:

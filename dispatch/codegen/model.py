@@ -77,11 +77,11 @@ class NativeFunction:
 
     `meta`, `stub` and `planner` name functions of the family's module in `structured/native/`; `dispatch` maps
     keys to functions of `composite/`. `wrapped_numbers` lets Python numbers stand for tensors, as PyTorch's parser
-    does for arithmetic; ``rest`` for all but the first, ``one`` where another argument is a tensor. `python_binding`
-    is false for overloads that only the dispatcher knows, and ``positional`` for those that Python reaches through
-    another overload's signature (``x.view(dtype)``), ``keywords`` where that signature takes those of its parameters
-    that no other overload has by keyword alone. `written` marks the in-place and ``out=`` forms that ``autogen``
-    makes of a composition: its result, copied to where they want it.
+    does for arithmetic; ``rest`` for all but the first, ``src`` for the second alone, ``one`` where another argument
+    is a tensor. `python_binding` is false for overloads that only the dispatcher knows, and ``positional`` for those
+    that Python reaches through another overload's signature (``x.view(dtype)``), ``keywords`` where that signature
+    takes those of its parameters that no other overload has by keyword alone. `written` marks the in-place and
+    ``out=`` forms that ``autogen`` makes of a composition: its result, copied to where they want it.
     """
 
     schema: FunctionSchema

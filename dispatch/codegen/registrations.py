@@ -26,7 +26,7 @@ def registrations_module(family: str, functions: list[NativeFunction], derivativ
     operators = {f.base for f in functions if f.structured}
     for f in functions:
         tags = f", ({', '.join(repr(t) for t in sorted(f.tags))},)" if f.tags else ""
-        wrapped = ", wrapped_numbers=True" if f.wrapped_numbers else ""
+        wrapped = ", wrapped_numbers=True" if f.wrapped_numbers not in (False, "src") else ""
         lines.append(f'define("{f.name}", {str(f.schema)!r}, "{f.location}"{tags}{wrapped})')
         used.add("define")
         if f.is_view:

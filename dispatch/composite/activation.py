@@ -10,6 +10,7 @@ from ...runtime.tensor_spec import TensorSpec
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
+from ..scalars import truncated
 from ..structured.host_plans import computed_at_once, of_plain
 from ..structured.part_plans import plan_of_part, plan_with_numbers
 from ..structured.register import planned_by
@@ -32,7 +33,8 @@ def hardtanh(self: Any, min_val: Any, max_val: Any) -> Any:
     if min_val > max_val:
         raise ValueError(f"min_val cannot be greater than max_val, got {min_val} and {max_val}")
     if self.dtype.is_integral:
-        min_val, max_val = int(min_val), int(max_val)
+        name = self.dtype.name
+        min_val, max_val = truncated(min_val, name), truncated(max_val, name)
     return ops.clamp(self, min_val, max_val)
 
 

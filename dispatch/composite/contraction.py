@@ -115,6 +115,11 @@ def addr(self: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any) -> Any:
         product = ops.logical_and(vec1.unsqueeze(1), vec2)
         product = product if alpha else ops.zeros_like(product)
         return ops.logical_or(self, product) if beta else product
+    for name, scale in (("beta", beta), ("alpha", alpha)):
+        if wanted.is_integral and isinstance(scale, float):
+            raise RuntimeError(
+                f"For integral input tensors, argument {name} must not be a floating point number."
+            )
     if wanted.itemsize == 2 and wanted.is_floating_point:  # products and sums in float32, rounded once
         return addr(self.float(), vec1.float(), vec2.float(), beta, alpha).to(wanted)
     scaled = vec1 if alpha == 1 else ops.mul(vec1, alpha)
@@ -196,7 +201,7 @@ def chain_matmul(matrices: Sequence[Any]) -> Any:
             raise RuntimeError(f"Tensor dimension is {x._spec.ndim}, expected 2 instead.")
     if not matrices:
         raise RuntimeError("chain_matmul(): Expected one or more matrices")
-    return matrices[0] if len(matrices) == 1 else linalg_multi_dot(matrices)
+    return ops.clone(matrices[0]) if len(matrices) == 1 else linalg_multi_dot(matrices)
 
 
 @planned_by(on_host("linalg_cross", "mul.Tensor", "sub.Tensor"))

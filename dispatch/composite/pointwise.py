@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.scalar_type import complex128, float64, int32
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_impl import TensorImpl
+from ..core.kernel_function import Plan
+from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
 from ..generated.functions import (
+    _conj_physical,
+    _conj_physical_,
     abs,
     acos,
     acosh,
@@ -28,7 +33,6 @@ from ..generated.functions import (
     bitwise_xor_,
     clamp,
     clamp_,
-    conj_physical,
     copysign,
     copysign_,
     div,
@@ -55,6 +59,8 @@ from ..generated.functions import (
     xlogy_,
 )
 from ..structured.host_plans import computed_at_once, of_plain
+from ..structured.part_plans import plan_of_part
+from ..structured.register import planned_by
 from .forms import outermost_first, restored, write_out
 from .indexing import nonzero_numpy
 
@@ -158,9 +164,34 @@ def square_out(self: Any, out: Any) -> Any:
     return pow(self, 2, out=out)
 
 
-def conj(self: Any) -> Any:
+def _itself(self: Any) -> Any:
+    return self
+
+
+def _plan_conj_physical(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    if not args[0].dtype.is_complex:
+        return _itself
+    part = plan_of_part(op, key_set, args, "aten::_conj_physical", args)
+    return op.rebind(conj_physical, args) if part is None else part
+
+
+@planned_by(_plan_conj_physical)
+def conj_physical(self: Any) -> Any:
     """The complex conjugate; a real tensor itself."""
-    return conj_physical(self) if self.dtype.is_complex else self
+    return _conj_physical(self) if self.dtype.is_complex else self
+
+
+def conj_physical_(self: Any) -> Any:
+    """The complex conjugate, in place."""
+    return _conj_physical_(self)
+
+
+def conj_physical_out(self: Any, out: Any) -> Any:
+    """The complex conjugate, into `out`."""
+    return _conj_physical(self, out=out)
+
+
+conj = conj_physical
 
 
 def unresolved(self: Any) -> Any:

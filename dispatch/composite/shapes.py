@@ -111,9 +111,9 @@ def atleast_3d_sequence(tensors: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def broadcast_tensors(tensors: Sequence[Any]) -> tuple[Any, ...]:
-    """`torch.broadcast_tensors`: views of one common shape."""
+    """`torch.broadcast_tensors`: views of one common shape; a tensor that has it is itself."""
     sizes = broadcast_shapes(*[x._spec.sizes for x in tensors])
-    return tuple([x.expand(sizes) for x in tensors])
+    return tuple([x if x._spec.sizes == sizes else x.expand(sizes) for x in tensors])
 
 
 def meshgrid(tensors: Sequence[Any], indexing: str) -> tuple[Any, ...]:

@@ -79,8 +79,15 @@ def wrap_numbers(
 ) -> tuple[Sequence[Any], dict[str, Any]]:
     """Arguments in which Python numbers pass for tensors, as PyTorch's parser lets them for arithmetic.
 
-    `where` is True for every argument, ``rest`` for all but the first, ``one`` if another argument is a tensor.
+    `where` is True for every argument, ``rest`` for all but the first, ``src`` for the second alone, ``one`` if
+    another argument is a tensor.
     """
+    if where == "src":
+        if len(args) > 1 and isinstance(args[1], NUMBERS):
+            args = [args[0], WrappedNumber(args[1]), *args[2:]]
+        elif isinstance(kwargs.get("src"), NUMBERS):
+            kwargs = {**kwargs, "src": WrappedNumber(kwargs["src"])}
+        return args, kwargs
     if where == "one" and not any(isinstance(a, TensorImpl) for a in (*args, *kwargs.values())):
         return args, kwargs
     first = args[:1] if where == "rest" else []

@@ -56,6 +56,15 @@ _planned: set[OverloadPacket] = set()
 """Packets that hold plans: few or none while thousands of operators register at import."""
 
 
+def _check_invertible(tensor: Any) -> None:
+    """Refuse ``~`` of numbers that are no integers as PyTorch's method does, before the operator is asked."""
+    if not (tensor._spec.dtype.is_integral or tensor._spec.dtype is scalar_type.bool_):
+        raise TypeError(
+            "~ (operator.invert) is only implemented on integer and Boolean-type tensors, "
+            f"but got {tensor._spec.dtype}"
+        )
+
+
 def packet(
     name: str,
     overloads: Sequence[str],
@@ -436,6 +445,16 @@ class OverloadPacket:
         if self.is_foreign(args[1]) and (overrides.state.disabled or not overrides.handles(type(args[1]))):
             return self._compared if special in _COMPARED_ANYWAY else not_implemented
         return self._miss(args, False, special)
+
+    def invert_miss(self, tensor: Any) -> Plan:
+        """`miss` for ``~``."""
+        _check_invertible(tensor)
+        return self._miss((tensor,), False, METHOD)
+
+    def call_invert(self, tensor: Any) -> Any:
+        """``~`` under guards and modes."""
+        _check_invertible(tensor)
+        return self.call_method_parameters(tensor)
 
     def call_operator(self, special: str, *args: Any) -> Any:
         """A binary operator under guards and modes: NotImplemented for an operand of a foreign type."""

@@ -4405,7 +4405,7 @@ def plan_erfc_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 class ConjPhysicalBackward0(Node):
-    """conj_physical(Tensor self) -> Tensor"""
+    """_conj_physical(Tensor self) -> Tensor"""
 
     __slots__ = ()
 
@@ -4413,8 +4413,8 @@ class ConjPhysicalBackward0(Node):
         return (grad.conj_physical(),)
 
 
-def plan_conj_physical(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """conj_physical(Tensor self) -> Tensor"""
+def plan__conj_physical(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """_conj_physical(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
 
@@ -4442,8 +4442,8 @@ def plan_conj_physical(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     return record
 
 
-def plan_conj_physical_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """conj_physical_(Tensor(a!) self) -> Tensor(a!)"""
+def plan__conj_physical_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """_conj_physical_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
 
     def record(self_: Any) -> Any:

@@ -729,8 +729,8 @@ def jvp_erfc(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     return (result_t,)
 
 
-def jvp_conj_physical(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """conj_physical(Tensor self) -> Tensor"""
+def jvp__conj_physical(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """_conj_physical(Tensor self) -> Tensor"""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -1326,7 +1326,7 @@ FORMULAS = {
     "aten::sigmoid": jvp_sigmoid,
     "aten::erf": jvp_erf,
     "aten::erfc": jvp_erfc,
-    "aten::conj_physical": jvp_conj_physical,
+    "aten::_conj_physical": jvp__conj_physical,
     "aten::gelu": jvp_gelu,
     "aten::silu": jvp_silu,
     "aten::softplus": jvp_softplus,

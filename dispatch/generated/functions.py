@@ -466,6 +466,8 @@ from .functions_padding import (
     replication_pad3d_backward,
 )
 from .functions_pointwise import (
+    _conj_physical,
+    _conj_physical_,
     _frexp_exponent,
     _frexp_mantissa,
     abs,
@@ -1031,6 +1033,8 @@ __all__ = [
     "_cdist_backward",
     "_cdist_forward",
     "_chunk_cat",
+    "_conj_physical",
+    "_conj_physical_",
     "_convolution",
     "_convolution_double_backward",
     "_convolution_mode",

@@ -26,7 +26,7 @@ copy__packet = packet(
         Parameter("src", "tensor", NOT_GIVEN, False),
         Parameter("non_blocking", "static", False, False),
     ),
-    False,
+    "src",
 )
 copy__plans = copy__packet.plans
 _copy_from_packet = packet(

@@ -13,6 +13,8 @@ from ..core.constants import INT_1, INT_20
 from ..core.overload_packet import packet
 
 __all__ = [
+    "_conj_physical",
+    "_conj_physical_",
     "_frexp_exponent",
     "_frexp_mantissa",
     "abs",
@@ -1179,6 +1181,21 @@ fix_plans = fix_packet.plans
 fix_outs = fix_packet.outs
 fix__packet = packet("fix_", ("fix_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 fix__plans = fix__packet.plans
+_conj_physical_packet = packet(
+    "_conj_physical",
+    (
+        "_conj_physical",
+        "_conj_physical.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+_conj_physical_plans = _conj_physical_packet.plans
+_conj_physical_outs = _conj_physical_packet.outs
+_conj_physical__packet = packet(
+    "_conj_physical_", ("_conj_physical_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
+)
+_conj_physical__plans = _conj_physical__packet.plans
 conj_physical_packet = packet(
     "conj_physical",
     (
@@ -4438,6 +4455,34 @@ def fix_(input: Any) -> Any:
         plan = fix__plans[input._spec]
     except (KeyError, AttributeError, TypeError):
         plan = fix__packet.miss(input)
+    return plan(input)
+
+
+def _conj_physical(input: Any, *, out: Any = None) -> Any:
+    """_conj_physical(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return _conj_physical_packet.call_parameters(input, out=out)
+        try:
+            plan = _conj_physical_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = _conj_physical_packet.miss_out(input, out)
+        return plan(input, out)
+    try:
+        plan = _conj_physical_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = _conj_physical_packet.miss(input)
+    return plan(input)
+
+
+def _conj_physical_(input: Any) -> Any:
+    """_conj_physical_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return _conj_physical__packet.call_parameters(input)
+    try:
+        plan = _conj_physical__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = _conj_physical__packet.miss(input)
     return plan(input)
 
 

@@ -11,6 +11,8 @@ from ...runtime.local_dispatch_key_set import modes
 from ..core.call_parts import NOT_GIVEN
 from ..core.constants import INT_1
 from .functions_pointwise import (
+    _conj_physical__packet,
+    _conj_physical__plans,
     abs__packet,
     abs__plans,
     abs_outs,
@@ -2476,6 +2478,16 @@ class PointwiseMethods:
             plan = fix__packet.miss_method(self)
         return plan(self)
 
+    def _conj_physical_(self) -> Any:
+        """_conj_physical_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return _conj_physical__packet.call_method_parameters(self)
+        try:
+            plan = _conj_physical__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = _conj_physical__packet.miss_method(self)
+        return plan(self)
+
     def conj_physical(self, *, out: Any = None) -> Any:
         """conj_physical(Tensor self) -> Tensor"""
         if modes or out is not None:
@@ -3708,11 +3720,11 @@ class PointwiseMethods:
 
     def __invert__(self) -> Any:
         if modes:
-            return bitwise_not_packet.call_method_parameters(self)
+            return bitwise_not_packet.call_invert(self)
         try:
             plan = bitwise_not_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = bitwise_not_packet.miss_method(self)
+            plan = bitwise_not_packet.invert_miss(self)
         return plan(self)
 
     def bitwise_not_(self) -> Any:

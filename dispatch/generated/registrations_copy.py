@@ -24,7 +24,7 @@ def register() -> None:
     define(
         "_copy_from",
         "_copy_from(Tensor self, Tensor dst, bool non_blocking=False) -> Tensor",
-        "native_functions/copy.yaml:7",
+        "native_functions/copy.yaml:8",
         ("nondifferentiable",),
     )
     composite("_copy_from", "CompositeExplicitAutograd", composition._copy_from)
@@ -32,7 +32,7 @@ def register() -> None:
     define(
         "clone",
         "clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/copy.yaml:12",
+        "native_functions/copy.yaml:13",
         ("core",),
     )
     structured("clone", native.clone, "copy_stub", "functional")
@@ -41,13 +41,13 @@ def register() -> None:
     define(
         "contiguous",
         "contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)",
-        "native_functions/copy.yaml:20",
+        "native_functions/copy.yaml:21",
     )
     composite("contiguous", "CompositeImplicitAutograd", composition.contiguous)
     define(
         "_to_copy",
         "_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/copy.yaml:25",
+        "native_functions/copy.yaml:26",
         ("core",),
     )
     planner("_to_copy", "CompositeExplicitAutograd", native.to_copy)
@@ -55,32 +55,32 @@ def register() -> None:
     define(
         "to.device",
         "to.device(Tensor(a) self, Device device, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)",
-        "native_functions/copy.yaml:29",
+        "native_functions/copy.yaml:30",
     )
     composite("to.device", "CompositeImplicitAutograd", composition.to_device)
     define(
         "to.dtype",
         "to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)",
-        "native_functions/copy.yaml:34",
+        "native_functions/copy.yaml:35",
     )
     composite("to.dtype", "CompositeImplicitAutograd", composition.to_dtype)
     define(
         "to.other",
         "to.other(Tensor(a) self, Tensor other, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)",
-        "native_functions/copy.yaml:39",
+        "native_functions/copy.yaml:40",
     )
     composite("to.other", "CompositeImplicitAutograd", composition.to_other)
     define(
         "to.dtype_layout",
         "to.dtype_layout(Tensor(a) self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)",
-        "native_functions/copy.yaml:44",
+        "native_functions/copy.yaml:45",
     )
     composite("to.dtype_layout", "CompositeImplicitAutograd", composition.to_dtype_layout)
     define(
         "to.prim_Device",
         "to.prim_Device(Tensor(a) self, Device? device, ScalarType? dtype=None, bool non_blocking=False, bool copy=False, *, MemoryFormat? memory_format=None) -> Tensor(a)",
-        "native_functions/copy.yaml:49",
+        "native_functions/copy.yaml:50",
     )
     composite("to.prim_Device", "CompositeImplicitAutograd", composition.to_prim_device)
-    define("type_as", "type_as(Tensor self, Tensor other) -> Tensor", "native_functions/copy.yaml:54")
+    define("type_as", "type_as(Tensor self, Tensor other) -> Tensor", "native_functions/copy.yaml:55")
     composite("type_as", "CompositeImplicitAutograd", composition.type_as)

@@ -1751,39 +1751,60 @@ def register() -> None:
     )
     composite("fix.out", "CompositeImplicitAutograd", out_form("fix", composition.trunc))
     define(
-        "conj_physical",
-        "conj_physical(Tensor self) -> Tensor",
+        "_conj_physical",
+        "_conj_physical(Tensor self) -> Tensor",
         "native_functions/pointwise.yaml:559",
         ("pointwise",),
     )
-    structured("conj_physical", native.unary, "conj_physical_stub", "functional", "conj_physical.out")
-    autograd("conj_physical", autograd_pointwise.plan_conj_physical)
+    structured("_conj_physical", native.unary, "_conj_physical_stub", "functional", "_conj_physical.out")
+    autograd("_conj_physical", autograd_pointwise.plan__conj_physical)
+    define(
+        "_conj_physical_",
+        "_conj_physical_(Tensor(a!) self) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:559",
+        ("pointwise",),
+    )
+    structured("_conj_physical_", native.unary, "_conj_physical_stub", "inplace", "_conj_physical.out")
+    autograd("_conj_physical_", autograd_pointwise.plan__conj_physical_)
+    define(
+        "_conj_physical.out",
+        "_conj_physical.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:559",
+        ("pointwise",),
+    )
+    structured("_conj_physical.out", native.unary, "_conj_physical_stub", "out")
+    autograd("_conj_physical.out", out_refuses_grad)
+    define(
+        "conj_physical",
+        "conj_physical(Tensor self) -> Tensor",
+        "native_functions/pointwise.yaml:566",
+        ("pointwise",),
+    )
+    composite("conj_physical", "CompositeImplicitAutograd", composition.conj_physical)
     define(
         "conj_physical_",
         "conj_physical_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:559",
+        "native_functions/pointwise.yaml:572",
         ("pointwise",),
     )
-    structured("conj_physical_", native.unary, "conj_physical_stub", "inplace", "conj_physical.out")
-    autograd("conj_physical_", autograd_pointwise.plan_conj_physical_)
+    composite("conj_physical_", "CompositeImplicitAutograd", composition.conj_physical_)
     define(
         "conj_physical.out",
         "conj_physical.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:559",
+        "native_functions/pointwise.yaml:578",
         ("pointwise",),
     )
-    structured("conj_physical.out", native.unary, "conj_physical_stub", "out")
-    autograd("conj_physical.out", out_refuses_grad)
-    define("conj", "conj(Tensor(a) self) -> Tensor(a)", "native_functions/pointwise.yaml:567")
+    composite("conj_physical.out", "CompositeImplicitAutograd", composition.conj_physical_out)
+    define("conj", "conj(Tensor(a) self) -> Tensor(a)", "native_functions/pointwise.yaml:583")
     composite("conj", "CompositeImplicitAutograd", composition.conj)
-    define("resolve_conj", "resolve_conj(Tensor(a) self) -> Tensor(a)", "native_functions/pointwise.yaml:572")
+    define("resolve_conj", "resolve_conj(Tensor(a) self) -> Tensor(a)", "native_functions/pointwise.yaml:588")
     composite("resolve_conj", "CompositeImplicitAutograd", composition.unresolved)
-    define("resolve_neg", "resolve_neg(Tensor(a) self) -> Tensor(a)", "native_functions/pointwise.yaml:577")
+    define("resolve_neg", "resolve_neg(Tensor(a) self) -> Tensor(a)", "native_functions/pointwise.yaml:593")
     composite("resolve_neg", "CompositeImplicitAutograd", composition.unresolved)
     define(
         "relu",
         "relu(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:584",
+        "native_functions/pointwise.yaml:600",
         (
             "core",
             "pointwise",
@@ -1794,7 +1815,7 @@ def register() -> None:
     define(
         "relu_",
         "relu_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:584",
+        "native_functions/pointwise.yaml:600",
         (
             "core",
             "pointwise",
@@ -1805,7 +1826,7 @@ def register() -> None:
     define(
         "relu.out",
         "relu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:584",
+        "native_functions/pointwise.yaml:600",
         (
             "core",
             "pointwise",
@@ -1816,7 +1837,7 @@ def register() -> None:
     define(
         "gelu",
         "gelu(Tensor self, *, str approximate='none') -> Tensor",
-        "native_functions/pointwise.yaml:592",
+        "native_functions/pointwise.yaml:608",
         (
             "core",
             "pointwise",
@@ -1827,7 +1848,7 @@ def register() -> None:
     define(
         "gelu_",
         "gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)",
-        "native_functions/pointwise.yaml:592",
+        "native_functions/pointwise.yaml:608",
         (
             "core",
             "pointwise",
@@ -1838,7 +1859,7 @@ def register() -> None:
     define(
         "gelu.out",
         "gelu.out(Tensor self, *, str approximate='none', Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:592",
+        "native_functions/pointwise.yaml:608",
         (
             "core",
             "pointwise",
@@ -1846,18 +1867,18 @@ def register() -> None:
     )
     structured("gelu.out", native.gelu, "gelu_stub", "out")
     autograd("gelu.out", out_refuses_grad)
-    define("silu", "silu(Tensor self) -> Tensor", "native_functions/pointwise.yaml:600", ("pointwise",))
+    define("silu", "silu(Tensor self) -> Tensor", "native_functions/pointwise.yaml:616", ("pointwise",))
     structured("silu", native.unary_floating, "silu_stub", "functional", "silu.out")
     autograd("silu", autograd_pointwise.plan_silu)
     define(
-        "silu_", "silu_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:600", ("pointwise",)
+        "silu_", "silu_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:616", ("pointwise",)
     )
     structured("silu_", native.unary_floating, "silu_stub", "inplace", "silu.out")
     autograd("silu_", autograd_pointwise.plan_silu_)
     define(
         "silu.out",
         "silu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:600",
+        "native_functions/pointwise.yaml:616",
         ("pointwise",),
     )
     structured("silu.out", native.unary_floating, "silu_stub", "out")
@@ -1865,7 +1886,7 @@ def register() -> None:
     define(
         "softplus",
         "softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor",
-        "native_functions/pointwise.yaml:608",
+        "native_functions/pointwise.yaml:624",
         ("pointwise",),
     )
     structured("softplus", native.softplus, "softplus_stub", "functional", "softplus.out")
@@ -1873,7 +1894,7 @@ def register() -> None:
     define(
         "softplus.out",
         "softplus.out(Tensor self, Scalar beta=1, Scalar threshold=20, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:608",
+        "native_functions/pointwise.yaml:624",
         ("pointwise",),
     )
     structured("softplus.out", native.softplus, "softplus_stub", "out")
@@ -1881,7 +1902,7 @@ def register() -> None:
     define(
         "leaky_relu",
         "leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor",
-        "native_functions/pointwise.yaml:616",
+        "native_functions/pointwise.yaml:632",
         (
             "core",
             "pointwise",
@@ -1892,7 +1913,7 @@ def register() -> None:
     define(
         "leaky_relu_",
         "leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:616",
+        "native_functions/pointwise.yaml:632",
         (
             "core",
             "pointwise",
@@ -1903,7 +1924,7 @@ def register() -> None:
     define(
         "leaky_relu.out",
         "leaky_relu.out(Tensor self, Scalar negative_slope=0.01, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:616",
+        "native_functions/pointwise.yaml:632",
         (
             "core",
             "pointwise",
@@ -1914,7 +1935,7 @@ def register() -> None:
     define(
         "threshold_backward",
         "threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor",
-        "native_functions/pointwise.yaml:624",
+        "native_functions/pointwise.yaml:640",
         ("pointwise",),
     )
     structured("threshold_backward", native.threshold_backward, "threshold_backward_stub", "functional")
@@ -1922,7 +1943,7 @@ def register() -> None:
     define(
         "sigmoid_backward",
         "sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor",
-        "native_functions/pointwise.yaml:630",
+        "native_functions/pointwise.yaml:646",
         ("pointwise",),
     )
     structured("sigmoid_backward", native.binary, "sigmoid_backward_stub", "functional")
@@ -1930,7 +1951,7 @@ def register() -> None:
     define(
         "tanh_backward",
         "tanh_backward(Tensor grad_output, Tensor output) -> Tensor",
-        "native_functions/pointwise.yaml:636",
+        "native_functions/pointwise.yaml:652",
         ("pointwise",),
     )
     structured("tanh_backward", native.binary, "tanh_backward_stub", "functional")
@@ -1938,7 +1959,7 @@ def register() -> None:
     define(
         "gelu_backward",
         "gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor",
-        "native_functions/pointwise.yaml:642",
+        "native_functions/pointwise.yaml:658",
         ("pointwise",),
     )
     structured("gelu_backward", native.gelu_backward, "gelu_backward_stub", "functional")
@@ -1946,7 +1967,7 @@ def register() -> None:
     define(
         "silu_backward",
         "silu_backward(Tensor grad_output, Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:648",
+        "native_functions/pointwise.yaml:664",
         ("pointwise",),
     )
     structured("silu_backward", native.binary, "silu_backward_stub", "functional")
@@ -1954,7 +1975,7 @@ def register() -> None:
     define(
         "softplus_backward",
         "softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor",
-        "native_functions/pointwise.yaml:654",
+        "native_functions/pointwise.yaml:670",
         ("pointwise",),
     )
     structured("softplus_backward", native.softplus_backward, "softplus_backward_stub", "functional")
@@ -1962,7 +1983,7 @@ def register() -> None:
     define(
         "leaky_relu_backward",
         "leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor",
-        "native_functions/pointwise.yaml:660",
+        "native_functions/pointwise.yaml:676",
         ("pointwise",),
     )
     structured("leaky_relu_backward", native.leaky_relu_backward, "leaky_relu_backward_stub", "functional")
@@ -1970,7 +1991,7 @@ def register() -> None:
     define(
         "eq.Tensor",
         "eq.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:668",
+        "native_functions/pointwise.yaml:684",
         (
             "core",
             "nondifferentiable",
@@ -1983,7 +2004,7 @@ def register() -> None:
     define(
         "eq_.Tensor",
         "eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:668",
+        "native_functions/pointwise.yaml:684",
         (
             "core",
             "nondifferentiable",
@@ -1996,7 +2017,7 @@ def register() -> None:
     define(
         "eq.Tensor_out",
         "eq.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:668",
+        "native_functions/pointwise.yaml:684",
         (
             "core",
             "nondifferentiable",
@@ -2007,13 +2028,13 @@ def register() -> None:
     structured("eq.Tensor_out", native.comparison, "eq_stub", "out")
     autograd("eq.Tensor_out", never_differentiable)
     define(
-        "eq.Scalar", "eq.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:677"
+        "eq.Scalar", "eq.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:693"
     )
     composite("eq.Scalar", "CompositeImplicitAutograd", composition.eq)
     define(
         "ne.Tensor",
         "ne.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:682",
+        "native_functions/pointwise.yaml:698",
         (
             "core",
             "nondifferentiable",
@@ -2026,7 +2047,7 @@ def register() -> None:
     define(
         "ne_.Tensor",
         "ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:682",
+        "native_functions/pointwise.yaml:698",
         (
             "core",
             "nondifferentiable",
@@ -2039,7 +2060,7 @@ def register() -> None:
     define(
         "ne.Tensor_out",
         "ne.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:682",
+        "native_functions/pointwise.yaml:698",
         (
             "core",
             "nondifferentiable",
@@ -2050,13 +2071,13 @@ def register() -> None:
     structured("ne.Tensor_out", native.comparison, "ne_stub", "out")
     autograd("ne.Tensor_out", never_differentiable)
     define(
-        "ne.Scalar", "ne.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:691"
+        "ne.Scalar", "ne.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:707"
     )
     composite("ne.Scalar", "CompositeImplicitAutograd", composition.ne)
     define(
         "lt.Tensor",
         "lt.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:696",
+        "native_functions/pointwise.yaml:712",
         (
             "core",
             "nondifferentiable",
@@ -2069,7 +2090,7 @@ def register() -> None:
     define(
         "lt_.Tensor",
         "lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:696",
+        "native_functions/pointwise.yaml:712",
         (
             "core",
             "nondifferentiable",
@@ -2082,7 +2103,7 @@ def register() -> None:
     define(
         "lt.Tensor_out",
         "lt.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:696",
+        "native_functions/pointwise.yaml:712",
         (
             "core",
             "nondifferentiable",
@@ -2093,13 +2114,13 @@ def register() -> None:
     structured("lt.Tensor_out", native.ordering, "lt_stub", "out")
     autograd("lt.Tensor_out", never_differentiable)
     define(
-        "lt.Scalar", "lt.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:705"
+        "lt.Scalar", "lt.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:721"
     )
     composite("lt.Scalar", "CompositeImplicitAutograd", composition.lt)
     define(
         "le.Tensor",
         "le.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:710",
+        "native_functions/pointwise.yaml:726",
         (
             "core",
             "nondifferentiable",
@@ -2112,7 +2133,7 @@ def register() -> None:
     define(
         "le_.Tensor",
         "le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:710",
+        "native_functions/pointwise.yaml:726",
         (
             "core",
             "nondifferentiable",
@@ -2125,7 +2146,7 @@ def register() -> None:
     define(
         "le.Tensor_out",
         "le.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:710",
+        "native_functions/pointwise.yaml:726",
         (
             "core",
             "nondifferentiable",
@@ -2136,13 +2157,13 @@ def register() -> None:
     structured("le.Tensor_out", native.ordering, "le_stub", "out")
     autograd("le.Tensor_out", never_differentiable)
     define(
-        "le.Scalar", "le.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:719"
+        "le.Scalar", "le.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:735"
     )
     composite("le.Scalar", "CompositeImplicitAutograd", composition.le)
     define(
         "gt.Tensor",
         "gt.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:724",
+        "native_functions/pointwise.yaml:740",
         (
             "core",
             "nondifferentiable",
@@ -2155,7 +2176,7 @@ def register() -> None:
     define(
         "gt_.Tensor",
         "gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:724",
+        "native_functions/pointwise.yaml:740",
         (
             "core",
             "nondifferentiable",
@@ -2168,7 +2189,7 @@ def register() -> None:
     define(
         "gt.Tensor_out",
         "gt.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:724",
+        "native_functions/pointwise.yaml:740",
         (
             "core",
             "nondifferentiable",
@@ -2179,13 +2200,13 @@ def register() -> None:
     structured("gt.Tensor_out", native.ordering, "gt_stub", "out")
     autograd("gt.Tensor_out", never_differentiable)
     define(
-        "gt.Scalar", "gt.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:733"
+        "gt.Scalar", "gt.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:749"
     )
     composite("gt.Scalar", "CompositeImplicitAutograd", composition.gt)
     define(
         "ge.Tensor",
         "ge.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:738",
+        "native_functions/pointwise.yaml:754",
         (
             "core",
             "nondifferentiable",
@@ -2198,7 +2219,7 @@ def register() -> None:
     define(
         "ge_.Tensor",
         "ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:738",
+        "native_functions/pointwise.yaml:754",
         (
             "core",
             "nondifferentiable",
@@ -2211,7 +2232,7 @@ def register() -> None:
     define(
         "ge.Tensor_out",
         "ge.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:738",
+        "native_functions/pointwise.yaml:754",
         (
             "core",
             "nondifferentiable",
@@ -2222,48 +2243,48 @@ def register() -> None:
     structured("ge.Tensor_out", native.ordering, "ge_stub", "out")
     autograd("ge.Tensor_out", never_differentiable)
     define(
-        "ge.Scalar", "ge.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:747"
+        "ge.Scalar", "ge.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:763"
     )
     composite("ge.Scalar", "CompositeImplicitAutograd", composition.ge)
     define(
         "greater.Tensor",
         "greater.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:752",
+        "native_functions/pointwise.yaml:768",
         wrapped_numbers=True,
     )
     composite("greater.Tensor", "CompositeImplicitAutograd", composition.gt)
     define(
         "greater_.Tensor",
         "greater_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:752",
+        "native_functions/pointwise.yaml:768",
         wrapped_numbers=True,
     )
     composite("greater_.Tensor", "CompositeImplicitAutograd", functions_pointwise.gt_)
     define(
         "greater.Tensor_out",
         "greater.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:752",
+        "native_functions/pointwise.yaml:768",
         wrapped_numbers=True,
     )
     composite("greater.Tensor_out", "CompositeImplicitAutograd", out_form("greater", composition.gt))
     define(
         "greater_equal.Tensor",
         "greater_equal.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:759",
+        "native_functions/pointwise.yaml:775",
         wrapped_numbers=True,
     )
     composite("greater_equal.Tensor", "CompositeImplicitAutograd", composition.ge)
     define(
         "greater_equal_.Tensor",
         "greater_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:759",
+        "native_functions/pointwise.yaml:775",
         wrapped_numbers=True,
     )
     composite("greater_equal_.Tensor", "CompositeImplicitAutograd", functions_pointwise.ge_)
     define(
         "greater_equal.Tensor_out",
         "greater_equal.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:759",
+        "native_functions/pointwise.yaml:775",
         wrapped_numbers=True,
     )
     composite(
@@ -2272,76 +2293,76 @@ def register() -> None:
     define(
         "less.Tensor",
         "less.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:766",
+        "native_functions/pointwise.yaml:782",
         wrapped_numbers=True,
     )
     composite("less.Tensor", "CompositeImplicitAutograd", composition.lt)
     define(
         "less_.Tensor",
         "less_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:766",
+        "native_functions/pointwise.yaml:782",
         wrapped_numbers=True,
     )
     composite("less_.Tensor", "CompositeImplicitAutograd", functions_pointwise.lt_)
     define(
         "less.Tensor_out",
         "less.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:766",
+        "native_functions/pointwise.yaml:782",
         wrapped_numbers=True,
     )
     composite("less.Tensor_out", "CompositeImplicitAutograd", out_form("less", composition.lt))
     define(
         "less_equal.Tensor",
         "less_equal.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:773",
+        "native_functions/pointwise.yaml:789",
         wrapped_numbers=True,
     )
     composite("less_equal.Tensor", "CompositeImplicitAutograd", composition.le)
     define(
         "less_equal_.Tensor",
         "less_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:773",
+        "native_functions/pointwise.yaml:789",
         wrapped_numbers=True,
     )
     composite("less_equal_.Tensor", "CompositeImplicitAutograd", functions_pointwise.le_)
     define(
         "less_equal.Tensor_out",
         "less_equal.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:773",
+        "native_functions/pointwise.yaml:789",
         wrapped_numbers=True,
     )
     composite("less_equal.Tensor_out", "CompositeImplicitAutograd", out_form("less_equal", composition.le))
     define(
         "not_equal.Tensor",
         "not_equal.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:780",
+        "native_functions/pointwise.yaml:796",
         wrapped_numbers=True,
     )
     composite("not_equal.Tensor", "CompositeImplicitAutograd", composition.ne)
     define(
         "not_equal_.Tensor",
         "not_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:780",
+        "native_functions/pointwise.yaml:796",
         wrapped_numbers=True,
     )
     composite("not_equal_.Tensor", "CompositeImplicitAutograd", functions_pointwise.ne_)
     define(
         "not_equal.Tensor_out",
         "not_equal.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:780",
+        "native_functions/pointwise.yaml:796",
         wrapped_numbers=True,
     )
     composite("not_equal.Tensor_out", "CompositeImplicitAutograd", out_form("not_equal", composition.ne))
-    define("isnan", "isnan(Tensor self) -> Tensor", "native_functions/pointwise.yaml:787")
+    define("isnan", "isnan(Tensor self) -> Tensor", "native_functions/pointwise.yaml:803")
     composite("isnan", "CompositeImplicitAutograd", composition.isnan)
-    define("isinf", "isinf(Tensor self) -> Tensor", "native_functions/pointwise.yaml:792")
+    define("isinf", "isinf(Tensor self) -> Tensor", "native_functions/pointwise.yaml:808")
     composite("isinf", "CompositeImplicitAutograd", composition.isinf)
-    define("isfinite", "isfinite(Tensor self) -> Tensor", "native_functions/pointwise.yaml:797")
+    define("isfinite", "isfinite(Tensor self) -> Tensor", "native_functions/pointwise.yaml:813")
     composite("isfinite", "CompositeImplicitAutograd", composition.isfinite)
     define(
         "logical_not",
         "logical_not(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:802",
+        "native_functions/pointwise.yaml:818",
         (
             "core",
             "nondifferentiable",
@@ -2353,7 +2374,7 @@ def register() -> None:
     define(
         "logical_not_",
         "logical_not_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:802",
+        "native_functions/pointwise.yaml:818",
         (
             "core",
             "nondifferentiable",
@@ -2365,7 +2386,7 @@ def register() -> None:
     define(
         "logical_not.out",
         "logical_not.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:802",
+        "native_functions/pointwise.yaml:818",
         (
             "core",
             "nondifferentiable",
@@ -2377,7 +2398,7 @@ def register() -> None:
     define(
         "logical_and",
         "logical_and(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:810",
+        "native_functions/pointwise.yaml:826",
         (
             "core",
             "nondifferentiable",
@@ -2389,7 +2410,7 @@ def register() -> None:
     define(
         "logical_and_",
         "logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:810",
+        "native_functions/pointwise.yaml:826",
         (
             "core",
             "nondifferentiable",
@@ -2401,7 +2422,7 @@ def register() -> None:
     define(
         "logical_and.out",
         "logical_and.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:810",
+        "native_functions/pointwise.yaml:826",
         (
             "core",
             "nondifferentiable",
@@ -2413,7 +2434,7 @@ def register() -> None:
     define(
         "logical_or",
         "logical_or(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:818",
+        "native_functions/pointwise.yaml:834",
         (
             "core",
             "nondifferentiable",
@@ -2425,7 +2446,7 @@ def register() -> None:
     define(
         "logical_or_",
         "logical_or_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:818",
+        "native_functions/pointwise.yaml:834",
         (
             "core",
             "nondifferentiable",
@@ -2437,7 +2458,7 @@ def register() -> None:
     define(
         "logical_or.out",
         "logical_or.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:818",
+        "native_functions/pointwise.yaml:834",
         (
             "core",
             "nondifferentiable",
@@ -2449,7 +2470,7 @@ def register() -> None:
     define(
         "logical_xor",
         "logical_xor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:826",
+        "native_functions/pointwise.yaml:842",
         (
             "core",
             "nondifferentiable",
@@ -2461,7 +2482,7 @@ def register() -> None:
     define(
         "logical_xor_",
         "logical_xor_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:826",
+        "native_functions/pointwise.yaml:842",
         (
             "core",
             "nondifferentiable",
@@ -2473,7 +2494,7 @@ def register() -> None:
     define(
         "logical_xor.out",
         "logical_xor.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:826",
+        "native_functions/pointwise.yaml:842",
         (
             "core",
             "nondifferentiable",
@@ -2485,7 +2506,7 @@ def register() -> None:
     define(
         "bitwise_and.Tensor",
         "bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:834",
+        "native_functions/pointwise.yaml:850",
         (
             "core",
             "nondifferentiable",
@@ -2500,7 +2521,7 @@ def register() -> None:
     define(
         "bitwise_and_.Tensor",
         "bitwise_and_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:834",
+        "native_functions/pointwise.yaml:850",
         (
             "core",
             "nondifferentiable",
@@ -2513,7 +2534,7 @@ def register() -> None:
     define(
         "bitwise_and.Tensor_out",
         "bitwise_and.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:834",
+        "native_functions/pointwise.yaml:850",
         (
             "core",
             "nondifferentiable",
@@ -2526,13 +2547,13 @@ def register() -> None:
     define(
         "bitwise_and.Scalar",
         "bitwise_and.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:843",
+        "native_functions/pointwise.yaml:859",
     )
     composite("bitwise_and.Scalar", "CompositeImplicitAutograd", composition.bitwise_and)
     define(
         "bitwise_or.Tensor",
         "bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:848",
+        "native_functions/pointwise.yaml:864",
         (
             "core",
             "nondifferentiable",
@@ -2545,7 +2566,7 @@ def register() -> None:
     define(
         "bitwise_or_.Tensor",
         "bitwise_or_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:848",
+        "native_functions/pointwise.yaml:864",
         (
             "core",
             "nondifferentiable",
@@ -2558,7 +2579,7 @@ def register() -> None:
     define(
         "bitwise_or.Tensor_out",
         "bitwise_or.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:848",
+        "native_functions/pointwise.yaml:864",
         (
             "core",
             "nondifferentiable",
@@ -2571,13 +2592,13 @@ def register() -> None:
     define(
         "bitwise_or.Scalar",
         "bitwise_or.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:857",
+        "native_functions/pointwise.yaml:873",
     )
     composite("bitwise_or.Scalar", "CompositeImplicitAutograd", composition.bitwise_or)
     define(
         "bitwise_xor.Tensor",
         "bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:862",
+        "native_functions/pointwise.yaml:878",
         (
             "core",
             "nondifferentiable",
@@ -2592,7 +2613,7 @@ def register() -> None:
     define(
         "bitwise_xor_.Tensor",
         "bitwise_xor_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:862",
+        "native_functions/pointwise.yaml:878",
         (
             "core",
             "nondifferentiable",
@@ -2605,7 +2626,7 @@ def register() -> None:
     define(
         "bitwise_xor.Tensor_out",
         "bitwise_xor.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:862",
+        "native_functions/pointwise.yaml:878",
         (
             "core",
             "nondifferentiable",
@@ -2618,13 +2639,13 @@ def register() -> None:
     define(
         "bitwise_xor.Scalar",
         "bitwise_xor.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:871",
+        "native_functions/pointwise.yaml:887",
     )
     composite("bitwise_xor.Scalar", "CompositeImplicitAutograd", composition.bitwise_xor)
     define(
         "bitwise_left_shift.Tensor",
         "bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:876",
+        "native_functions/pointwise.yaml:892",
         (
             "nondifferentiable",
             "pointwise",
@@ -2642,7 +2663,7 @@ def register() -> None:
     define(
         "bitwise_left_shift_.Tensor",
         "bitwise_left_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:876",
+        "native_functions/pointwise.yaml:892",
         (
             "nondifferentiable",
             "pointwise",
@@ -2660,7 +2681,7 @@ def register() -> None:
     define(
         "bitwise_left_shift.Tensor_out",
         "bitwise_left_shift.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:876",
+        "native_functions/pointwise.yaml:892",
         (
             "nondifferentiable",
             "pointwise",
@@ -2672,7 +2693,7 @@ def register() -> None:
     define(
         "bitwise_right_shift.Tensor",
         "bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:885",
+        "native_functions/pointwise.yaml:901",
         (
             "nondifferentiable",
             "pointwise",
@@ -2690,7 +2711,7 @@ def register() -> None:
     define(
         "bitwise_right_shift_.Tensor",
         "bitwise_right_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:885",
+        "native_functions/pointwise.yaml:901",
         (
             "nondifferentiable",
             "pointwise",
@@ -2708,7 +2729,7 @@ def register() -> None:
     define(
         "bitwise_right_shift.Tensor_out",
         "bitwise_right_shift.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:885",
+        "native_functions/pointwise.yaml:901",
         (
             "nondifferentiable",
             "pointwise",
@@ -2720,7 +2741,7 @@ def register() -> None:
     define(
         "gcd",
         "gcd(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:894",
+        "native_functions/pointwise.yaml:910",
         (
             "nondifferentiable",
             "pointwise",
@@ -2731,7 +2752,7 @@ def register() -> None:
     define(
         "gcd_",
         "gcd_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:894",
+        "native_functions/pointwise.yaml:910",
         (
             "nondifferentiable",
             "pointwise",
@@ -2742,7 +2763,7 @@ def register() -> None:
     define(
         "gcd.out",
         "gcd.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:894",
+        "native_functions/pointwise.yaml:910",
         (
             "nondifferentiable",
             "pointwise",
@@ -2753,7 +2774,7 @@ def register() -> None:
     define(
         "lcm",
         "lcm(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:902",
+        "native_functions/pointwise.yaml:918",
         (
             "nondifferentiable",
             "pointwise",
@@ -2764,7 +2785,7 @@ def register() -> None:
     define(
         "lcm_",
         "lcm_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:902",
+        "native_functions/pointwise.yaml:918",
         (
             "nondifferentiable",
             "pointwise",
@@ -2775,7 +2796,7 @@ def register() -> None:
     define(
         "lcm.out",
         "lcm.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:902",
+        "native_functions/pointwise.yaml:918",
         (
             "nondifferentiable",
             "pointwise",
@@ -2786,7 +2807,7 @@ def register() -> None:
     define(
         "bitwise_not",
         "bitwise_not(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:910",
+        "native_functions/pointwise.yaml:926",
         (
             "core",
             "nondifferentiable",
@@ -2798,7 +2819,7 @@ def register() -> None:
     define(
         "bitwise_not_",
         "bitwise_not_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:910",
+        "native_functions/pointwise.yaml:926",
         (
             "core",
             "nondifferentiable",
@@ -2810,7 +2831,7 @@ def register() -> None:
     define(
         "bitwise_not.out",
         "bitwise_not.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:910",
+        "native_functions/pointwise.yaml:926",
         (
             "core",
             "nondifferentiable",
@@ -2822,7 +2843,7 @@ def register() -> None:
     define(
         "clamp",
         "clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
-        "native_functions/pointwise.yaml:920",
+        "native_functions/pointwise.yaml:936",
         (
             "core",
             "pointwise",
@@ -2833,7 +2854,7 @@ def register() -> None:
     define(
         "clamp_",
         "clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:920",
+        "native_functions/pointwise.yaml:936",
         (
             "core",
             "pointwise",
@@ -2844,7 +2865,7 @@ def register() -> None:
     define(
         "clamp.out",
         "clamp.out(Tensor self, Scalar? min=None, Scalar? max=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:920",
+        "native_functions/pointwise.yaml:936",
         (
             "core",
             "pointwise",
@@ -2855,7 +2876,7 @@ def register() -> None:
     define(
         "clamp.Tensor",
         "clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor",
-        "native_functions/pointwise.yaml:927",
+        "native_functions/pointwise.yaml:943",
         (
             "core",
             "pointwise",
@@ -2866,7 +2887,7 @@ def register() -> None:
     define(
         "clamp_.Tensor",
         "clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:927",
+        "native_functions/pointwise.yaml:943",
         (
             "core",
             "pointwise",
@@ -2877,7 +2898,7 @@ def register() -> None:
     define(
         "clamp.Tensor_out",
         "clamp.Tensor_out(Tensor self, Tensor? min=None, Tensor? max=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:927",
+        "native_functions/pointwise.yaml:943",
         (
             "core",
             "pointwise",
@@ -2888,7 +2909,7 @@ def register() -> None:
     define(
         "clamp_min",
         "clamp_min(Tensor self, Scalar min) -> Tensor",
-        "native_functions/pointwise.yaml:934",
+        "native_functions/pointwise.yaml:950",
         ("pointwise",),
     )
     structured("clamp_min", native.clamp_one, "clamp_min_stub", "functional", "clamp_min.out")
@@ -2896,7 +2917,7 @@ def register() -> None:
     define(
         "clamp_min_",
         "clamp_min_(Tensor(a!) self, Scalar min) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:934",
+        "native_functions/pointwise.yaml:950",
         ("pointwise",),
     )
     structured("clamp_min_", native.clamp_one, "clamp_min_stub", "inplace", "clamp_min.out")
@@ -2904,7 +2925,7 @@ def register() -> None:
     define(
         "clamp_min.out",
         "clamp_min.out(Tensor self, Scalar min, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:934",
+        "native_functions/pointwise.yaml:950",
         ("pointwise",),
     )
     structured("clamp_min.out", native.clamp_one, "clamp_min_stub", "out")
@@ -2912,7 +2933,7 @@ def register() -> None:
     define(
         "clamp_min.Tensor",
         "clamp_min.Tensor(Tensor self, Tensor min) -> Tensor",
-        "native_functions/pointwise.yaml:942",
+        "native_functions/pointwise.yaml:958",
         ("pointwise",),
     )
     structured("clamp_min.Tensor", native.clamp_one, "clamp_min_stub", "functional", "clamp_min.Tensor_out")
@@ -2920,7 +2941,7 @@ def register() -> None:
     define(
         "clamp_min_.Tensor",
         "clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:942",
+        "native_functions/pointwise.yaml:958",
         ("pointwise",),
     )
     structured("clamp_min_.Tensor", native.clamp_one, "clamp_min_stub", "inplace", "clamp_min.Tensor_out")
@@ -2928,7 +2949,7 @@ def register() -> None:
     define(
         "clamp_min.Tensor_out",
         "clamp_min.Tensor_out(Tensor self, Tensor min, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:942",
+        "native_functions/pointwise.yaml:958",
         ("pointwise",),
     )
     structured("clamp_min.Tensor_out", native.clamp_one, "clamp_min_stub", "out")
@@ -2936,7 +2957,7 @@ def register() -> None:
     define(
         "clamp_max",
         "clamp_max(Tensor self, Scalar max) -> Tensor",
-        "native_functions/pointwise.yaml:950",
+        "native_functions/pointwise.yaml:966",
         ("pointwise",),
     )
     structured("clamp_max", native.clamp_one, "clamp_max_stub", "functional", "clamp_max.out")
@@ -2944,7 +2965,7 @@ def register() -> None:
     define(
         "clamp_max_",
         "clamp_max_(Tensor(a!) self, Scalar max) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:950",
+        "native_functions/pointwise.yaml:966",
         ("pointwise",),
     )
     structured("clamp_max_", native.clamp_one, "clamp_max_stub", "inplace", "clamp_max.out")
@@ -2952,7 +2973,7 @@ def register() -> None:
     define(
         "clamp_max.out",
         "clamp_max.out(Tensor self, Scalar max, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:950",
+        "native_functions/pointwise.yaml:966",
         ("pointwise",),
     )
     structured("clamp_max.out", native.clamp_one, "clamp_max_stub", "out")
@@ -2960,7 +2981,7 @@ def register() -> None:
     define(
         "clamp_max.Tensor",
         "clamp_max.Tensor(Tensor self, Tensor max) -> Tensor",
-        "native_functions/pointwise.yaml:958",
+        "native_functions/pointwise.yaml:974",
         ("pointwise",),
     )
     structured("clamp_max.Tensor", native.clamp_one, "clamp_max_stub", "functional", "clamp_max.Tensor_out")
@@ -2968,7 +2989,7 @@ def register() -> None:
     define(
         "clamp_max_.Tensor",
         "clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:958",
+        "native_functions/pointwise.yaml:974",
         ("pointwise",),
     )
     structured("clamp_max_.Tensor", native.clamp_one, "clamp_max_stub", "inplace", "clamp_max.Tensor_out")
@@ -2976,7 +2997,7 @@ def register() -> None:
     define(
         "clamp_max.Tensor_out",
         "clamp_max.Tensor_out(Tensor self, Tensor max, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:958",
+        "native_functions/pointwise.yaml:974",
         ("pointwise",),
     )
     structured("clamp_max.Tensor_out", native.clamp_one, "clamp_max_stub", "out")
@@ -2984,31 +3005,31 @@ def register() -> None:
     define(
         "clip",
         "clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
-        "native_functions/pointwise.yaml:966",
+        "native_functions/pointwise.yaml:982",
     )
     composite("clip", "CompositeImplicitAutograd", composition.clamp)
     define(
         "clip.Tensor",
         "clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor",
-        "native_functions/pointwise.yaml:971",
+        "native_functions/pointwise.yaml:987",
     )
     composite("clip.Tensor", "CompositeImplicitAutograd", composition.clamp)
     define(
         "clip_",
         "clip_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:976",
+        "native_functions/pointwise.yaml:992",
     )
     composite("clip_", "CompositeImplicitAutograd", composition.clamp_)
     define(
         "clip_.Tensor",
         "clip_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:981",
+        "native_functions/pointwise.yaml:997",
     )
     composite("clip_.Tensor", "CompositeImplicitAutograd", composition.clamp_)
     define(
         "where.self",
         "where.self(Tensor condition, Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:986",
+        "native_functions/pointwise.yaml:1002",
         (
             "core",
             "pointwise",
@@ -3020,7 +3041,7 @@ def register() -> None:
     define(
         "where.self_out",
         "where.self_out(Tensor condition, Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:986",
+        "native_functions/pointwise.yaml:1002",
         (
             "core",
             "pointwise",
@@ -3029,30 +3050,30 @@ def register() -> None:
     )
     structured("where.self_out", native.where, "where_stub", "out")
     autograd("where.self_out", out_refuses_grad)
-    define("where", "where(Tensor condition) -> Tensor[]", "native_functions/pointwise.yaml:994")
+    define("where", "where(Tensor condition) -> Tensor[]", "native_functions/pointwise.yaml:1010")
     composite("where", "CompositeImplicitAutograd", composition.where_nonzero)
     define(
         "where.ScalarSelf",
         "where.ScalarSelf(Tensor condition, Scalar self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:998",
+        "native_functions/pointwise.yaml:1014",
     )
     composite("where.ScalarSelf", "CompositeImplicitAutograd", composition.where)
     define(
         "where.ScalarOther",
         "where.ScalarOther(Tensor condition, Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:1003",
+        "native_functions/pointwise.yaml:1019",
     )
     composite("where.ScalarOther", "CompositeImplicitAutograd", composition.where)
     define(
         "where.Scalar",
         "where.Scalar(Tensor condition, Scalar self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:1008",
+        "native_functions/pointwise.yaml:1024",
     )
     composite("where.Scalar", "CompositeImplicitAutograd", composition.where)
     define(
         "lerp.Scalar",
         "lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor",
-        "native_functions/pointwise.yaml:1013",
+        "native_functions/pointwise.yaml:1029",
         ("pointwise",),
     )
     structured("lerp.Scalar", native.lerp, "lerp_stub", "functional", "lerp.Scalar_out")
@@ -3060,7 +3081,7 @@ def register() -> None:
     define(
         "lerp_.Scalar",
         "lerp_.Scalar(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1013",
+        "native_functions/pointwise.yaml:1029",
         ("pointwise",),
     )
     structured("lerp_.Scalar", native.lerp, "lerp_stub", "inplace", "lerp.Scalar_out")
@@ -3068,7 +3089,7 @@ def register() -> None:
     define(
         "lerp.Scalar_out",
         "lerp.Scalar_out(Tensor self, Tensor end, Scalar weight, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1013",
+        "native_functions/pointwise.yaml:1029",
         ("pointwise",),
     )
     structured("lerp.Scalar_out", native.lerp, "lerp_stub", "out")
@@ -3076,7 +3097,7 @@ def register() -> None:
     define(
         "lerp.Tensor",
         "lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor",
-        "native_functions/pointwise.yaml:1020",
+        "native_functions/pointwise.yaml:1036",
         ("pointwise",),
     )
     structured("lerp.Tensor", native.lerp, "lerp_stub", "functional", "lerp.Tensor_out")
@@ -3084,7 +3105,7 @@ def register() -> None:
     define(
         "lerp_.Tensor",
         "lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1020",
+        "native_functions/pointwise.yaml:1036",
         ("pointwise",),
     )
     structured("lerp_.Tensor", native.lerp, "lerp_stub", "inplace", "lerp.Tensor_out")
@@ -3092,7 +3113,7 @@ def register() -> None:
     define(
         "lerp.Tensor_out",
         "lerp.Tensor_out(Tensor self, Tensor end, Tensor weight, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1020",
+        "native_functions/pointwise.yaml:1036",
         ("pointwise",),
     )
     structured("lerp.Tensor_out", native.lerp, "lerp_stub", "out")
@@ -3100,7 +3121,7 @@ def register() -> None:
     define(
         "addcmul",
         "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
-        "native_functions/pointwise.yaml:1027",
+        "native_functions/pointwise.yaml:1043",
         ("pointwise",),
     )
     structured("addcmul", native.addcmul, "addcmul_stub", "functional", "addcmul.out")
@@ -3108,7 +3129,7 @@ def register() -> None:
     define(
         "addcmul_",
         "addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1027",
+        "native_functions/pointwise.yaml:1043",
         ("pointwise",),
     )
     structured("addcmul_", native.addcmul, "addcmul_stub", "inplace", "addcmul.out")
@@ -3116,7 +3137,7 @@ def register() -> None:
     define(
         "addcmul.out",
         "addcmul.out(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1027",
+        "native_functions/pointwise.yaml:1043",
         ("pointwise",),
     )
     structured("addcmul.out", native.addcmul, "addcmul_stub", "out")
@@ -3124,7 +3145,7 @@ def register() -> None:
     define(
         "addcdiv",
         "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
-        "native_functions/pointwise.yaml:1034",
+        "native_functions/pointwise.yaml:1050",
         ("pointwise",),
     )
     structured("addcdiv", native.addcdiv, "addcdiv_stub", "functional", "addcdiv.out")
@@ -3132,7 +3153,7 @@ def register() -> None:
     define(
         "addcdiv_",
         "addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1034",
+        "native_functions/pointwise.yaml:1050",
         ("pointwise",),
     )
     structured("addcdiv_", native.addcdiv, "addcdiv_stub", "inplace", "addcdiv.out")
@@ -3140,46 +3161,46 @@ def register() -> None:
     define(
         "addcdiv.out",
         "addcdiv.out(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1034",
+        "native_functions/pointwise.yaml:1050",
         ("pointwise",),
     )
     structured("addcdiv.out", native.addcdiv, "addcdiv_stub", "out")
     autograd("addcdiv.out", out_refuses_grad)
-    define("sgn", "sgn(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1043", ("pointwise",))
+    define("sgn", "sgn(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1059", ("pointwise",))
     structured("sgn", native.unary, "sgn_stub", "functional", "sgn.out")
     autograd("sgn", autograd_pointwise.plan_sgn)
     define(
-        "sgn_", "sgn_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:1043", ("pointwise",)
+        "sgn_", "sgn_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:1059", ("pointwise",)
     )
     structured("sgn_", native.unary, "sgn_stub", "inplace", "sgn.out")
     autograd("sgn_", autograd_pointwise.plan_sgn_)
     define(
         "sgn.out",
         "sgn.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1043",
+        "native_functions/pointwise.yaml:1059",
         ("pointwise",),
     )
     structured("sgn.out", native.unary, "sgn_stub", "out")
     autograd("sgn.out", out_refuses_grad)
     define(
-        "signbit", "signbit(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1051", ("pointwise",)
+        "signbit", "signbit(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1067", ("pointwise",)
     )
     structured("signbit", native.signbit, "signbit_stub", "functional", "signbit.out")
     define(
         "signbit.out",
         "signbit.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1051",
+        "native_functions/pointwise.yaml:1067",
         ("pointwise",),
     )
     structured("signbit.out", native.signbit, "signbit_stub", "out")
     autograd("signbit.out", out_refuses_grad)
-    define("frac", "frac(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1059", ("pointwise",))
+    define("frac", "frac(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1075", ("pointwise",))
     structured("frac", native.frac, "frac_stub", "functional", "frac.out")
     autograd("frac", autograd_pointwise.plan_frac)
     define(
         "frac_",
         "frac_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1059",
+        "native_functions/pointwise.yaml:1075",
         ("pointwise",),
     )
     structured("frac_", native.frac, "frac_stub", "inplace", "frac.out")
@@ -3187,7 +3208,7 @@ def register() -> None:
     define(
         "frac.out",
         "frac.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1059",
+        "native_functions/pointwise.yaml:1075",
         ("pointwise",),
     )
     structured("frac.out", native.frac, "frac_stub", "out")
@@ -3195,7 +3216,7 @@ def register() -> None:
     define(
         "copysign.Tensor",
         "copysign.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1067",
+        "native_functions/pointwise.yaml:1083",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3204,7 +3225,7 @@ def register() -> None:
     define(
         "copysign_.Tensor",
         "copysign_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1067",
+        "native_functions/pointwise.yaml:1083",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3213,7 +3234,7 @@ def register() -> None:
     define(
         "copysign.out",
         "copysign.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1067",
+        "native_functions/pointwise.yaml:1083",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3222,34 +3243,34 @@ def register() -> None:
     define(
         "copysign.Scalar",
         "copysign.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:1076",
+        "native_functions/pointwise.yaml:1092",
         ("pointwise",),
     )
     composite("copysign.Scalar", "CompositeImplicitAutograd", composition.copysign)
     define(
         "copysign_.Scalar",
         "copysign_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1082",
+        "native_functions/pointwise.yaml:1098",
     )
     composite("copysign_.Scalar", "CompositeImplicitAutograd", composition.copysign_)
     define(
         "heaviside",
         "heaviside(Tensor self, Tensor values) -> Tensor",
-        "native_functions/pointwise.yaml:1087",
+        "native_functions/pointwise.yaml:1103",
         ("pointwise",),
     )
     structured("heaviside", native.heaviside, "heaviside_stub", "functional", "heaviside.out")
     define(
         "heaviside_",
         "heaviside_(Tensor(a!) self, Tensor values) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1087",
+        "native_functions/pointwise.yaml:1103",
         ("pointwise",),
     )
     structured("heaviside_", native.heaviside, "heaviside_stub", "inplace", "heaviside.out")
     define(
         "heaviside.out",
         "heaviside.out(Tensor self, Tensor values, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1087",
+        "native_functions/pointwise.yaml:1103",
         ("pointwise",),
     )
     structured("heaviside.out", native.heaviside, "heaviside_stub", "out")
@@ -3257,7 +3278,7 @@ def register() -> None:
     define(
         "hypot",
         "hypot(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1095",
+        "native_functions/pointwise.yaml:1111",
         ("pointwise",),
     )
     structured("hypot", native.same_floating, "hypot_stub", "functional", "hypot.out")
@@ -3265,7 +3286,7 @@ def register() -> None:
     define(
         "hypot_",
         "hypot_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1095",
+        "native_functions/pointwise.yaml:1111",
         ("pointwise",),
     )
     structured("hypot_", native.same_floating, "hypot_stub", "inplace", "hypot.out")
@@ -3273,7 +3294,7 @@ def register() -> None:
     define(
         "hypot.out",
         "hypot.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1095",
+        "native_functions/pointwise.yaml:1111",
         ("pointwise",),
     )
     structured("hypot.out", native.same_floating, "hypot_stub", "out")
@@ -3281,7 +3302,7 @@ def register() -> None:
     define(
         "nextafter",
         "nextafter(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1103",
+        "native_functions/pointwise.yaml:1119",
         ("pointwise",),
     )
     structured("nextafter", native.same_floating, "nextafter_stub", "functional", "nextafter.out")
@@ -3289,7 +3310,7 @@ def register() -> None:
     define(
         "nextafter_",
         "nextafter_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1103",
+        "native_functions/pointwise.yaml:1119",
         ("pointwise",),
     )
     structured("nextafter_", native.same_floating, "nextafter_stub", "inplace", "nextafter.out")
@@ -3297,7 +3318,7 @@ def register() -> None:
     define(
         "nextafter.out",
         "nextafter.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1103",
+        "native_functions/pointwise.yaml:1119",
         ("pointwise",),
     )
     structured("nextafter.out", native.same_floating, "nextafter_stub", "out")
@@ -3305,7 +3326,7 @@ def register() -> None:
     define(
         "nan_to_num",
         "nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
-        "native_functions/pointwise.yaml:1111",
+        "native_functions/pointwise.yaml:1127",
         ("pointwise",),
     )
     structured("nan_to_num", native.nan_to_num, "nan_to_num_stub", "functional", "nan_to_num.out")
@@ -3313,7 +3334,7 @@ def register() -> None:
     define(
         "nan_to_num_",
         "nan_to_num_(Tensor(a!) self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1111",
+        "native_functions/pointwise.yaml:1127",
         ("pointwise",),
     )
     structured("nan_to_num_", native.nan_to_num, "nan_to_num_stub", "inplace", "nan_to_num.out")
@@ -3321,7 +3342,7 @@ def register() -> None:
     define(
         "nan_to_num.out",
         "nan_to_num.out(Tensor self, float? nan=None, float? posinf=None, float? neginf=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1111",
+        "native_functions/pointwise.yaml:1127",
         ("pointwise",),
     )
     structured("nan_to_num.out", native.nan_to_num, "nan_to_num_stub", "out")
@@ -3329,21 +3350,21 @@ def register() -> None:
     define(
         "frexp.Tensor",
         "frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)",
-        "native_functions/pointwise.yaml:1119",
+        "native_functions/pointwise.yaml:1135",
         ("pointwise",),
     )
     composite("frexp.Tensor", "CompositeImplicitAutograd", composition.frexp)
     define(
         "frexp.Tensor_out",
         "frexp.Tensor_out(Tensor self, *, Tensor(a!) mantissa, Tensor(b!) exponent) -> (Tensor(a!) mantissa, Tensor(b!) exponent)",
-        "native_functions/pointwise.yaml:1125",
+        "native_functions/pointwise.yaml:1141",
         ("pointwise",),
     )
     composite("frexp.Tensor_out", "CompositeImplicitAutograd", composition.frexp_out)
     define(
         "_frexp_mantissa",
         "_frexp_mantissa(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:1130",
+        "native_functions/pointwise.yaml:1146",
         ("pointwise",),
     )
     structured("_frexp_mantissa", native.frexp_mantissa, "_frexp_mantissa_stub", "functional")
@@ -3351,71 +3372,71 @@ def register() -> None:
     define(
         "_frexp_exponent",
         "_frexp_exponent(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:1136",
+        "native_functions/pointwise.yaml:1152",
         ("pointwise",),
     )
     structured("_frexp_exponent", native.frexp_exponent, "_frexp_exponent_stub", "functional")
     define(
         "ldexp.Tensor",
         "ldexp.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1142",
+        "native_functions/pointwise.yaml:1158",
         ("pointwise",),
     )
     composite("ldexp.Tensor", "CompositeImplicitAutograd", composition.ldexp)
     define(
         "ldexp_",
         "ldexp_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1142",
+        "native_functions/pointwise.yaml:1158",
         ("pointwise",),
     )
     composite("ldexp_", "CompositeImplicitAutograd", inplace_form("ldexp_", composition.ldexp))
     define(
         "ldexp.out",
         "ldexp.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1142",
+        "native_functions/pointwise.yaml:1158",
         ("pointwise",),
     )
     composite("ldexp.out", "CompositeImplicitAutograd", out_form("ldexp", composition.ldexp))
     define(
-        "deg2rad", "deg2rad(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1149", ("pointwise",)
+        "deg2rad", "deg2rad(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1165", ("pointwise",)
     )
     composite("deg2rad", "CompositeImplicitAutograd", composition.deg2rad)
     define(
         "deg2rad_",
         "deg2rad_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1149",
+        "native_functions/pointwise.yaml:1165",
         ("pointwise",),
     )
     composite("deg2rad_", "CompositeImplicitAutograd", inplace_form("deg2rad_", composition.deg2rad))
     define(
         "deg2rad.out",
         "deg2rad.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1149",
+        "native_functions/pointwise.yaml:1165",
         ("pointwise",),
     )
     composite("deg2rad.out", "CompositeImplicitAutograd", out_form("deg2rad", composition.deg2rad))
     define(
-        "rad2deg", "rad2deg(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1156", ("pointwise",)
+        "rad2deg", "rad2deg(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1172", ("pointwise",)
     )
     composite("rad2deg", "CompositeImplicitAutograd", composition.rad2deg)
     define(
         "rad2deg_",
         "rad2deg_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1156",
+        "native_functions/pointwise.yaml:1172",
         ("pointwise",),
     )
     composite("rad2deg_", "CompositeImplicitAutograd", inplace_form("rad2deg_", composition.rad2deg))
     define(
         "rad2deg.out",
         "rad2deg.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1156",
+        "native_functions/pointwise.yaml:1172",
         ("pointwise",),
     )
     composite("rad2deg.out", "CompositeImplicitAutograd", out_form("rad2deg", composition.rad2deg))
     define(
         "logaddexp",
         "logaddexp(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1165",
+        "native_functions/pointwise.yaml:1181",
         ("pointwise",),
     )
     structured("logaddexp", native.logaddexp, "logaddexp_stub", "functional", "logaddexp.out")
@@ -3423,7 +3444,7 @@ def register() -> None:
     define(
         "logaddexp.out",
         "logaddexp.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1165",
+        "native_functions/pointwise.yaml:1181",
         ("pointwise",),
     )
     structured("logaddexp.out", native.logaddexp, "logaddexp_stub", "out")
@@ -3431,7 +3452,7 @@ def register() -> None:
     define(
         "logaddexp2",
         "logaddexp2(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1173",
+        "native_functions/pointwise.yaml:1189",
         ("pointwise",),
     )
     structured("logaddexp2", native.same_floating, "logaddexp2_stub", "functional", "logaddexp2.out")
@@ -3439,7 +3460,7 @@ def register() -> None:
     define(
         "logaddexp2.out",
         "logaddexp2.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1173",
+        "native_functions/pointwise.yaml:1189",
         ("pointwise",),
     )
     structured("logaddexp2.out", native.same_floating, "logaddexp2_stub", "out")
@@ -3447,7 +3468,7 @@ def register() -> None:
     define(
         "xlogy.Tensor",
         "xlogy.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1181",
+        "native_functions/pointwise.yaml:1197",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3456,7 +3477,7 @@ def register() -> None:
     define(
         "xlogy_.Tensor",
         "xlogy_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1181",
+        "native_functions/pointwise.yaml:1197",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3465,7 +3486,7 @@ def register() -> None:
     define(
         "xlogy.OutTensor",
         "xlogy.OutTensor(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1181",
+        "native_functions/pointwise.yaml:1197",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3474,27 +3495,27 @@ def register() -> None:
     define(
         "xlogy.Scalar_Self",
         "xlogy.Scalar_Self(Scalar self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1190",
+        "native_functions/pointwise.yaml:1206",
         ("pointwise",),
     )
     composite("xlogy.Scalar_Self", "CompositeImplicitAutograd", composition.xlogy)
     define(
         "xlogy.Scalar_Other",
         "xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:1196",
+        "native_functions/pointwise.yaml:1212",
         ("pointwise",),
     )
     composite("xlogy.Scalar_Other", "CompositeImplicitAutograd", composition.xlogy)
     define(
         "xlogy_.Scalar_Other",
         "xlogy_.Scalar_Other(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1202",
+        "native_functions/pointwise.yaml:1218",
     )
     composite("xlogy_.Scalar_Other", "CompositeImplicitAutograd", composition.xlogy_)
     define(
         "logit",
         "logit(Tensor self, float? eps=None) -> Tensor",
-        "native_functions/pointwise.yaml:1207",
+        "native_functions/pointwise.yaml:1223",
         ("pointwise",),
     )
     structured("logit", native.logit, "logit_stub", "functional", "logit.out")
@@ -3502,7 +3523,7 @@ def register() -> None:
     define(
         "logit_",
         "logit_(Tensor(a!) self, float? eps=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1207",
+        "native_functions/pointwise.yaml:1223",
         ("pointwise",),
     )
     structured("logit_", native.logit, "logit_stub", "inplace", "logit.out")
@@ -3510,7 +3531,7 @@ def register() -> None:
     define(
         "logit.out",
         "logit.out(Tensor self, float? eps=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1207",
+        "native_functions/pointwise.yaml:1223",
         ("pointwise",),
     )
     structured("logit.out", native.logit, "logit_stub", "out")
@@ -3518,18 +3539,18 @@ def register() -> None:
     define(
         "logit_backward",
         "logit_backward(Tensor grad_output, Tensor self, float? eps=None) -> Tensor",
-        "native_functions/pointwise.yaml:1215",
+        "native_functions/pointwise.yaml:1231",
         ("pointwise",),
     )
     structured("logit_backward", native.logit_backward, "logit_backward_stub", "functional")
     autograd("logit_backward", autograd_pointwise.plan_logit_backward)
-    define("sinc", "sinc(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1222", ("pointwise",))
+    define("sinc", "sinc(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1238", ("pointwise",))
     structured("sinc", native.unary_float, "sinc_stub", "functional", "sinc.out")
     autograd("sinc", autograd_pointwise.plan_sinc)
     define(
         "sinc_",
         "sinc_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1222",
+        "native_functions/pointwise.yaml:1238",
         ("pointwise",),
     )
     structured("sinc_", native.unary_float, "sinc_stub", "inplace", "sinc.out")
@@ -3537,7 +3558,7 @@ def register() -> None:
     define(
         "sinc.out",
         "sinc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1222",
+        "native_functions/pointwise.yaml:1238",
         ("pointwise",),
     )
     structured("sinc.out", native.unary_float, "sinc_stub", "out")
@@ -3545,7 +3566,7 @@ def register() -> None:
     define(
         "multiply.Tensor",
         "multiply.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1232",
+        "native_functions/pointwise.yaml:1248",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3553,7 +3574,7 @@ def register() -> None:
     define(
         "multiply_.Tensor",
         "multiply_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1232",
+        "native_functions/pointwise.yaml:1248",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3561,7 +3582,7 @@ def register() -> None:
     define(
         "multiply.out",
         "multiply.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1232",
+        "native_functions/pointwise.yaml:1248",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3569,7 +3590,7 @@ def register() -> None:
     define(
         "subtract.Tensor",
         "subtract.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
-        "native_functions/pointwise.yaml:1240",
+        "native_functions/pointwise.yaml:1256",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3577,7 +3598,7 @@ def register() -> None:
     define(
         "subtract_.Tensor",
         "subtract_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1240",
+        "native_functions/pointwise.yaml:1256",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3587,7 +3608,7 @@ def register() -> None:
     define(
         "subtract.out",
         "subtract.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1240",
+        "native_functions/pointwise.yaml:1256",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3595,7 +3616,7 @@ def register() -> None:
     define(
         "divide.Tensor",
         "divide.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1248",
+        "native_functions/pointwise.yaml:1264",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3603,7 +3624,7 @@ def register() -> None:
     define(
         "divide_.Tensor",
         "divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1248",
+        "native_functions/pointwise.yaml:1264",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3611,7 +3632,7 @@ def register() -> None:
     define(
         "divide.out",
         "divide.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1248",
+        "native_functions/pointwise.yaml:1264",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3619,7 +3640,7 @@ def register() -> None:
     define(
         "divide.Tensor_mode",
         "divide.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor",
-        "native_functions/pointwise.yaml:1256",
+        "native_functions/pointwise.yaml:1272",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3627,7 +3648,7 @@ def register() -> None:
     define(
         "divide_.Tensor_mode",
         "divide_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1256",
+        "native_functions/pointwise.yaml:1272",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3639,7 +3660,7 @@ def register() -> None:
     define(
         "divide.out_mode",
         "divide.out_mode(Tensor self, Tensor other, *, str? rounding_mode, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1256",
+        "native_functions/pointwise.yaml:1272",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3647,7 +3668,7 @@ def register() -> None:
     define(
         "true_divide.Tensor",
         "true_divide.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1264",
+        "native_functions/pointwise.yaml:1280",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3655,7 +3676,7 @@ def register() -> None:
     define(
         "true_divide_.Tensor",
         "true_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1264",
+        "native_functions/pointwise.yaml:1280",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3663,7 +3684,7 @@ def register() -> None:
     define(
         "true_divide.out",
         "true_divide.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1264",
+        "native_functions/pointwise.yaml:1280",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3671,26 +3692,26 @@ def register() -> None:
     define(
         "true_divide.Scalar",
         "true_divide.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:1272",
+        "native_functions/pointwise.yaml:1288",
     )
     composite("true_divide.Scalar", "CompositeImplicitAutograd", composition.div)
     define(
         "true_divide_.Scalar",
         "true_divide_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1277",
+        "native_functions/pointwise.yaml:1293",
     )
     composite("true_divide_.Scalar", "CompositeImplicitAutograd", composition.div_)
     define(
         "float_power.Tensor_Tensor",
         "float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
-        "native_functions/pointwise.yaml:1282",
+        "native_functions/pointwise.yaml:1298",
         ("pointwise",),
     )
     composite("float_power.Tensor_Tensor", "CompositeImplicitAutograd", composition.float_power)
     define(
         "float_power.Tensor_Tensor_out",
         "float_power.Tensor_Tensor_out(Tensor self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1282",
+        "native_functions/pointwise.yaml:1298",
         ("pointwise",),
     )
     composite(
@@ -3701,14 +3722,14 @@ def register() -> None:
     define(
         "float_power.Tensor_Scalar",
         "float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",
-        "native_functions/pointwise.yaml:1289",
+        "native_functions/pointwise.yaml:1305",
         ("pointwise",),
     )
     composite("float_power.Tensor_Scalar", "CompositeImplicitAutograd", composition.float_power)
     define(
         "float_power.Tensor_Scalar_out",
         "float_power.Tensor_Scalar_out(Tensor self, Scalar exponent, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1289",
+        "native_functions/pointwise.yaml:1305",
         ("pointwise",),
     )
     composite(
@@ -3719,14 +3740,14 @@ def register() -> None:
     define(
         "float_power.Scalar",
         "float_power.Scalar(Scalar self, Tensor exponent) -> Tensor",
-        "native_functions/pointwise.yaml:1296",
+        "native_functions/pointwise.yaml:1312",
         ("pointwise",),
     )
     composite("float_power.Scalar", "CompositeImplicitAutograd", composition.float_power)
     define(
         "float_power.Scalar_out",
         "float_power.Scalar_out(Scalar self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1296",
+        "native_functions/pointwise.yaml:1312",
         ("pointwise",),
     )
     composite(
@@ -3737,39 +3758,39 @@ def register() -> None:
     define(
         "float_power_.Tensor",
         "float_power_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1302",
+        "native_functions/pointwise.yaml:1318",
         ("pointwise",),
     )
     composite("float_power_.Tensor", "CompositeImplicitAutograd", composition.float_power_)
     define(
         "float_power_.Scalar",
         "float_power_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1308",
+        "native_functions/pointwise.yaml:1324",
         ("pointwise",),
     )
     composite("float_power_.Scalar", "CompositeImplicitAutograd", composition.float_power_)
-    define("angle", "angle(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1316", ("pointwise",))
+    define("angle", "angle(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1332", ("pointwise",))
     composite("angle", "CompositeImplicitAutograd", composition.angle)
     define(
         "angle.out",
         "angle.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1316",
+        "native_functions/pointwise.yaml:1332",
         ("pointwise",),
     )
     composite("angle.out", "CompositeImplicitAutograd", out_form("angle", composition.angle))
-    define("complex", "complex(Tensor real, Tensor imag) -> Tensor", "native_functions/pointwise.yaml:1323")
+    define("complex", "complex(Tensor real, Tensor imag) -> Tensor", "native_functions/pointwise.yaml:1339")
     composite("complex", "CompositeImplicitAutograd", composition.complex_)
     define(
         "complex.out",
         "complex.out(Tensor real, Tensor imag, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1327",
+        "native_functions/pointwise.yaml:1343",
     )
     composite("complex.out", "CompositeImplicitAutograd", composition.complex_out)
-    define("polar", "polar(Tensor abs, Tensor angle) -> Tensor", "native_functions/pointwise.yaml:1331")
+    define("polar", "polar(Tensor abs, Tensor angle) -> Tensor", "native_functions/pointwise.yaml:1347")
     composite("polar", "CompositeImplicitAutograd", composition.polar)
     define(
         "polar.out",
         "polar.out(Tensor abs, Tensor angle, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1335",
+        "native_functions/pointwise.yaml:1351",
     )
     composite("polar.out", "CompositeImplicitAutograd", composition.polar_out)

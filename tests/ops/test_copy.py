@@ -181,7 +181,7 @@ def test_copy_():
     with pytest.raises(RuntimeError, match="single memory location"):
         tt.zeros(1).expand(3).copy_(tt.ones(3))
     with pytest.raises(TypeError, match="copy_"):
-        x.copy_(1.0)
+        x.copy_("1.0")
 
 
 def test_empty_and_scalar():
@@ -214,3 +214,29 @@ def test_numpy_error_state_is_left_alone():
         assert tt.tensor([math.nan, 1e20, 1e300], dtype=tt.float64).int().shape == (3,)
         assert tt.tensor([1e300], dtype=tt.float64).float().tolist() == [math.inf]
         assert tt.tensor([1e30]).half().tolist() == [math.inf] and tt.tensor([1e-30]).bfloat16().shape == (1,)
+
+
+@pytest.mark.parametrize(
+    "dtype", [tt.float32, tt.float64, tt.bfloat16, tt.int64, tt.uint8, tt.bool, tt.complex64], ids=str
+)
+def test_copy_of_numbers(dtype: tt.dtype, device: str) -> None:
+    for value in (True, 3, 2.5, 0.1, np.float32(1.5), np.int16(7)):
+        made = tt.zeros(2, dtype=dtype, device=device).copy_(value)
+        assert made.tolist() == tt.tensor([value, value], dtype=tt.float64).to(dtype).tolist()
+        assert tt.zeros(2, dtype=dtype, device=device).copy_(value, True).tolist() == made.tolist()
+    assert tt.zeros((), dtype=dtype, device=device).copy_(src=1).item() == 1
+
+
+def test_copy_of_numbers_as_a_tensor_of_them_would_be(device: str) -> None:
+    assert tt.zeros(1, device=device).copy_(2 + 1j).item() == 2
+    assert tt.zeros(1, dtype=tt.int16, device=device).copy_(70000).item() == 70000 - 65536
+    x = tt.ones(2, device=device, requires_grad=True)
+    y = x * 2
+    y[1:].copy_(5.0)
+    y.sum().backward()
+    assert x.grad.tolist() == [2, 0]
+    assert tt.zeros(2, 1, device="meta").copy_(1).shape == (2, 1)
+    assert tt.vmap(lambda x: x.clone().copy_(3))(tt.ones(2, device=device)).tolist() == [3, 3]
+    assert tt.ops.aten.copy_.default(tt.zeros(1, device=device), tt.ones(1, device=device), True).item() == 1
+    with pytest.raises(RuntimeError, match="leaf"):
+        x.copy_(1)

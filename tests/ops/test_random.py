@@ -242,6 +242,14 @@ def test_multinomial(replacement):
         assert sorted(tt.multinomial(tt.ones(6), 6).tolist()) == list(range(6))
 
 
+def test_multinomial_without_replacement_gives_weights_of_zero_last(device):
+    made = tt.multinomial(tt.tensor([[0.0, 1.0, 0.0, 6.0], [0.0, 0.0, 5.0, 0.0]], device=device), 3)
+    assert sorted(made[0, :2].tolist()) == [1, 3] and made[0, 2].item() in (0, 2)
+    assert made[1, 0].item() == 2 and len(set(made[1].tolist())) == 3
+    with pytest.raises(RuntimeError, match="sum of probabilities <= 0"):
+        tt.multinomial(tt.tensor([[1.0, 0.0], [0.0, 0.0]], device=device), 1)
+
+
 @pytest.mark.parametrize("dtype", [tt.float32, tt.float64, tt.bfloat16], ids=str)
 def test_native_dropout(dtype):
     x = tt.ones(N, dtype=dtype)
@@ -319,7 +327,7 @@ def test_draws_in_place(draw):
         (lambda: tt.randperm(-1), RuntimeError, "non-negative"),
         (lambda: tt.randperm(300, dtype=tt.uint8), RuntimeError, "too large"),
         (lambda: tt.multinomial(tt.ones(2), 3), RuntimeError, "without replacement"),
-        (lambda: tt.multinomial(tt.tensor([1.0, 0.0]), 2), RuntimeError, "not enough"),
+        (lambda: tt.multinomial(tt.zeros(2), 2), RuntimeError, "sum of prob"),
         (lambda: tt.multinomial(tt.tensor([1.0, -1.0]), 1), RuntimeError, "element < 0"),
         (lambda: tt.multinomial(tt.ones(2, 2, 2), 1), RuntimeError, "1 or 2 dim"),
         (lambda: tt.dropout(tt.ones(2), 1.5, True), RuntimeError, "between 0 and 1"),

@@ -1,6 +1,7 @@
 """Gradients of gradients, and tangents, where they are formulas of their own: against differences of the first ones."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -138,3 +139,35 @@ def test_a_norm_of_zeros_has_a_derivative_of_zero(order: float) -> None:
     x = tt.zeros(4, dtype=tt.float64)
     _, tangent = tt.func.jvp(lambda x: tt.linalg.vector_norm(x, order), (x,), (tt.ones(4, dtype=tt.float64),))
     assert tangent.item() == 0
+
+
+STEPS = {
+    "hardtanh": tt.nn.functional.hardtanh,
+    "relu6": tt.nn.functional.relu6,
+    "hardsigmoid": tt.nn.functional.hardsigmoid,
+    "hardshrink": tt.nn.functional.hardshrink,
+    "softshrink": tt.nn.functional.softshrink,
+    "threshold": lambda x: tt.nn.functional.threshold(x, 0.1, 0.0),
+    "relu": tt.relu,
+    "leaky_relu": tt.nn.functional.leaky_relu,
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_of_functions_made_of_straight_lines_is_zeros(name: str, device: str) -> None:
+    x = tt.tensor([-50.0, -2.0, -0.25, 0.0, 0.25, 2.0, 50.0], device=device, requires_grad=True)
+    (first,) = tt.autograd.grad(STEPS[name](x).sum(), x, create_graph=True)
+    (plain,) = tt.autograd.grad(STEPS[name](x).sum(), x)
+    assert tt.equal(first, plain)
+    (second,) = tt.autograd.grad(first.sum(), x)
+    assert second.tolist() == [0.0] * 7
+    assert not tt.func.hessian(lambda x: STEPS[name](x).sum())(x.detach()).any()
+
+
+@pytest.mark.parametrize("name", ["elu", "selu", "celu"])
+def test_of_exponential_units_where_the_exponential_overflows(name: str, device: str) -> None:
+    x = tt.tensor([-1000.0, -1.0, 0.0, 1.0, 1000.0, math.inf], device=device, requires_grad=True)
+    (first,) = tt.autograd.grad(getattr(tt.nn.functional, name)(x).sum(), x, create_graph=True)
+    (second,) = tt.autograd.grad(first.sum(), x)
+    steep = 1.0507009873554805 * 1.6732632423543772 if name == "selu" else 1.0
+    assert second.tolist() == pytest.approx([0.0, steep * math.exp(-1), 0.0, 0.0, 0.0, 0.0], rel=1e-6)

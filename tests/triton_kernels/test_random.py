@@ -172,7 +172,7 @@ def test_multinomial(rng, on_both, sizes, dtype):
         ([1, -1.0], False, "either `inf`, `nan` or element < 0"),
         ([math.nan, 1], True, "either `inf`, `nan` or element < 0"),
         ([math.inf, 1], True, "either `inf`, `nan` or element < 0"),
-        ([0, 1.0], False, "not enough non-negative category"),
+        ([0, 0.0], False, "sum of probabilities <= 0"),
         ([0, 0.0], True, "sum of probabilities <= 0"),
     ],
 )

@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
+from ...dispatch.scalars import truncated
 from ...runtime.cuda.lazy_triton import tl, triton
 from ...runtime.tensor_spec import TensorSpec
 from ..conversion import convert, type_name
@@ -53,7 +54,7 @@ def number_for(type_: tl.dtype) -> Callable[[Any], int | float]:
     low = -(1 << (bits - 1)) if signed else 0
 
     def wrapped(value: Any) -> int:
-        return (int(value) - low) % (1 << bits) + low
+        return (truncated(value, type_.name) - low) % (1 << bits) + low
 
     return wrapped
 

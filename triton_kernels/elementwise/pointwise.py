@@ -40,7 +40,7 @@ FUNCTIONS: dict[str, tuple[Any, str]] = {
     "bitwise_or": (f.bitwise_or, BITS),
     "bitwise_right_shift": (f.right_shift, INTEGER),
     "bitwise_xor": (f.bitwise_xor, BITS),
-    "conj_physical": (f.conjugate, ANY),
+    "_conj_physical": (f.conjugate, ANY),
     "copysign": (parts.copysign, FLOAT),
     "cos": (f.cos, FLOAT),
     "cosh": (f.cosh, FLOAT),

@@ -59,7 +59,7 @@ def conjugate_copy(out: TensorSpec, source: TensorSpec) -> Copy:
     if not out.dtype.is_complex:
         copy: Copy = copy_kernel(out, source)
         return copy
-    call = StructuredCall("conj_physical", {"self": source}, ("self",), (out,), None, out.device, {})
+    call = StructuredCall("_conj_physical", {"self": source}, ("self",), (out,), None, out.device, {})
     kernel = complex_elementwise(call, conjugate, [source], [part_type(source.dtype)], [True], True)
     return kernel.into
 

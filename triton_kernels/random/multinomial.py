@@ -23,15 +23,15 @@ from ..launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
 from .random import drawn_words
 from .random_functions import open_unit
 
-INVALID, TOO_FEW = tl.constexpr(1), tl.constexpr(2)
-"""Faults of weights: infinite, NaN or negative ones; fewer positive ones than wanted."""
+INVALID, ALL_ZERO = tl.constexpr(1), tl.constexpr(2)
+"""Faults of weights: infinite, NaN or negative ones; no positive one."""
 
 
 @triton.jit
-def inspect(weights, faults, last_positive, columns, wanted, BLOCK: tl.constexpr):
+def inspect(weights, faults, last_positive, columns, BLOCK: tl.constexpr):
     """One program a row: its faults, and the last of its positive weights."""
     row = tl.program_id(0).to(tl.int64)
-    positive = tl.zeros((BLOCK,), tl.int64)
+    positive = tl.zeros((BLOCK,), tl.int32)
     invalid = tl.zeros((BLOCK,), tl.int32)
     last = tl.zeros((BLOCK,), tl.int64)
     for base in range(0, columns, BLOCK):
@@ -40,9 +40,9 @@ def inspect(weights, faults, last_positive, columns, wanted, BLOCK: tl.constexpr
         weight = tl.load(weights + row * columns + i, mask=inside, other=0)
         valid = (weight >= 0.0) & (weight < float("inf"))
         invalid = invalid | (inside & (valid == 0)).to(tl.int32)
-        positive += (weight != 0.0).to(tl.int64)
+        positive = positive | (weight != 0.0).to(tl.int32)
         last = tl.where(weight != 0.0, i, last)
-    fault = tl.where(tl.max(invalid, 0) > 0, INVALID, 0) | tl.where(tl.sum(positive, 0) < wanted, TOO_FEW, 0)
+    fault = tl.where(tl.max(invalid, 0) > 0, INVALID, 0) | tl.where(tl.max(positive, 0) > 0, 0, ALL_ZERO)
     tl.atomic_or(faults, fault, sem="relaxed")
     tl.store(last_positive + row, tl.max(last, 0))
 
@@ -112,9 +112,7 @@ def row_block(columns: int) -> int:
     return min(next_power_of_2(columns), 4096 if interpreted() else 1024)
 
 
-def inspection(
-    call: StructuredCall, rows: int, columns: int, wanted: int, message: str
-) -> Callable[..., None]:
+def inspection(call: StructuredCall, rows: int, columns: int) -> Callable[..., None]:
     """``check(weights address, last positive address)``: raises RuntimeError for faults; waits for the device.
 
     In a capture whoever waits for a replay gets the error.
@@ -123,17 +121,18 @@ def inspection(
     launch = Launch(
         call.device,
         inspect,
-        {"weights": "*fp64", "faults": "*i32", "last_positive": "*i64", "columns": "i64", "wanted": "i64"},
+        {"weights": "*fp64", "faults": "*i32", "last_positive": "*i64", "columns": "i64"},
         {"BLOCK": block},
         elements=("faults",),
         num_warps=ROW_WARPS,
     )
     device = call.device
     invalid = "probability tensor contains either `inf`, `nan` or element < 0"
+    message = "invalid multinomial distribution (sum of probabilities <= 0)"
 
     def check(weights: int, last_positive: int) -> None:
         faults = lowered_flags(1, device, lambda: [RuntimeError(f"{invalid}, or {message}")])
-        launch((rows, 1, 1), weights, faults.address, last_positive, columns, wanted)
+        launch((rows, 1, 1), weights, faults.address, last_positive, columns)
         if isinstance(faults, GraphFlags):
             return
         found = np.empty(1, np.int32)
@@ -159,13 +158,7 @@ def multinomial(call: StructuredCall) -> PlannedKernel:
     replacement = call.extra["replacement"]
     draw = with_replacement if replacement else without_replacement
     pick = draw(call, rows, columns, samples)
-    message = "invalid multinomial distribution (sum of probabilities <= 0)"
-    if not replacement:
-        message = (
-            "invalid multinomial distribution (with replacement=False, not enough non-negative category "
-            "to sample)"
-        )
-    check = inspection(call, rows, columns, 1 if replacement else samples, message)
+    check = inspection(call, rows, columns)
     allocate, device = get_allocator("cuda").allocate, call.device
 
     def into(to: Any, probabilities: Any, seed: Seed, first: int) -> None:
@@ -217,7 +210,7 @@ def with_replacement(call: StructuredCall, rows: int, columns: int, samples: int
 
 
 def without_replacement(call: StructuredCall, rows: int, columns: int, samples: int) -> Callable[..., None]:
-    """``pick(out, weights, last positive, seed, first)``: the weights race, and the first ones win."""
+    """``pick(out, weights, last positive, seed, first)``: the weights race, and the first ones win; zeros come last."""
     words, fill = drawn_words(call, (rows, columns), True)
     times = TensorSpec.contiguous((rows, columns), float64, call.device)
     run = elementwise(call._replace(outputs=(times,)), race, [words, times], [tl.uint64, tl.float64]).into

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from ...dispatch.scalars import element_of
 from ...dispatch.structured.native.line_maps import Kernel, Kind, LineMap, by_factors
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
@@ -317,13 +318,13 @@ def constant_pad(call: StructuredCall) -> PlannedKernel:
             value = complex(value)
             numbers: tuple[Any, ...] = (value.real, value.imag)
         else:
-            numbers = (float(value) if is_float else wrapped(value, real.itemsize),)
+            numbers = (float(value) if is_float else wrapped(element_of(value, spec.dtype)),)
         run(to, x, *(numbers if pads else ()))
 
     return PlannedKernel(into)
 
 
-def wrapped(value: Any, itemsize: int) -> int:
+def wrapped(value: Any) -> int:
     """A number as int64, in two's complement."""
     number = int(value)
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)

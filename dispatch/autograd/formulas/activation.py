@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from ....runtime.grad_mode import grad_disabled, is_grad_enabled
 from ...generated import functions as ops
+
+
+def _is_recorded(self: Any) -> bool:
+    """Whether a formula's own derivative by `self` may be asked for."""
+    return self._spec.requires_grad and (not grad_disabled or is_grad_enabled())
+
+
+def constant_in(grad: Any, self: Any) -> Any:
+    """`grad`, whose derivative by `self` is zeros: a comparison with `self` alone leaves no graph to it."""
+    return ops.threshold_backward(grad, self, math.nan) if _is_recorded(self) else grad
 
 
 def elu_backward(grad: Any, self: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
     """`scale` above zero; below it the exponential's slope."""
-    below = ops.exp(self * input_scale) * (input_scale * alpha * scale)
+    # In the graph of a second derivative exp must not overflow where it is not taken: 0 * inf.
+    negative = -ops.relu(-self) if _is_recorded(self) else self
+    below = ops.exp(negative * input_scale) * (input_scale * alpha * scale)
     return ops.where(ops.gt(self, 0), grad * scale, grad * below)
 
 
 def hardtanh_backward(grad: Any, self: Any, min_val: Any, max_val: Any) -> Any:
     """Nothing at the bounds and beyond them."""
-    return ops.where(ops.logical_and(ops.gt(self, min_val), ops.lt(self, max_val)), grad, 0.0)
+    return ops.where(
+        ops.logical_and(ops.gt(self, min_val), ops.lt(self, max_val)), constant_in(grad, self), 0.0
+    )
 
 
 def hardswish_backward(grad: Any, self: Any) -> Any:
@@ -26,12 +42,12 @@ def hardswish_backward(grad: Any, self: Any) -> Any:
 
 def hardsigmoid_backward(grad: Any, self: Any) -> Any:
     """1/6 between -3 and 3."""
-    return ops.where(ops.logical_and(ops.gt(self, -3), ops.lt(self, 3)), grad / 6, 0.0)
+    return ops.where(ops.logical_and(ops.gt(self, -3), ops.lt(self, 3)), constant_in(grad / 6, self), 0.0)
 
 
 def shrink_backward(grad: Any, self: Any, lambd: Any) -> Any:
     """1 outside of [-lambd, lambd]."""
-    return ops.where(ops.logical_and(ops.ge(self, -lambd), ops.le(self, lambd)), 0.0, grad)
+    return ops.where(ops.logical_and(ops.ge(self, -lambd), ops.le(self, lambd)), 0.0, constant_in(grad, self))
 
 
 def mish_backward(grad: Any, self: Any) -> Any:

@@ -13,6 +13,7 @@ from ....runtime.device_guard import check_index, current_device
 from ....runtime.layout import layout as Layout
 from ....runtime.memory_format import memory_format as MemoryFormat
 from ....runtime.memory_format import preserve_format, strides_for
+from ....runtime.scalar_type import bool_, complex128, float64, int64
 from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.tensor_impl import TensorImpl
 from ....runtime.tensor_spec import TensorSpec
@@ -26,6 +27,8 @@ from ..meta_base import MetaBase
 from ..stub import OWN, StructuredCall, find_kernel, has_kernel
 
 _OF_ONE = FunctionalForm((True,), None)
+_OF_NUMBERS: dict[type, ScalarType] = {bool: bool_, int: int64, float: float64, complex: complex128}
+"""The dtypes that hold Python's numbers as they are, whatever the default dtype."""
 
 
 def clone(meta: MetaBase, self: TensorSpec, memory_format: MemoryFormat | None) -> None:
@@ -135,11 +138,10 @@ def _expanded(source: TensorSpec, sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def copy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``self.copy_(src)``: broadcasting, casting and crossing devices."""
+    """``self.copy_(src)``: broadcasting, casting and crossing devices; a number is cast as a tensor of it would be."""
     destination: TensorSpec = args[0]._spec
-    source = args[1]._spec if isinstance(args[1], TensorImpl) else None
-    if source is None:
-        raise TypeError(f"copy_(): argument 'src' must be Tensor, not {type(args[1]).__name__}")
+    number = None if isinstance(args[1], TensorImpl) else _OF_NUMBERS[args[1].__class__]
+    source = args[1]._spec if number is None else TensorSpec.contiguous((), number, CPU)
     sizes = source.sizes
     lead = destination.ndim - len(sizes)
     if lead < 0 or any(n not in (1, destination.sizes[lead + i]) for i, n in enumerate(sizes)):
@@ -155,6 +157,15 @@ def copy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     if destination.read_only:
         raise RuntimeError("copy_(): self is read-only; clone() it before writing to it")
     copy = copier(destination, source, args[2])
+    if number is not None:
+        element_type = number.np
+
+        def plan_of_number(self: Any, src: Any) -> Any:
+            copy(self._data, np.array(src, element_type))
+            self.bump_version()
+            return self
+
+        return plan_of_number
 
     def plan(self: Any, src: Any) -> Any:
         if src is self:

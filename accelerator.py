@@ -1,0 +1,160 @@
+"""`tt.accelerator`: the GPU, whatever its make (`torch.accelerator`): CUDA's, or none.
+
+A program that asks here for its device runs as it is on machines with and without one.
+
+Example:
+    >>> import triten as tt
+    >>> device = tt.accelerator.current_accelerator(check_available=True) or tt.device("cpu")
+    >>> tt.ones(2, device=device).sum().item()
+    2.0
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import cuda as _cuda
+from .runtime.device import device as _Device
+
+__all__ = [
+    "current_accelerator",
+    "current_device_index",
+    "current_stream",
+    "device_count",
+    "device_index",
+    "empty_cache",
+    "get_memory_info",
+    "is_available",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_stats",
+    "reset_accumulated_memory_stats",
+    "reset_peak_memory_stats",
+    "set_device_index",
+    "set_stream",
+    "synchronize",
+]
+
+
+def is_available() -> bool:
+    """Whether there is an accelerator (`torch.accelerator.is_available`)."""
+    return bool(_cuda.is_available())
+
+
+def device_count() -> int:
+    """How many there are, 0 without any (`torch.accelerator.device_count`)."""
+    count: int = _cuda.device_count() if is_available() else 0
+    return count
+
+
+def current_accelerator(check_available: bool = False) -> _Device | None:
+    """The accelerators' kind as a device without index; None without any (`torch.accelerator.current_accelerator`).
+
+    `check_available` changes nothing: a machine without an accelerator has no kind of them.
+    """
+    return _Device("cuda") if is_available() else None
+
+
+def _index_of(device: Any) -> int:
+    """The index that a device argument stands for. Raises RuntimeError without accelerator, ValueError for others."""
+    if not is_available():
+        raise RuntimeError("Cannot access accelerator device when none is available.")
+    if device is None:
+        current: int = _cuda.current_device()
+        return current
+    if isinstance(device, int):
+        return device
+    asked = _Device(device)
+    if asked.type != "cuda":
+        raise ValueError(f"{asked.type} doesn't match the current accelerator cuda.")
+    return _index_of(None) if asked.index is None else asked.index
+
+
+def current_device_index() -> int:
+    """The index of the current device (`torch.accelerator.current_device_index`). Raises RuntimeError without any."""
+    return _index_of(None)
+
+
+def set_device_index(device: Any, /) -> None:
+    """Make a device the current one; None changes nothing (`torch.accelerator.set_device_index`)."""
+    _cuda.set_device(_index_of(device))
+
+
+def synchronize(device: Any = None, /) -> None:
+    """Wait until a device has done all that it was given (`torch.accelerator.synchronize`)."""
+    _cuda.synchronize(_index_of(device))
+
+
+def current_stream(device: Any = None, /) -> Any:
+    """The current stream of a device (`torch.accelerator.current_stream`)."""
+    return _cuda.current_stream(_index_of(device))
+
+
+def set_stream(stream: Any) -> None:
+    """Make a stream the current one of its device, and that device the current one (`torch.accelerator.set_stream`)."""
+    _cuda.set_stream(stream)
+
+
+class device_index:
+    """A block with another current device; None changes nothing (`torch.accelerator.device_index`)."""
+
+    def __init__(self, device: int | None, /) -> None:
+        self.idx = device
+        self._before = -1
+
+    def __enter__(self) -> None:
+        if self.idx is not None:
+            self._before = _index_of(None)
+            _cuda.set_device(self.idx)
+
+    def __exit__(self, *args: object) -> None:
+        if self.idx is not None:
+            _cuda.set_device(self._before)
+
+
+def empty_cache() -> None:
+    """Give memory that no tensor uses back (`torch.accelerator.empty_cache`)."""
+    _cuda.empty_cache()
+
+
+def get_memory_info(device: Any = None, /) -> tuple[int, int]:
+    """Free and total bytes of a device (`torch.accelerator.get_memory_info`)."""
+    free, total = _cuda.mem_get_info(_index_of(device))
+    return free, total
+
+
+def memory_stats(device: Any = None, /) -> dict[str, int]:
+    """The allocator's counters (`torch.accelerator.memory_stats`), as `tt.cuda.memory_stats` has them."""
+    return dict(_cuda.memory_stats(_index_of(device)))
+
+
+def memory_allocated(device: Any = None, /) -> int:
+    """Bytes of tensors on a device (`torch.accelerator.memory_allocated`)."""
+    return int(_cuda.memory_allocated(_index_of(device)))
+
+
+def max_memory_allocated(device: Any = None, /) -> int:
+    """The most of `memory_allocated` since the start or a reset (`torch.accelerator.max_memory_allocated`)."""
+    return int(_cuda.max_memory_allocated(_index_of(device)))
+
+
+def memory_reserved(device: Any = None, /) -> int:
+    """Bytes that the allocator holds of a device (`torch.accelerator.memory_reserved`)."""
+    return int(_cuda.memory_reserved(_index_of(device)))
+
+
+def max_memory_reserved(device: Any = None, /) -> int:
+    """The most of `memory_reserved` since the start or a reset (`torch.accelerator.max_memory_reserved`)."""
+    return int(_cuda.max_memory_reserved(_index_of(device)))
+
+
+def reset_accumulated_memory_stats(device: Any = None, /) -> None:
+    """Set the counters of what came and went to 0 (`torch.accelerator.reset_accumulated_memory_stats`)."""
+    _cuda.reset_accumulated_memory_stats(_index_of(device))
+
+
+def reset_peak_memory_stats(device: Any = None, /) -> None:
+    """Set the peaks to what there is now (`torch.accelerator.reset_peak_memory_stats`)."""
+    _cuda.reset_peak_memory_stats(_index_of(device))

@@ -1,0 +1,65 @@
+"""Whether a program asked for deterministic algorithms (`torch.use_deterministic_algorithms`).
+
+Kernels here are deterministic whether it did or not: they add in a fixed order, without atomic operations of floats. So
+nothing is refused and nothing becomes slower; the answer is kept for the programs and libraries that ask.
+"""
+
+from __future__ import annotations
+
+_MODES = ("default", "warn", "error")
+"""The modes by number, as `get_deterministic_debug_mode` gives them."""
+
+_mode = [0]
+
+
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    """Ask for deterministic algorithms, which all are (`torch.use_deterministic_algorithms`).
+
+    Memory that `empty` does not write is not filled, unlike PyTorch's. Raises TypeError unless both are bools.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.use_deterministic_algorithms(True); tt.are_deterministic_algorithms_enabled()
+        True
+        >>> tt.use_deterministic_algorithms(False)
+    """
+    for name, value in (("mode", mode), ("warn_only", warn_only)):
+        if not isinstance(value, bool):
+            raise TypeError(
+                f"use_deterministic_algorithms(): argument '{name}' must be bool, not {type(value).__name__}"
+            )
+    _mode[0] = (1 if warn_only else 2) if mode else 0
+
+
+def are_deterministic_algorithms_enabled() -> bool:
+    """Whether deterministic algorithms were asked for (`torch.are_deterministic_algorithms_enabled`)."""
+    return _mode[0] != 0
+
+
+def is_deterministic_algorithms_warn_only_enabled() -> bool:
+    """Whether they were asked for with `warn_only` (`torch.is_deterministic_algorithms_warn_only_enabled`)."""
+    return _mode[0] == 1
+
+
+def set_deterministic_debug_mode(debug_mode: int | str) -> None:
+    """`use_deterministic_algorithms` by a word or number: "default" (0), "warn" (1) or "error" (2).
+
+    See `torch.set_deterministic_debug_mode`. Raises RuntimeError for another one, TypeError for anything else.
+    """
+    if not isinstance(debug_mode, int | str):
+        raise TypeError(f"debug_mode must be str or int, but got {type(debug_mode)}")
+    if isinstance(debug_mode, str):
+        if debug_mode not in _MODES:
+            raise RuntimeError(
+                "invalid value of debug_mode, expected one of `default`, `warn`, `error`, but got "
+                + debug_mode
+            )
+        debug_mode = _MODES.index(debug_mode)
+    if debug_mode not in range(len(_MODES)):
+        raise RuntimeError(f"invalid value of debug_mode, expected 0, 1, or 2, but got {debug_mode}")
+    _mode[0] = debug_mode
+
+
+def get_deterministic_debug_mode() -> int:
+    """What was asked for: 0 nothing, 1 with `warn_only`, 2 without (`torch.get_deterministic_debug_mode`)."""
+    return _mode[0]

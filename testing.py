@@ -1,0 +1,315 @@
+"""`tt.testing`: what tests of tensors need (`torch.testing`): `assert_close`, and `make_tensor` for operands.
+
+Example:
+    >>> import triten as tt
+    >>> tt.testing.assert_close(tt.ones(2) / 3, tt.tensor([1 / 3, 1 / 3]))
+"""
+
+from __future__ import annotations
+
+import cmath
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .dispatch.composite.tensor_data import as_tensor
+from .dispatch.generated import functions as _ops
+from .dispatch.iterator.type_promotion import promote_types
+from .dispatch.tensor import Tensor
+from .runtime import scalar_type as st
+from .runtime.memory_format import memory_format as MemoryFormat
+
+__all__ = ["assert_close", "make_tensor"]
+
+_TOLERANCES: dict[st.dtype, tuple[float, float]] = {
+    st.float16: (1e-3, 1e-5),
+    st.bfloat16: (1.6e-2, 1e-5),
+    st.float32: (1.3e-6, 1e-5),
+    st.float64: (1e-7, 1e-7),
+    st.complex64: (1.3e-6, 1e-5),
+    st.complex128: (1e-7, 1e-7),
+}
+"""Relative and absolute tolerance by dtype; others are compared exactly."""
+
+_OF_NUMBERS: dict[type, st.dtype] = {int: st.int64, float: st.float64, complex: st.complex128}
+_NUMBERS = (int, float, complex, np.number)
+
+
+class _Comparison:
+    """How pairs are compared, and which item of a collection is at hand."""
+
+    def __init__(
+        self,
+        tolerances: tuple[float, float] | None,
+        equal_nan: bool,
+        attributes: Sequence[str],
+        check_dtype: bool,
+        allow_subclasses: bool,
+        message: str | Callable[[str], str] | None,
+    ) -> None:
+        self.tolerances = tolerances
+        self.equal_nan = equal_nan
+        self.attributes = attributes
+        self.check_dtype = check_dtype
+        self.allow_subclasses = allow_subclasses
+        self.message = message
+        self.place: list[Any] = []
+
+    def fail(self, text: str) -> None:
+        """Raise AssertionError with PyTorch's message, or the caller's."""
+        if self.place:
+            text += f"\n\nThe failure occurred for item {''.join(f'[{each!r}]' for each in self.place)}"
+        if self.message is not None:
+            text = self.message if isinstance(self.message, str) else self.message(text)
+        raise AssertionError(text)
+
+    def compare(self, actual: Any, expected: Any) -> None:
+        """Raise AssertionError where two values are not close, TypeError where they cannot be compared."""
+        collections = [
+            kind
+            for kind in (Mapping, Sequence)
+            if isinstance(actual, kind) and isinstance(expected, kind) and not isinstance(actual, str)
+        ]
+        if collections:
+            self._items(actual, expected, collections[0] is Mapping)
+        elif actual is None or expected is None:
+            if actual is not expected:
+                self.fail(f"None mismatch: {actual} is not {expected}")
+        elif isinstance(actual, bool | np.bool_) and isinstance(expected, bool | np.bool_):
+            if bool(actual) is not bool(expected):
+                self.fail(f"Booleans mismatch: {actual} is not {expected}")
+        elif isinstance(actual, _NUMBERS) and isinstance(expected, _NUMBERS):
+            self._numbers(actual, expected)
+        elif self._comparable(actual, expected):
+            self._tensors(as_tensor(actual), as_tensor(expected))
+        else:
+            raise TypeError(
+                f"No comparison pair was able to handle inputs of type {type(actual)} and {type(expected)}."
+            )
+
+    def _comparable(self, actual: Any, expected: Any) -> bool:
+        if not all(isinstance(each, Tensor | np.ndarray) for each in (actual, expected)):
+            return False
+        if type(actual) is type(expected):
+            return True
+        related = isinstance(actual, type(expected)) or isinstance(expected, type(actual))
+        return related and self.allow_subclasses
+
+    def _items(self, actual: Any, expected: Any, is_mapping: bool) -> None:
+        if is_mapping:
+            missing = sorted(set(expected) - set(actual), key=str)
+            additional = sorted(set(actual) - set(expected), key=str)
+            if missing or additional:
+                self.fail(
+                    "The keys of the mappings do not match:\n"
+                    f"Missing keys in the actual mapping: {missing}\n"
+                    f"Additional keys in the actual mapping: {additional}"
+                )
+        elif len(actual) != len(expected):
+            self.fail(f"The length of the sequences mismatch: {len(actual)} != {len(expected)}")
+        for key in sorted(expected, key=str) if is_mapping else range(len(actual)):
+            self.place.append(key)
+            self.compare(actual[key], expected[key])
+            self.place.pop()
+
+    def _numbers(self, actual: Any, expected: Any) -> None:
+        actual, expected = (x.item() if isinstance(x, np.number) else x for x in (actual, expected))
+        if self.check_dtype and type(actual) is not type(expected):
+            self.fail(f"The (d)types do not match: {type(actual)} != {type(expected)}.")
+        pairs = [_TOLERANCES.get(_OF_NUMBERS.get(type(x), st.int64), (0.0, 0.0)) for x in (actual, expected)]
+        rtol, atol = self.tolerances or (max(r for r, _ in pairs), max(a for _, a in pairs))
+        difference, size = abs(actual - expected), abs(expected)
+        if actual == expected or (cmath.isfinite(difference) and difference <= atol + rtol * size):
+            return
+        if self.equal_nan and cmath.isnan(actual) and cmath.isnan(expected):
+            return
+        relative = difference / size if size else math.inf
+        self.fail(_of_scalars(actual, expected, difference, relative, rtol, atol))
+
+    def _tensors(self, actual: Any, expected: Any) -> None:
+        for name in self.attributes:
+            one, other = (_attribute(x, name) for x in (actual, expected))
+            if one != other:
+                self.fail(f"The values for attribute '{name}' do not match: {one} != {other}.")
+        pairs = [_TOLERANCES.get(x.dtype, (0.0, 0.0)) for x in (actual, expected)]
+        rtol, atol = self.tolerances or (max(r for r, _ in pairs), max(a for _, a in pairs))
+        actual, expected = actual.detach(), expected.detach()
+        if actual.is_meta or expected.is_meta:
+            return
+        if actual.device != expected.device:
+            actual, expected = actual.cpu(), expected.cpu()
+        common = promote_types(actual.dtype, expected.dtype)
+        if common.itemsize == 1 and common.is_floating_point:
+            common = st.float32
+        actual, expected = actual.to(common), expected.to(common)
+        matches = _ops.isclose(actual, expected, rtol, atol, self.equal_nan)
+        if matches.all().item():
+            return
+        if not (common.is_floating_point or common.is_complex):
+            actual, expected = actual.to(st.int64), expected.to(st.int64)
+        difference = _ops.abs(actual - expected)
+        relative = difference / _ops.abs(expected)
+        if not matches.ndim:
+            self.fail(
+                _of_scalars(actual.item(), expected.item(), difference.item(), relative.item(), rtol, atol)
+            )
+        count, total = int((~matches).sum().item()), matches.numel()
+        exact = rtol == 0 and atol == 0
+        lines = [f"Mismatched elements: {count} / {total} ({count / total:.1%})"]
+        for kind, values, allowed in (("absolute", difference, atol), ("relative", relative, rtol)):
+            greatest = _ops.masked_fill(values, matches, 0).reshape(-1)
+            at = int(greatest.argmax().item())
+            where = tuple(int(i) for i in np.unravel_index(at, tuple(matches.shape)))
+            lines.append(
+                f"Greatest {kind} difference: {greatest[at].item()} at index {where}"
+                f"{'' if exact else f' (up to {allowed} allowed)'}"
+            )
+        self.fail("\n".join([f"Tensor-likes are not {'equal' if exact else 'close'}!\n", *lines]))
+
+
+def _attribute(tensor: Any, name: str) -> Any:
+    return tensor.stride() if name == "stride()" else getattr(tensor, name)
+
+
+def _of_scalars(actual: Any, expected: Any, difference: Any, relative: Any, rtol: float, atol: float) -> str:
+    exact = rtol == 0 and atol == 0
+    lines = [
+        f"Scalars are not {'equal' if exact else 'close'}!\n",
+        f"Expected {expected} but got {actual}.",
+        f"Absolute difference: {difference}{'' if exact else f' (up to {atol} allowed)'}",
+        f"Relative difference: {relative}{'' if exact else f' (up to {rtol} allowed)'}",
+    ]
+    return "\n".join(lines)
+
+
+def assert_close(
+    actual: Any,
+    expected: Any,
+    *,
+    allow_subclasses: bool = True,
+    rtol: float | None = None,
+    atol: float | None = None,
+    equal_nan: bool = False,
+    check_device: bool = True,
+    check_dtype: bool = True,
+    check_layout: bool = True,
+    check_stride: bool = False,
+    msg: str | Callable[[str], str] | None = None,
+) -> None:
+    """Check that ``|actual - expected| <= atol + rtol * |expected|`` everywhere (`torch.testing.assert_close`).
+
+    Args:
+        actual, expected: tensors, arrays, numbers, None, or sequences and mappings of such, which are compared item
+            by item.
+        allow_subclasses: whether a tensor may be compared with one of a subclass.
+        rtol, atol: both or none; none is PyTorch's for the dtype, the greater where dtypes differ, 0 for integers.
+        equal_nan: whether NaN is close to NaN.
+        check_device, check_dtype, check_layout, check_stride: which attributes must be the same beside the shape.
+            Where they may differ, elements are compared on the CPU and in the promoted dtype.
+        msg: the message of a failure, or a function that makes it of the one that there would be.
+
+    Raises AssertionError where values are not close, TypeError for values that cannot be compared, ValueError for one
+    tolerance without the other.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.testing.assert_close([1.0, tt.zeros(2)], [1.0, tt.zeros(2)])
+        >>> tt.testing.assert_close(tt.tensor([1, 2]), tt.tensor([1, 4]))
+        Traceback (most recent call last):
+        ...
+        AssertionError: Tensor-likes are not equal!
+        <BLANKLINE>
+        Mismatched elements: 1 / 2 (50.0%)
+        Greatest absolute difference: 2 at index (1,)
+        Greatest relative difference: 0.5 at index (1,)
+    """
+    if (rtol is None) is not (atol is None):
+        raise ValueError(
+            "Both 'rtol' and 'atol' must be either specified or omitted, but got no "
+            f"{'rtol' if rtol is None else 'atol'}."
+        )
+    checks = {"layout": check_layout, "device": check_device, "dtype": check_dtype, "stride()": check_stride}
+    attributes = ["shape", *(name for name, is_checked in checks.items() if is_checked)]
+    tolerances = None if rtol is None or atol is None else (rtol, atol)
+    _Comparison(tolerances, equal_nan, attributes, check_dtype, allow_subclasses, msg).compare(
+        actual, expected
+    )
+
+
+def make_tensor(
+    *shape: Any,
+    dtype: st.dtype,
+    device: Any,
+    low: float | None = None,
+    high: float | None = None,
+    requires_grad: bool = False,
+    noncontiguous: bool = False,
+    exclude_zero: bool = False,
+    memory_format: MemoryFormat | None = None,
+) -> Any:
+    """A tensor of random elements, uniform from `low` to `high` without the latter (`torch.testing.make_tensor`).
+
+    Args:
+        shape: sizes, as numbers or as one sequence.
+        low, high: -9 and 9 by default, for integers -9 and 10, from 0 for unsigned ones, 0 and 2 for bools. They are
+            clamped to what the dtype holds.
+        noncontiguous: leave gaps between elements.
+        exclude_zero: put the smallest positive number in place of zeros, 1 for integers.
+        memory_format: as in `Tensor.to`; not with `noncontiguous`.
+
+    Raises ValueError for an empty or unordered range, and for `requires_grad` of a dtype without gradients.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.testing.make_tensor(2, 3, dtype=tt.float32, device="cpu", low=0, high=1)
+        >>> x.shape, bool((x < 1).all())
+        (triten.Size([2, 3]), True)
+    """
+    sizes = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
+    has_gradients = dtype.is_floating_point or dtype.is_complex
+    if requires_grad and not has_gradients:
+        raise ValueError(
+            f"`requires_grad=True` is not supported for boolean and integral dtypes, but got dtype={dtype}"
+        )
+    if noncontiguous and memory_format is not None:
+        raise ValueError(
+            f"The parameters `noncontiguous` and `memory_format` are mutually exclusive, but got noncontiguous=True "
+            f"and memory_format={memory_format}"
+        )
+    least, most = _range(dtype)
+    start = (-9 if least < 0 else 0) if low is None else low
+    end = (9 if has_gradients else 2 if dtype is st.bool_ else 10) if high is None else high
+    if not start < end or math.isnan(start) or math.isnan(end):
+        raise ValueError(f"`low` must be less than `high`, but got {start} and {end}")
+    start, end = max(start, least), min(end, most)
+    if has_gradients:
+        real = dtype.to_real() if dtype.is_complex else dtype
+        drawn = st.float32 if real.itemsize < 4 else real
+        parts = [
+            _ops.empty(sizes, dtype=drawn, device=device).uniform_(start, end)
+            for _ in range(2 if dtype.is_complex else 1)
+        ]
+        made = _ops.complex(*parts) if dtype.is_complex else parts[0].to(dtype)
+    else:
+        made = _ops.randint(math.ceil(start), math.ceil(end), sizes, dtype=st.int64, device=device).to(dtype)
+    if exclude_zero:
+        smallest = float(st.finfo(dtype).tiny) if has_gradients else 1
+        made = _ops.masked_fill(made, made == 0, smallest)
+    if noncontiguous and made.numel() > 1:
+        made = made.repeat_interleave(2, dim=-1)[..., ::2]
+    elif memory_format is not None:
+        made = made.clone(memory_format=memory_format)
+    return made.requires_grad_(requires_grad)
+
+
+def _range(dtype: st.dtype) -> tuple[float, float]:
+    """The least number of a dtype, and what its numbers are below."""
+    if dtype is st.bool_:
+        return 0, 2
+    if dtype.is_integral:
+        limits = st.iinfo(dtype)
+        return limits.min, min(limits.max + 1, 2**63 - 1)
+    limit = st.finfo(dtype).max
+    return -limit, limit

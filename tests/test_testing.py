@@ -1,0 +1,138 @@
+"""`tt.testing`: what is close, the messages of what is not, and operands made by `make_tensor`."""
+
+import math
+
+import numpy as np
+import pytest
+
+import triten as tt
+
+assert_close, make_tensor = tt.testing.assert_close, tt.testing.make_tensor
+
+CLOSE = {
+    "equal": lambda d: ((tt.ones(2, device=d), tt.ones(2, device=d)), {}),
+    "float32 within 1.3e-6": lambda d: ((tt.full((2,), 1.000001, device=d), tt.ones(2, device=d)), {}),
+    "bfloat16": lambda d: ((tt.ones(2).bfloat16().to(d), (tt.ones(2) + 0.01).bfloat16().to(d)), {}),
+    "infinities": lambda d: ((tt.tensor([math.inf], device=d), tt.tensor([math.inf], device=d)), {}),
+    "nan as asked": lambda d: ((tt.tensor([math.nan], device=d),) * 2, {"equal_nan": True}),
+    "integers as asked": lambda d: (
+        (tt.tensor([1, 2], device=d), tt.tensor([1, 3], device=d)),
+        {"rtol": 0, "atol": 1},
+    ),
+    "dtypes as asked": lambda d: (
+        (tt.ones(2, device=d), tt.ones(2, dtype=tt.float64, device=d)),
+        {"check_dtype": False},
+    ),
+    "devices as asked": lambda d: ((tt.ones(2, device=d), tt.ones(2)), {"check_device": False}),
+    "other strides": lambda d: ((tt.ones(2, 3, device=d), tt.ones(3, 2, device=d).t()), {}),
+    "no elements": lambda d: ((tt.ones(0, device=d), tt.ones(0, device=d)), {}),
+    "nested": lambda d: (({"a": [tt.ones(2, device=d), 1.0]}, {"a": (tt.ones(2, device=d), 1.0)}), {}),
+    "gradients": lambda d: ((tt.ones(2, device=d, requires_grad=True), tt.ones(2, device=d)), {}),
+    "none": lambda d: ((None, None), {}),
+    "numbers": lambda d: ((1.0, 1.0 + 1e-9), {}),
+    "arrays": lambda d: ((np.ones(2), np.ones(2)), {}),
+}
+
+
+@pytest.mark.parametrize("name", CLOSE)
+def test_close(name: str, device: str) -> None:
+    arguments, options = CLOSE[name](device)
+    assert_close(*arguments, **options)
+
+
+FAR = {
+    "elements": (
+        lambda d: (tt.tensor([1.0, 2.0, 3.0], device=d), tt.tensor([1.0, 2.5, 3.0], device=d)),
+        "Tensor-likes are not close!\n\nMismatched elements: 1 / 3 (33.3%)\n"
+        "Greatest absolute difference: 0.5 at index (1,) (up to 1e-05 allowed)\n"
+        "Greatest relative difference: 0.20000000298023224 at index (1,) (up to 1.3e-06 allowed)",
+    ),
+    "unsigned integers": (
+        lambda d: (
+            tt.tensor([0, 255], dtype=tt.uint8, device=d),
+            tt.tensor([255, 0], dtype=tt.uint8, device=d),
+        ),
+        "Tensor-likes are not equal!\n\nMismatched elements: 2 / 2 (100.0%)\n"
+        "Greatest absolute difference: 255 at index (0,)\nGreatest relative difference: inf at index (1,)",
+    ),
+    "0-d": (
+        lambda d: (tt.tensor(1.0, device=d), tt.tensor(2.0, device=d)),
+        "Scalars are not close!\n\nExpected 2.0 but got 1.0.\nAbsolute difference: 1.0 (up to 1e-05 allowed)\n"
+        "Relative difference: 0.5 (up to 1.3e-06 allowed)",
+    ),
+    "nan": (
+        lambda d: (tt.tensor([math.nan], device=d),) * 2,
+        "Greatest absolute difference: nan at index (0,)",
+    ),
+    "shape": (
+        lambda d: (tt.ones(2, device=d), tt.ones(1, device=d)),
+        "The values for attribute 'shape' do not match: triten.Size([2]) != triten.Size([1]).",
+    ),
+    "dtype": (lambda d: (tt.ones(2, device=d), tt.ones(2, device=d).double()), "attribute 'dtype'"),
+    "item": (
+        lambda d: ({"a": [tt.ones(1), tt.ones(1, device=d)]}, {"a": [tt.ones(1), tt.zeros(1, device=d)]}),
+        "The failure occurred for item ['a'][1]",
+    ),
+    "keys": (lambda d: ({"a": 1}, {"b": 1}), "Missing keys in the actual mapping: ['b']\nAdditional keys"),
+    "length": (lambda d: ([1], [1, 1]), "The length of the sequences mismatch: 1 != 2"),
+    "none": (lambda d: (None, tt.ones(1, device=d)), "None mismatch: None is not tensor([1.]"),
+    "numbers": (
+        lambda d: (1, 2),
+        "Scalars are not equal!\n\nExpected 2 but got 1.\nAbsolute difference: 1\n",
+    ),
+    "types of numbers": (lambda d: (1, 1.0), "The (d)types do not match: <class 'int'> != <class 'float'>."),
+    "truth values": (lambda d: (True, False), "Booleans mismatch: True is not False"),
+}
+
+
+@pytest.mark.parametrize("name", FAR)
+def test_far(name: str, device: str) -> None:
+    operands, message = FAR[name]
+    with pytest.raises(AssertionError) as raised:
+        assert_close(*operands(device))
+    assert message in str(raised.value)
+
+
+def test_messages_strides_and_what_cannot_be_compared() -> None:
+    one, other = tt.ones(1), tt.zeros(1)
+    with pytest.raises(AssertionError, match=r"^mine$"):
+        assert_close(one, other, msg="mine")
+    with pytest.raises(AssertionError, match=r"^mine: Tensor-likes"):
+        assert_close(one, other, msg=lambda text: f"mine: {text}")
+    with pytest.raises(AssertionError, match=r"'stride\(\)' do not match: \(3, 1\) != \(1, 2\)"):
+        assert_close(tt.ones(2, 3), tt.ones(3, 2).t(), check_stride=True)
+    with pytest.raises(AssertionError, match="'device'"):
+        assert_close(one, one.to("meta"))
+    with pytest.raises(ValueError, match="got no atol"):
+        assert_close(one, one, rtol=1e-3)
+    for pair in ((one, np.ones(1)), (1.0, one), ("a", "a")):
+        with pytest.raises(TypeError, match="No comparison pair"):
+            assert_close(*pair)
+
+
+@pytest.mark.parametrize(
+    "dtype", [tt.float32, tt.float64, tt.bfloat16, tt.complex64, tt.int64, tt.uint8, tt.bool], ids=str
+)
+def test_make_tensor(dtype: tt.dtype, device: str) -> None:
+    x = make_tensor(40, 50, dtype=dtype, device=device)
+    assert x.shape == (40, 50) and x.dtype is dtype and x.device.type == device and x.is_contiguous()
+    assert (x != x[0, 0]).any().item()
+    parts = tt.view_as_real(x) if dtype.is_complex else x.double()
+    assert parts.min().item() >= -9 and parts.max().item() <= 9
+    assert make_tensor((2, 3), dtype=dtype, device=device, noncontiguous=True).stride() == (6, 2)
+    if dtype is not tt.bool:
+        narrow = make_tensor(1000, dtype=dtype, device=device, low=0, high=2, exclude_zero=True)
+        assert (narrow != 0).all().item()
+    assert make_tensor((), dtype=dtype, device=device).shape == ()
+
+
+def test_make_tensor_options_and_refusals() -> None:
+    assert make_tensor(2, dtype=tt.float32, device="cpu", requires_grad=True).requires_grad
+    made = make_tensor(2, 3, 4, 5, dtype=tt.float32, device="cpu", memory_format=tt.channels_last)
+    assert made.is_contiguous(memory_format=tt.channels_last)
+    with pytest.raises(ValueError, match="requires_grad"):
+        make_tensor(2, dtype=tt.int64, device="cpu", requires_grad=True)
+    with pytest.raises(ValueError, match="must be less than"):
+        make_tensor(2, dtype=tt.float32, device="cpu", low=1, high=0)
+    with pytest.raises(ValueError, match="mutually exclusive"):
+        make_tensor(2, 2, dtype=tt.float32, device="cpu", noncontiguous=True, memory_format=tt.channels_last)
