@@ -20,9 +20,12 @@ def load(name: str | None = None) -> None:
     Args:
         name: of a stub, or of a composition's kernel on the host.
     """
-    from .kernel_index import MODULES
+    if name is None:
+        wanted = [module for module in modules() if module != "kernel_index"]
+    else:
+        from .kernel_index import MODULES
 
-    wanted = modules() if name is None else [MODULES[name]] if name in MODULES else []
+        wanted = [MODULES[name]] if name in MODULES else []
     for module in wanted:
         import_module(f".{module}", __name__)
 

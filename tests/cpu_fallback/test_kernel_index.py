@@ -19,6 +19,17 @@ def test_the_index_is_fresh(tmp_path: Path) -> None:
     assert "fresh" in output_of("-m", "triten.cpu_fallback", "--check", cwd=tmp_path)
 
 
+def test_the_index_is_made_without_the_one_that_there_is(tmp_path: Path) -> None:
+    """A merge may leave one that cannot be read."""
+    program = """
+import sys, triten
+sys.modules["triten.cpu_fallback.kernel_index"] = None
+from triten.cpu_fallback.__main__ import INDEX, index_module
+print(index_module() == INDEX.read_text())
+"""
+    assert output_of("-c", program, cwd=tmp_path) == "True\n"
+
+
 def test_a_program_imports_the_kernels_that_it_calls(tmp_path: Path) -> None:
     program = """
 import sys, triten as tt
