@@ -193,6 +193,10 @@ def _is_asked_for(node: Node, needed: set[Node], inputs: Sequence[Edge] | None) 
 
 def _mark_repeated(results: Sequence[Any]) -> None:
     """Mark a gradient that goes along several edges, so that no leaf takes it for its own."""
+    if len(results) == 3:
+        first, second, third = results
+        if first is not second and first is not third and second is not third:
+            return
     for position, grad in enumerate(results):
         if grad is not None:
             for other in results[:position]:
@@ -292,7 +296,10 @@ def accumulate(node: AccumulateGrad, grad: Any) -> None:
     with _accumulating:
         present = meta.grad
         if present is None:
-            meta.grad = _as_own(leaf._spec, grad)
+            spec = grad._spec
+            is_own = grad._version_cell is None and grad._view_base is None and not spec.overlaps
+            # What nobody else has and lies as the leaf does, which most gradients do.
+            meta.grad = grad if is_own and spec.twin is leaf._spec else _as_own(leaf._spec, grad)
         elif present._spec.requires_grad or grad._spec.requires_grad or grad._spec.keys & _BATCHED:
             # A batched gradient may have more examples than what is there.
             meta.grad = present + grad
