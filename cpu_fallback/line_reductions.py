@@ -6,15 +6,12 @@ from typing import Any
 
 from numpy._core.multiarray import c_einsum  # np.einsum without its planning
 
-from .moments import ones
 from .undispatched import np
 
 RUN = 512
 """Elements that are added into the lanes of a few vectors before their sums are added as a line of their own."""
 DIRECT = 2 * RUN
 """The longest line that is added at once."""
-SHORTEST_PRODUCT = 512
-"""The shortest run for which a call of BLAS pays."""
 SHORT_LINE = 1 << 12
 """The longest line of which the place of the extremum is found sooner than the extremum: np.maximum begins slowly."""
 _HIGH_HALF = np.uint32(0xFFFF0000)
@@ -41,18 +38,6 @@ def line_sums(array: Any) -> Any:
     if runs * RUN < length:
         total = total + c_einsum("...i->...", array[..., runs * RUN :])
     return total
-
-
-def run_sums(runs: Any, out: Any) -> None:
-    """The sums along the last axis of runs of float32 or float64 that come from memory, without further runs in them.
-
-    BLAS reads float32 in the widest vectors, and adds it in 32 to 64 partial sums; for a product with ones it needs
-    these in the first-level cache. So does einsum read float64, two at a time, without them.
-    """
-    if runs.dtype == np.float32 and runs.shape[-1] >= SHORTEST_PRODUCT:
-        np.vecdot(runs, ones(runs.shape[-1], runs.dtype), out)
-    else:
-        c_einsum("...i->...", runs, out=out)
 
 
 def adds_lines(array: Any, axis: int, np_dtype: Any) -> bool:

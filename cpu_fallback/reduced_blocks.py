@@ -13,7 +13,7 @@ from typing import Any
 from ..dispatch.iterator.parallel import parallel_for
 from ..runtime.scalar_type import bfloat16
 from ..runtime.tensor_spec import TensorSpec
-from .line_reductions import bfloat16_line_sums, line_sums, run_sums
+from .line_reductions import bfloat16_line_sums, c_einsum, line_sums
 from .undispatched import np
 from .widen import FLOAT32
 
@@ -38,8 +38,8 @@ HANDED_OVER = 1 << 22
 """Bytes from which another thread takes a part of what is computed block by block: it needs some 70 us to wake."""
 SHARED_BYTES = 1 << 25
 """The same of what is only read: what the caches hold one thread reads as quickly."""
-STREAM_RUN = 1 << 13
-"""Bytes of a run of what comes from memory: as many ones beside it stay in the first-level cache."""
+STREAM_RUN = 1 << 9
+"""Elements of a run of what comes from memory, which is added without further runs in it."""
 STREAM_GRAIN = 1 << 18
 """Elements that a thread takes at least of what comes from memory."""
 ROWS_BLOCK = 1 << 19
@@ -156,7 +156,7 @@ def over_streamed(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Cal
     ):
         return None
     length = math.prod(spec.sizes[d] for d in dims)
-    rows, run = spec.numel // length, min(length, STREAM_RUN // np_dtype.itemsize)
+    rows, run = spec.numel // length, min(length, STREAM_RUN)
     runs = length // run
     by_rows = rows >= runs
 
@@ -168,7 +168,7 @@ def over_streamed(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Cal
 
         def part(first: int, last: int) -> None:
             index = (slice(first, last),) if by_rows else (slice(None), slice(first, last))
-            run_sums(head[index], partial[:, :runs][index])
+            c_einsum("...i->...", head[index], out=partial[:, :runs][index])
             if by_rows and rest.size:
                 partial[first:last, runs] = line_sums(rest[first:last])
 

@@ -12,13 +12,13 @@ from ..runtime import blas_threads
 from ..runtime.scalar_type import bfloat16
 from ..runtime.tensor_spec import TensorSpec
 from .line_reductions import adds_lines, bfloat16_line_sums, line_sums
-from .moments import ones
+from .moments import CHUNK, ones
 from .undispatched import np
 from .widen import NARROW
 
 BLOCK = 128
 """Rows that NumPy adds one after another where the reduced axis is not the innermost one."""
-SMALL = 512
+SMALL = CHUNK
 """Up to this many elements a product with ones is the quickest sum; BLAS adds them in many partial sums."""
 SMALL_MATRIX = 1 << 13
 """The same for sums over some dimensions: of more elements BLAS might share the work among threads."""
@@ -252,15 +252,15 @@ def short_row_of(spec: TensorSpec, np_dtype: Any) -> int:
 
 def dot_with_ones(size: int, np_dtype: Any, count: Any = None) -> PlannedKernel:
     """The sum of a small contiguous array, divided by `count` if given."""
-    ones = np.ones(size, np_dtype)
+    weights = ones(size, np_dtype)
     asarray = np.asarray
 
     def total(out: Any, array: Any) -> None:
-        array.ravel().dot(ones, out)
+        array.ravel().dot(weights, out)
 
     def mean(out: Any, array: Any) -> None:
-        out.fill(array.ravel().dot(ones) / count)
+        out.fill(array.ravel().dot(weights) / count)
 
     if count is None:
-        return PlannedKernel(total, quiet=True, number=lambda array: asarray(array.ravel().dot(ones)))
-    return PlannedKernel(mean, quiet=True, number=lambda array: asarray(array.ravel().dot(ones) / count))
+        return PlannedKernel(total, quiet=True, number=lambda array: asarray(array.ravel().dot(weights)))
+    return PlannedKernel(mean, quiet=True, number=lambda array: asarray(array.ravel().dot(weights) / count))

@@ -12,12 +12,12 @@ from triten.cpu_fallback import reduced_blocks, reduction
 from triten.cpu_fallback.reduced_blocks import STREAM_RUN, over_streamed, side_by_side
 
 SEED = 21
-RUN = STREAM_RUN // 4
+RUN = STREAM_RUN
 
 
 @pytest.fixture(autouse=True)
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reduced_blocks, "SHARED_BYTES", 1 << 14)
+    monkeypatch.setattr(reduced_blocks, "SHARED_BYTES", 1 << 12)
     monkeypatch.setattr(reduced_blocks, "STREAM_GRAIN", 1 << 10)
     monkeypatch.setattr(reduction, "HANDED_OVER", 1 << 14)
     monkeypatch.setattr(reduction, "KEPT_FROM", 1 << 10)
