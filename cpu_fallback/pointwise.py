@@ -34,6 +34,8 @@ __all__ = ["constant_cache", "pointwise"]
 
 OVERWRITTEN = 1 << 12
 """Elements up to which NumPy overwrites those under a mask sooner than it multiplies all of them by the mask."""
+AT_ONCE = 1 << 17
+"""Elements up to which a gradient under a mask is made in one piece: its temporaries stay in the cache."""
 
 ANY, REAL, FLOAT, INEXACT = "biufc", "biuf", "f", "fc"
 
@@ -378,11 +380,15 @@ def threshold_backward(call: StructuredCall) -> PlannedKernel:
     """The gradient where the input exceeds the threshold, else 0."""
     check_kind(call, REAL)
     spec = call.outputs[0]
-    if spec.numel > OVERWRITTEN or any(
+    if spec.numel > AT_ONCE or any(
         each.dtype is not spec.dtype or each.sizes != spec.sizes or not each.is_contiguous
         for each in (call.args["grad_output"], call.args["self"])
     ):
         return planned(call, m.threshold_backward)
+    if spec.numel > OVERWRITTEN:
+        if spec.dtype.name not in ("float32", "float64"):
+            return planned(call, m.threshold_backward)
+        return PlannedKernel(m.threshold_backward_into, quiet=True)
     zero = np.zeros((), spec.np_dtype)
 
     def fresh(grad: Any, a: Any, threshold: Any) -> Any:

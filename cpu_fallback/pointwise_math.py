@@ -171,14 +171,23 @@ _BITS = {np.dtype(np.float32): np.dtype(np.uint32), np.dtype(np.float64): np.dty
 
 
 def threshold_backward(grad: Any, a: Any, threshold: Any) -> Any:
-    """grad where a exceeds the threshold, else 0."""
+    """grad where a exceeds the threshold, else 0.
+
+    The product of the bits with 0 or 1 has no branches; that of the numbers would make NaN of infinity.
+    """
     bits = _BITS.get(grad.dtype)
     if bits is None:
         return selected(a <= threshold, np.zeros((), grad.dtype), grad)
-    # The product of the bits with 0 or 1 has no branches; that of the numbers would make NaN of infinity.
     below = np.less_equal(a, threshold)
     kept = np.logical_not(below, below) if below.ndim else np.logical_not(below)
     return np.multiply(grad.view(bits), kept).view(grad.dtype)
+
+
+def threshold_backward_into(out: Any, grad: Any, a: Any, threshold: Any) -> None:
+    """The same for arrays of floats of one layout."""
+    bits = _BITS[grad.dtype]
+    below = np.less_equal(a, threshold)
+    np.multiply(grad.view(bits), np.logical_not(below, below), out.view(bits))
 
 
 SQRT_HALF = math.sqrt(0.5)

@@ -12,7 +12,7 @@ from ..runtime.scalar_type import bool_
 from .error_state import quiet
 from .number_parts import logaddexp
 from .prefix_sums import BLOCK as SUMS_BLOCK
-from .prefix_sums import LEAST, prefix_sums
+from .prefix_sums import LEAST, RUN, prefix_sums
 from .undispatched import copyto, np
 from .widen import compute_np
 
@@ -37,10 +37,10 @@ def accumulation(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:
     """The factory of a ufunc's ``accumulate`` along ``call.extra["dim"]``."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
-        out_spec = call.outputs[0]
+        spec, out_spec = call.args["self"], call.outputs[0]
         if out_spec.dtype is bool_:
             raise call.refuse(out_spec)
-        axis = call.extra["dim"] - max(call.args["self"].ndim, 1)
+        axis = call.extra["dim"] - max(spec.ndim, 1)
         wide = WIDE.get(compute_np(out_spec.dtype).kind, out_spec.np_dtype)
         direct = wide == out_spec.np_dtype
 
@@ -57,7 +57,7 @@ def accumulation(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:
                 np.copyto(out, found, casting="unsafe")
 
         # A wide run of narrower numbers cannot overflow, and is as near as any other order once it is rounded.
-        by_products = ufunc is np.add and wide == np.float64 and not direct
+        by_products = ufunc is np.add and wide == np.float64 and not direct and spec.sizes[-1:] >= (RUN,)
         by_lines = (
             shared_lines(call, prefix_sums, LEAST, SUMS_BLOCK) if by_products else shared_lines(call, step)
         )

@@ -12,6 +12,7 @@ from ..runtime.scalar_type import bfloat16
 from ..runtime.tensor_spec import TensorSpec
 from .line_reductions import adds_lines, bfloat16_line_sums, line_sums
 from .moments import CHUNK, ones
+from .reduced_blocks import SHORT_ROW
 from .undispatched import np
 from .widen import NARROW
 
@@ -25,8 +26,6 @@ PRODUCTS = (np.dtype(np.float32), np.dtype(np.float64))
 """The dtypes of BLAS."""
 SHORTEST_ROW = 16
 """Elements of the shortest rows that BLAS adds in vectors."""
-SHORT_ROW = 1 << 8
-"""Shorter rows of others are added side by side."""
 SHORTEST = 16
 """Elements of the shortest lines that are added one by one."""
 READ_SHARED = 32 << 20
