@@ -80,8 +80,8 @@ class NativeFunction:
     does for arithmetic; ``rest`` for all but the first, ``src`` for the second alone, ``one`` where another argument
     is a tensor. `python_binding` is false for overloads that only the dispatcher knows, and ``positional`` for those
     that Python reaches through another overload's signature (``x.view(dtype)``), ``keywords`` where that signature
-    takes those of its parameters that no other overload has by keyword alone. `written` marks the in-place and ``out=`` forms that ``autogen``
-    makes of a composition: its result, copied to where they want it.
+    takes those of its parameters that no other overload has by keyword alone. `written` marks the in-place and
+    ``out=`` forms that ``autogen`` makes of a composition: its result, copied to where they want it.
     """
 
     schema: FunctionSchema
