@@ -81,7 +81,7 @@ SAMPLES: list[Sample] = [
     *rows("lerp.Tensor", X, ROW, T("b", low=0.0, high=1.0), pointwise=True, dtypes="fc", roundings=2),
     *rows("addcmul", X, X, ROW, value=2, pointwise=True, roundings=2),
     *rows("addcdiv", X, X, NOT_SMALL, value=2, pointwise=True, dtypes="fc", roundings=2),
-    *rows("conj conj_physical resolve_conj resolve_neg", X, kind=EXACT),
+    *rows("conj _conj_physical conj_physical resolve_conj resolve_neg", X, kind=EXACT),
     *rows("real", X, kind=EXACT),
     *rows("imag", X, kind=EXACT, dtypes="c"),
     *rows("dropout", X, 0.4, False, kind=ROUNDED, dtypes="f"),
