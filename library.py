@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         register_kernel,
         register_vmap,
     )
+    from .runtime.cuda.driver import driver
     from .runtime.custom_dtype import register_dtype
 
 __all__ = [
@@ -91,6 +92,7 @@ _AT_FIRST_USE = {
     "dispatch.custom_ops.registration": (
         "define impl register_autocast register_autograd register_fake register_kernel register_vmap"
     ),
+    "runtime.cuda.driver": "driver",
     "runtime.custom_dtype": "register_dtype",
 }
 """The names of each module that is imported with their first use."""
