@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         register_kernel,
         register_vmap,
     )
-    from .runtime.cuda.driver import driver
+    from .runtime.cuda.driver import driver as driver
     from .runtime.custom_dtype import register_dtype
 
 __all__ = [
