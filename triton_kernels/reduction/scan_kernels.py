@@ -86,10 +86,6 @@ def prefix_scan(
     to = out + offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT)[:, None]
     before = tl.full((BLOCK_O,), START, ACCUMULATOR)
     nothing = tl.full((1, 1), START, ACCUMULATOR)
-    if START == 0 and ACCUMULATOR.is_floating():
-        # -0.0, to which every number can be added without a change.
-        before = before * -1.0
-        nothing = nothing * -1.0
     left = tl.zeros((BLOCK_O,), ACCUMULATOR)
     if carry is not None:
         # What the parts before this one have is the carry that ends with the last of them.
@@ -106,6 +102,8 @@ def prefix_scan(
         value = convert(tl.load(rows + r[None, :] * xr0, mask=mask, other=0), ACCUMULATOR)
         value = tl.where(mask, value, nothing)
         result = ALONG(value)
+        if START == 0 and ACCUMULATOR.is_floating():
+            result = result + 0.0  # PyTorch's sums begin at 0.0: those of nothing but -0.0 show it
         if carry is not None or not SINGLE:
             if COMPENSATED:
                 result = both_parts(before, left)[:, None] + result
