@@ -12,10 +12,10 @@ from .undispatched import np
 
 Array = np.ndarray[Any, Any]
 
-BLOCK = 1 << 18
+BLOCK = 1 << 19
 """Elements of a block: the third-level cache is near enough, and threads that come back to Python less often wait less
 for each other."""
-GRAIN = 1 << 18
+GRAIN = 1 << 19
 """Elements that a thread takes at least: handing work over costs as much as computing some 100,000."""
 CHUNK = 4096
 """Products that BLAS adds at a time, in 32 to 64 partial sums."""

@@ -18,10 +18,10 @@ from .moments import column_sums, ones, row_dots
 from .undispatched import np
 from .widen import compute_np
 
-BLOCK = 1 << 18
+BLOCK = 1 << 19
 """Elements of a block: the third-level cache is near enough, and threads that come back to Python less often wait less
 for each other."""
-GRAIN = 1 << 18
+GRAIN = 1 << 19
 """Elements that a thread takes at least: waking one costs as much as computing some 100,000."""
 LINE = 1 << 13
 """Elements to which a row of parameters is repeated: NumPy writes shorter ones out into a buffer, at twice the time."""
