@@ -121,15 +121,33 @@ def _hold(thread: int, cores: Collection[int]) -> None:
 
 
 def settle() -> None:
-    """Wait until no thread of this process is running.
+    """Wait until no other thread of this process is running, `MOST` seconds at most.
 
     Pools of threads wait for their next work by spinning, OpenMP's and OpenBLAS's for milliseconds: on the cores that
-    the next library needs.
+    the next library needs. What a spinning thread has used is no sign of it, since the system adds that up at its own
+    ticks only, 4 ms and more apart; so threads are asked for their states where the system tells those.
     """
     until = time.perf_counter() + MOST
     used = time.process_time()
     while time.perf_counter() < until:
         time.sleep(STEP)
+        if TASKS.is_dir():
+            if not _others_run():
+                return
+            continue
         before, used = used, time.process_time()
         if used - before < STEP / 4:
             return
+
+
+def _others_run() -> bool:
+    """Whether a thread of this process other than the calling one is on a core, or waits for one."""
+    caller = threading.get_native_id()
+    for thread in _threads():
+        try:
+            state = (TASKS / str(thread) / "stat").read_text().rpartition(")")[2].split(maxsplit=1)[0]
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended since it was listed
+        if state == "R" and thread != caller:
+            return True
+    return False

@@ -1,9 +1,11 @@
 """Threads are held to cores while a run measures, those of a pool that is made anew too, and are free afterwards."""
 
+import hashlib
 import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -179,8 +181,14 @@ def test_the_head_says_how_threads_are_pinned(settings: dict[str, object], said:
     assert said in format_head(Result({}, {}, {"threads": 3, **settings}))
 
 
-def test_settling_waits_while_a_thread_runs_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("tells_states", [True, False])
+def test_settling_waits_while_a_thread_runs_and_no_longer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tells_states: bool
+) -> None:
     now, used, spinning = 0.0, 0.0, 5
+    monkeypatch.setattr(cores, "TASKS", tmp_path if tells_states else tmp_path / "none")
+    if tells_states:
+        monkeypatch.setattr(cores, "_others_run", lambda: spinning >= 0)
 
     def sleep(seconds: float) -> None:
         nonlocal now, used, spinning
@@ -196,6 +204,35 @@ def test_settling_waits_while_a_thread_runs_and_no_longer(monkeypatch: pytest.Mo
     now, spinning = 0.0, 10**9
     settle()
     assert now == pytest.approx(cores.MOST, abs=2 * cores.STEP)
+
+
+@pinning
+def test_a_thread_that_runs_is_seen_at_once_and_one_that_waits_is_not() -> None:
+    begin, end = threading.Event(), threading.Event()
+
+    def run() -> None:
+        begin.wait()
+        while not end.is_set():
+            hashlib.sha256(bytes(1 << 20))  # without the GIL
+
+    def becomes(running: bool) -> bool:
+        until = time.monotonic() + 10
+        while time.monotonic() < until:
+            if cores._others_run() is running:
+                return True
+            time.sleep(0.001)
+        return False
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        assert becomes(False)
+        begin.set()
+        assert becomes(True)
+    finally:
+        begin.set()
+        end.set()
+        thread.join()
 
 
 @contextmanager
