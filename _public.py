@@ -30,7 +30,6 @@ from .dispatch.autograd.anomaly import (
     set_anomaly_enabled,
 )
 from .dispatch.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
-from .dispatch.composite.tensor_data import as_tensor, asarray, from_numpy, tensor
 from .dispatch.core.op_overload import Ops as _Ops
 from .dispatch.core.tags import Tag
 from .dispatch.functions.low_rank import lu, pca_lowrank, svd_lowrank
@@ -88,6 +87,7 @@ from .dispatch.random import (
 from .dispatch.structured.kernel_packages import KernelPackage as _KernelPackage
 from .dispatch.structured.stub import register_loader as _register_loader
 from .dispatch.tensor import Tensor
+from .dispatch.tensor_data import as_tensor, asarray, from_numpy, tensor
 from .runtime import cuda as _cuda_runtime  # so that a program may import Triton next
 from .runtime.determinism import (
     are_deterministic_algorithms_enabled,

@@ -15,7 +15,7 @@ from ..iterator.broadcast import broadcast_shapes
 from ..plans.host_compositions import computed_at_once
 from ..structured.meta import placing
 from ..structured.meta.dims import wrap_dim
-from .tensor_data import tensor
+from ..tensor_data import tensor
 from .views import (
     narrow,
     tensor_split_indices,

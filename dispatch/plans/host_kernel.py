@@ -19,8 +19,8 @@ from ...runtime.tensor_spec import TensorSpec
 from ..core.argument_roles import spec_of
 from ..core.kernel_function import Plan, Planner
 from ..core.operator_entry import OperatorEntry, guarded_below_autograd
+from ..core.result_types import result_type_of
 from ..structured.allocation import allocator_of
-from ..structured.result_types import result_type_of
 from ..structured.stub import load_kernels
 from .delegated import is_unseen
 from .functional import TENSOR, VALUE, composed_maker
