@@ -32,9 +32,6 @@ from .dispatch.autograd.anomaly import (
 from .dispatch.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from .dispatch.core.op_overload import Ops as _Ops
 from .dispatch.core.tags import Tag
-from .dispatch.functions.low_rank import lu, pca_lowrank, svd_lowrank
-from .dispatch.functions.queries import *
-from .dispatch.functions.variadic import *
 from .dispatch.generated import functions as _functions
 from .dispatch.generated.functions import *
 from .dispatch.generated.functions import segment_reduce as _segment_reduce
@@ -148,6 +145,12 @@ from .runtime.scalar_type import bool_ as bool
 from .runtime.size import Size
 from .runtime.storage import Storage as UntypedStorage
 from .serialization import load, save
+
+# isort: split
+# Written by hand over operators of the same names, and so imported after them.
+from .dispatch.functions.low_rank import lu, pca_lowrank, svd_lowrank
+from .dispatch.functions.queries import *
+from .dispatch.functions.variadic import *
 
 half, double, short, long = float16, float64, int16, int64
 float, int, cfloat, cdouble = float32, int32, complex64, complex128
