@@ -6,6 +6,7 @@
 #   make generate     write dispatch/generated and the index of the CPU's kernels anew
 #   make coverage     write dispatch/coverage.md anew: which operators there are and what each has
 #   make wheel-check  build the wheel, install it elsewhere and run a program with it
+#   make release-check  build sdist and wheel into dist/, check their metadata, install each elsewhere and run a program
 #   make bench        the benchmark suite, beside NumPy and (where installed) PyTorch; BENCH_ARGS="--quick -o r.json"
 #   make screenshot   the README's picture of the dashboard, from a result file: RESULT=full.json; needs a Chromium
 #   make bench-launch host time of a kernel's launch: on the GPU, or where there is none over a stand-in for its driver
@@ -52,7 +53,7 @@ DEMO_READY := $(call stamp,perf)
 TEST_READY := $(VENV)/.installed-test$(if $(TEST_CUDA),-$(TEST_CUDA))
 DEV_READY := $(call stamp,dev)
 
-.PHONY: demo test lint type generate generate-check coverage wheel-check bench screenshot bench-launch aot gpu-check gpu-bench \
+.PHONY: demo test lint type generate generate-check coverage wheel-check release-check bench screenshot bench-launch aot gpu-check gpu-bench \
 	conformance triton-matrix clean
 
 demo: $(DEMO_READY)
@@ -90,6 +91,19 @@ wheel-check: $(BIN)/python
 	$(RUN) -m venv "$$work/venv"; \
 	"$$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check "$$work"/triten-*.whl; \
 	"$$work/venv/bin/python" -I .ci/wheel_program.py
+
+# What would be uploaded: the wheel is built from the sdist, as an index's users may do.
+release-check: $(DEV_READY)
+	rm -rf build dist
+	set -e; work=$$(mktemp -d); trap 'rm -rf "$$work" build' EXIT; \
+	$(RUN) -m build --outdir dist .; \
+	$(RUN) -m twine check --strict dist/*; \
+	for archive in dist/*.tar.gz dist/*.whl; do \
+		$(RUN) -m venv "$$work/$${archive##*.}"; \
+		"$$work/$${archive##*.}/bin/python" -m pip install --quiet --disable-pip-version-check "$$archive"; \
+		"$$work/$${archive##*.}/bin/python" -I .ci/wheel_program.py; \
+	done; \
+	ls -l dist
 
 bench: $(DEMO_READY)
 	$(RUN) -m triten.perf run $(BENCH_ARGS)

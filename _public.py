@@ -22,6 +22,7 @@ from . import (
     serialization,
     special,
     utils,
+    version,
 )
 from .dispatch import load as _load
 from .dispatch.autograd.anomaly import (
@@ -145,6 +146,7 @@ from .runtime.scalar_type import bool_ as bool
 from .runtime.size import Size
 from .runtime.storage import Storage as UntypedStorage
 from .serialization import load, save
+from .version import __version__
 
 # isort: split
 # Written by hand over operators of the same names, and so imported after them.
@@ -188,6 +190,7 @@ __all__ = sorted(
     {
         *_functions.__all__,
         *(name for name in globals() if not name.startswith("_") or name.startswith("_check")),
+        "__version__",
         "_segment_reduce",
     }
     - _DERIVATIVES
