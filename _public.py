@@ -30,12 +30,8 @@ from .dispatch.autograd.anomaly import (
     set_anomaly_enabled,
 )
 from .dispatch.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
-from .dispatch.composite.tensor_data import as_tensor, asarray, from_numpy, tensor
 from .dispatch.core.op_overload import Ops as _Ops
 from .dispatch.core.tags import Tag
-from .dispatch.functions.low_rank import lu, pca_lowrank, svd_lowrank
-from .dispatch.functions.queries import *
-from .dispatch.functions.variadic import *
 from .dispatch.generated import functions as _functions
 from .dispatch.generated.functions import *
 from .dispatch.generated.functions import segment_reduce as _segment_reduce
@@ -88,6 +84,7 @@ from .dispatch.random import (
 from .dispatch.structured.kernel_packages import KernelPackage as _KernelPackage
 from .dispatch.structured.stub import register_loader as _register_loader
 from .dispatch.tensor import Tensor
+from .dispatch.tensor_data import as_tensor, asarray, from_numpy, tensor
 from .runtime import cuda as _cuda_runtime  # so that a program may import Triton next
 from .runtime.determinism import (
     are_deterministic_algorithms_enabled,
@@ -148,6 +145,12 @@ from .runtime.scalar_type import bool_ as bool
 from .runtime.size import Size
 from .runtime.storage import Storage as UntypedStorage
 from .serialization import load, save
+
+# isort: split
+# Written by hand over operators of the same names, and so imported after them.
+from .dispatch.functions.low_rank import lu, pca_lowrank, svd_lowrank
+from .dispatch.functions.queries import *
+from .dispatch.functions.variadic import *
 
 half, double, short, long = float16, float64, int16, int64
 float, int, cfloat, cdouble = float32, int32, complex64, complex128

@@ -23,7 +23,7 @@ from .runtime.errors import InternalAssertError, check, internal_assert, interna
 from .runtime.lazy_import import lazy_names
 
 if TYPE_CHECKING:
-    from .dispatch.custom_ops.cpu_fallback import cpu_fallback
+    from .dispatch.custom_ops.boxed_fallback import cpu_fallback
     from .dispatch.custom_ops.custom_op import CustomOpDef, custom_op
     from .dispatch.custom_ops.fake_context import get_ctx
     from .dispatch.custom_ops.from_blob import from_blob
@@ -83,7 +83,7 @@ __all__ = [
 ]
 
 _AT_FIRST_USE = {
-    ".dispatch.custom_ops.cpu_fallback": "cpu_fallback",
+    ".dispatch.custom_ops.boxed_fallback": "cpu_fallback",
     ".dispatch.custom_ops.custom_op": "CustomOpDef custom_op",
     ".dispatch.custom_ops.fake_context": "get_ctx",
     ".dispatch.custom_ops.from_blob": "from_blob",

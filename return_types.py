@@ -12,7 +12,7 @@ Example:
 from typing import Any as _Any
 
 from .dispatch.core.op_overload import Ops as _Ops
-from .dispatch.structured.result_types import class_of_results as _class_of_results
+from .dispatch.core.result_types import class_of_results as _class_of_results
 
 
 def __getattr__(name: str) -> _Any:

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from .dispatch.composite.tensor_data import as_tensor
 from .dispatch.generated import functions as _ops
 from .dispatch.iterator.type_promotion import promote_types
 from .dispatch.tensor import Tensor
+from .dispatch.tensor_data import as_tensor
 from .runtime import scalar_type as st
 from .runtime.memory_format import memory_format as MemoryFormat
 

@@ -85,7 +85,12 @@ def flags(
 
 
 class _Module(ModuleType):
-    """The module's class: its flags are properties."""
+    """The module's class: its flags are properties, and there are no others."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not name.startswith("_") and not hasattr(self, name):
+            raise AttributeError(f"module {self.__name__!r} has no flag {name!r}")
+        super().__setattr__(name, value)
 
     @property
     def enabled(self) -> bool:

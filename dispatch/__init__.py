@@ -65,10 +65,16 @@ def load() -> None:
     from .autograd.recording import not_differentiable
     from .core.dispatcher import Dispatcher
     from .core.kernel_function import KernelFunction
+    from .core.public_form import set_public_places
+    from .generated import functions
     from .generated.registrations.operator_index import OPERATORS
     from .layers import plan_batched
     from .layers.python_key import PYTHON, python_fallback
+    from .methods import attach
+    from .tensor import Tensor
 
+    attach()
+    set_public_places(functions, Tensor)
     dispatcher = Dispatcher.singleton()
     with dispatcher.loading():
         for family, names in OPERATORS.items():

@@ -16,8 +16,8 @@ from ..runtime import generator as streams
 from ..runtime.device import CPU
 from ..runtime.device import device as Device
 from ..runtime.scalar_type import uint8
-from .composite.tensor_data import from_numpy
 from .tensor import Tensor
+from .tensor_data import from_numpy
 
 
 class Generator(streams.Generator):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from ..runtime.cuda.occupancy import TARGETS, register_budget
@@ -160,6 +162,14 @@ def name_of(kernel: Any) -> str:
     return f"{kernel.fn.__module__}:{kernel.fn.__qualname__}"
 
 
+def declaration_of(name: str) -> Declaration | None:
+    """The declaration of a kernel by ``module:function``, its module imported first; None for one that has none."""
+    module = name.partition(":")[0]
+    if name not in DECLARATIONS and module.startswith(f"{__package__}.") and find_spec(module) is not None:
+        import_module(module)
+    return DECLARATIONS.get(name)
+
+
 def register_limit(
     kernel: Any,
     signature: Mapping[str, str],
@@ -208,9 +218,8 @@ def declare(
         ValueError: for a kernel that is declared already, or a dtype that stands in two groups.
 
     Example:
-        >>> from triten.triton_kernels.budget import DECLARATIONS
-        >>> declaration = DECLARATIONS["triten.triton_kernels.products.matvec:matvec"]
-        >>> declaration.operations
+        >>> from triten.triton_kernels.budget import declaration_of
+        >>> declaration_of("triten.triton_kernels.products.matvec:matvec").operations
         '2 m k'
     """
     name = name_of(kernel)

@@ -83,7 +83,7 @@ def _check_backward(
     rtol: float,
     atol: float,
 ) -> None:
-    from ..composite.tensor_data import from_numpy
+    from ..tensor_data import from_numpy
 
     analytics = [  # before any difference: those write to the inputs, which the graph has saved
         grad(output, sources, from_numpy(seed).to(output.device), retain_graph=True, allow_unused=True)
@@ -111,7 +111,7 @@ def _compare(what: str, number: int, which: int, numeric: Any, exact: Any, rtol:
 def _check_forward(
     func: Callable[..., Any], args: Any, sources: Any, eps: float, rtol: float, atol: float
 ) -> None:
-    from ..composite.tensor_data import from_numpy
+    from ..tensor_data import from_numpy
     from .forward_ad import dual_level, make_dual, unpack_dual
 
     rng = np.random.default_rng(1)

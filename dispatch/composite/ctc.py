@@ -9,7 +9,7 @@ from ...runtime.scalar_type import int64
 from ...runtime.tensor_impl import TensorImpl
 from ..generated import functions as ops
 from ..structured.meta.loss import MEAN, SUM
-from .tensor_data import tensor
+from ..tensor_data import tensor
 
 
 def ctc_loss(

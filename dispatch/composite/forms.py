@@ -7,10 +7,10 @@ from typing import Any
 
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
+from ..core.result_types import named_results
 from ..iterator.overlap import assert_no_internal_overlap, check_write_overlap, shares_memory
 from ..structured.meta.joining import can_cast
 from ..structured.resizing import resize_output
-from ..structured.result_types import named_results
 
 
 def check_out(name: str, out: Any, result: Any, exact: bool = False) -> None:

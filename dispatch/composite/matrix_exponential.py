@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..generated import functions as ops
-from .tensor_data import tensor
+from ..tensor_data import tensor
 
 Polynomial = Callable[[Any], Any]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...runtime.scalar_type import int64
 from ..generated import functions as ops
-from .tensor_data import tensor
+from ..tensor_data import tensor
 
 
 def _check_lengths(tensor: Any) -> None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from ...runtime.scalar_type import bool_, int64
+from ..core.result_types import named_results
 from ..generated import functions as ops
 from ..iterator.type_promotion import result_type
 from ..plans.host_kernel import host_kernel
 from ..structured.meta.dims import wrap_dim
 from ..structured.meta.reduction import check_nonempty
-from ..structured.result_types import named_results
 from .dimnames import by_name
 
 Number = bool | int | float | complex

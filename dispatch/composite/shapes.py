@@ -14,7 +14,7 @@ from ..generated.functions import unsqueeze
 from ..iterator.broadcast import broadcast_shapes
 from ..plans.host_kernel import host_kernel
 from ..structured.meta.dims import wrap_dim
-from .tensor_data import tensor
+from ..tensor_data import tensor
 from .views import (
     narrow,
     tensor_split_indices,

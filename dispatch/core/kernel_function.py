@@ -126,7 +126,7 @@ def unbox(op: OperatorEntry, function: Callable[..., Any], key_set: int, args: S
         )
     if returns < 2:
         return stack[0] if returns else None
-    from ..structured.result_types import result_type_of
+    from .result_types import result_type_of
 
     gather = result_type_of(op.schema)
     assert gather is not None

@@ -469,7 +469,7 @@ class OverloadPacket:
         """A tensor and an ndarray element by element: NumPy leaves it to us, and Python would compare identities."""
         if not isinstance(other, np.ndarray):
             return NotImplemented
-        from ..composite.tensor_data import as_tensor
+        from ..tensor_data import as_tensor
 
         return self.call(tensor, as_tensor(other))
 

@@ -39,12 +39,17 @@ PRESENTED = {
 """Special methods that a handler gets as the named one, as in PyTorch; the others are given as themselves."""
 
 
+_places: list[Any] = []
+
+
+def set_public_places(functions: Any, tensor: Any) -> None:
+    """Say where public names are found: the module of functions, and `Tensor`. Called once, by the package's root."""
+    _places[:] = [functions, tensor]
+
+
 def public_form(name: str, form: str) -> Any:
     """The callable that a handler gets for a name called in this form."""
+    functions, tensor = _places
     if form == FUNCTION:
-        from ..generated import functions
-
         return getattr(functions, name)
-    from ..tensor import Tensor
-
-    return getattr(Tensor, name if form == METHOD else PRESENTED.get(form, form))
+    return getattr(tensor, name if form == METHOD else PRESENTED.get(form, form))

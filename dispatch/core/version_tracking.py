@@ -49,7 +49,7 @@ def tracked(
 
 
 def _named(plan: Plan, op: OperatorEntry) -> Plan:
-    from ..structured.result_types import result_type_of
+    from .result_types import result_type_of
 
     make = result_type_of(op.schema)
     if make is None or make is tuple:

@@ -10,7 +10,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from ..structured import result_types
+from ..core import result_types
 
 
 class TreeSpec(NamedTuple):

@@ -60,7 +60,7 @@ class ConversionMethods(_Base):
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
         """The result of a NumPy function of this tensor, as a tensor over the same memory."""
-        from ..composite.tensor_data import from_numpy
+        from ..tensor_data import from_numpy
 
         return from_numpy(np.asarray(array))
 
@@ -68,7 +68,7 @@ class ConversionMethods(_Base):
         self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
     ) -> Any:
         """A new tensor that holds a copy of `data`, with this tensor's dtype and device unless given."""
-        from ..composite.tensor_data import tensor
+        from ..tensor_data import tensor
 
         spec = self._spec
         made = tensor(data, dtype=dtype or spec.dtype, device=spec.device if device is None else device)

@@ -83,7 +83,7 @@ def from_dlpack(ext_tensor: Any) -> Any:
         >>> array
         array([0., 5., 0.])
     """
-    from ..composite.tensor_data import as_tensor, from_numpy, shows_device_memory
+    from ..tensor_data import as_tensor, from_numpy, shows_device_memory
 
     if shows_device_memory(ext_tensor):
         return as_tensor(ext_tensor)
@@ -127,7 +127,7 @@ def frombuffer(
         >>> tt.frombuffer(bytearray(b"abcd"), dtype=tt.uint8, offset=2)
         tensor([ 99, 100], dtype=triten.uint8)
     """
-    from ..composite.tensor_data import from_numpy
+    from ..tensor_data import from_numpy
 
     try:
         view = memoryview(buffer)

@@ -88,8 +88,8 @@ def constructed(
     dtype: st.dtype, device: Device, data: Sequence[Any], given: Any, named: dict[str, Any]
 ) -> Any:
     """A tensor as a type makes it; see `TensorType`. `given` is the `device` argument, `named` what else was named."""
-    from ..composite.tensor_data import tensor
     from ..generated.functions import empty
+    from ..tensor_data import tensor
 
     if given is not None:
         asked = Device(given)

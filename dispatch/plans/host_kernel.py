@@ -31,8 +31,8 @@ from ..core.argument_roles import spec_of, tensors_in
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry, concerns, guarded_below_autograd, observers
+from ..core.result_types import result_type_of
 from ..structured.allocation import allocator_of
-from ..structured.result_types import result_type_of
 from ..structured.stub import HOST_STUB, StructuredCall, find_host_kernel, recorders
 from .functional import host_kernel_maker, roles_of
 from .register import planned_by

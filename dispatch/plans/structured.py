@@ -17,9 +17,9 @@ from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
+from ..core.result_types import result_type_of
 from ..schema import FunctionSchema
 from ..structured.meta_base import MetaBase
-from ..structured.result_types import result_type_of
 from ..structured.stub import KernelFactory, PlannedKernel, StructuredCall, find_kernel
 from .functional import FunctionalForm, list_length
 from .writing import compute_nothing, writing_plan

@@ -15,8 +15,8 @@ from ..core.argument_roles import spec_of
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
+from ..core.result_types import result_type_of
 from ..structured.meta_base import MetaBase
-from ..structured.result_types import result_type_of
 from .structured import MetaFunction
 from .structured_kernel import device_of
 

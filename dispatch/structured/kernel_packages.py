@@ -36,9 +36,9 @@ class KernelPackage(NamedTuple):
             return
         from ..generated.kernel_index import KERNELS
 
-        module = KERNELS.get(kernel, (None, None))[BACKENDS.index(self.device_type)]
-        if module is not None:
-            import_module(f"{self.name}.{module}")
+        registering = KERNELS.get(kernel, (None, None))[BACKENDS.index(self.device_type)]
+        if registering is not None:
+            import_module(f"{self.name}.{registering}")
 
     def modules(self) -> list[str]:
         """The names of all modules below the package, those among them that register nothing."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Self
 
-from ...dispatch.composite.tensor_data import as_tensor
 from ...dispatch.generated import functions as _ops
+from ...dispatch.tensor_data import as_tensor
 from ...runtime.scalar_type import (
     float16,
     float32,

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ...dispatch.structured.stub import load_kernels
 from .attention_samples import attention
 from .complex_samples import complex_numbers
 from .complex_samples import functions as complex_functions
@@ -44,6 +45,7 @@ __all__ = ["functions", "kernel_files", "samples"]
 def kernel_files() -> dict[str, Path]:
     """The modules whose kernels these calls are to reach, and their files."""
     package = importlib.import_module("...triton_kernels", __package__)
+    load_kernels("cuda")
     folder = Path(package.__path__[0])
     files = sorted(folder.rglob("*.py"))
     return {

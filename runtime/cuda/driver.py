@@ -1,4 +1,4 @@
-"""The driver interface: what triten needs of a CUDA device, and the choice of who provides it.
+"""The driver interface: what triten needs of a CUDA device. Who provides it is chosen in `choose.py`.
 
 Addresses, streams and events are plain ints, as in CUDA's driver API; stream 0 is a device's default stream.
 The current device and the current stream belong to a thread.
@@ -6,9 +6,7 @@ The current device and the current stream belong to a thread.
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from . import provider
 from .capture import StreamCapture
 from .device_properties import DeviceProperties as DeviceProperties
 
@@ -403,10 +402,6 @@ def kernel_name(kernel: Any) -> str:
 
 _driver: Driver | None = None
 _driver_lock = threading.Lock()
-_NO_GPU = (
-    "No CUDA GPUs are available ({reason}). Set TRITEN_CUDA=interpret in the environment before the first "
-    "use of a CUDA device to run kernels in Triton's interpreter instead."
-)
 
 
 def driver() -> Driver:
@@ -428,13 +423,11 @@ def current_driver() -> Driver | None:
 
 
 def _choose() -> Driver:
-    from .triton.import_hook import offer_to_triton
-
     global _driver
     with _driver_lock:
         if _driver is None:
-            _driver = _interpreter() if wants_interpreter() else _cupy()
-            offer_to_triton(_driver)
+            _driver = provider.choose()
+            provider.announce(_driver)
         return _driver
 
 
@@ -446,48 +439,6 @@ def wants_interpreter() -> bool:
     return wanted == "interpret"
 
 
-def _interpreter() -> Driver:
-    if importlib.util.find_spec("triton") is None:
-        raise RuntimeError("TRITEN_CUDA=interpret needs Triton: pip install 'triton >= 3.9'")
-    if "triton" not in sys.modules:
-        os.environ["TRITON_INTERPRET"] = "1"
-    else:
-        from triton.language import standard
-        from triton.runtime.interpreter import InterpretedFunction
-
-        if not isinstance(standard.sum, InterpretedFunction):
-            raise RuntimeError(
-                "TRITEN_CUDA=interpret: triton was imported before triten could switch its interpreter on. "
-                "Set TRITON_INTERPRET=1 in the environment, or use a CUDA device of triten before importing "
-                "triton."
-            )
-    from .interpreter import (  # noqa: F401  takes over Triton's own way of running a kernel
-        launch as interpreter_launch,
-    )
-    from .interpreter.driver import InterpreterDriver
-
-    return InterpreterDriver()
-
-
-def _cupy() -> Driver:
-    if importlib.util.find_spec("cupy") is None:
-        raise RuntimeError(_NO_GPU.format(reason="cupy is not installed"))
-    from .cupy.driver import CuPyDriver, count_devices
-
-    count, reason = count_devices()
-    if count == 0:
-        raise RuntimeError(_NO_GPU.format(reason=reason))
-    return CuPyDriver(count)
-
-
 def is_available() -> bool:
     """Whether `driver()` would give a driver; raises only for a malformed environment."""
-    if _driver is not None:
-        return True
-    if wants_interpreter():
-        return importlib.util.find_spec("triton") is not None
-    if importlib.util.find_spec("cupy") is None:
-        return False
-    from .cupy.driver import count_devices
-
-    return count_devices()[0] > 0
+    return _driver is not None or provider.is_available()

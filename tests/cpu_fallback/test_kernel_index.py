@@ -1,4 +1,4 @@
-"""Modules of kernels are imported when one of their kernels is first wanted, by the index of `kernel_index.py`."""
+"""Modules of kernels are imported when one of their kernels is first wanted, by the generated index."""
 
 import os
 import subprocess
@@ -16,15 +16,15 @@ def output_of(*arguments: str, cwd: Path) -> str:
 
 
 def test_the_index_is_fresh(tmp_path: Path) -> None:
-    assert "fresh" in output_of("-m", "triten.cpu_fallback", "--check", cwd=tmp_path)
+    assert "fresh" in output_of("-m", "triten.dispatch.codegen.kernel_index", "--check", cwd=tmp_path)
 
 
 def test_the_index_is_made_without_the_one_that_there_is(tmp_path: Path) -> None:
     """A merge may leave one that cannot be read."""
     program = """
 import sys, triten
-sys.modules["triten.cpu_fallback.kernel_index"] = None
-from triten.cpu_fallback.__main__ import INDEX, index_module
+sys.modules["triten.dispatch.generated.kernel_index"] = None
+from triten.dispatch.codegen.kernel_index import INDEX, index_module
 print(index_module() == INDEX.read_text())
 """
     assert output_of("-c", program, cwd=tmp_path) == "True\n"
@@ -34,7 +34,7 @@ def test_a_program_imports_the_kernels_that_it_calls(tmp_path: Path) -> None:
     program = """
 import sys, triten as tt
 def kernels():
-    return {name.rpartition(".")[2] for name in sys.modules if name.startswith("triten.cpu_fallback")}
+    return {name.rpartition(".")[2] for name in sys.modules if name.startswith("triten.cpu_fallback.")}
 print(*kernels())
 x = tt.ones(3).sum()
 print("reduction" in kernels(), "convolution" in kernels(), "matrix_functions" in kernels())
@@ -47,9 +47,9 @@ print("reduction" in kernels(), "convolution" in kernels(), "matrix_functions" i
 def test_a_kernel_that_the_index_does_not_have_or_misplaces_is_found(tmp_path: Path) -> None:
     program = """
 import triten as tt
-from triten.cpu_fallback.kernel_index import MODULES
-MODULES.clear()
-MODULES["sum_stub"] = "convolution"
+from triten.dispatch.generated.kernel_index import KERNELS
+KERNELS.clear()
+KERNELS["sum_stub"] = ("convolution.convolution", None)
 print(tt.ones(3).sum().item(), tt.linalg.det(2 * tt.eye(2)).item())
 """
     assert output_of("-c", program, cwd=tmp_path) == "3.0 4.0\n"
@@ -70,13 +70,13 @@ def test_kernels_are_imported_whatever_the_program_has_set(tmp_path: Path) -> No
     """Where NumPy raises for floating-point errors, warnings are errors, and a mode takes the operators."""
     program = """
 import numpy, triten as tt, warnings
-from triten.cpu_fallback import load
+from triten.dispatch.structured.stub import load_kernels
 class Refusing(tt.TensorDispatchMode):
     def __tensor_dispatch__(self, func, types, args=(), kwargs=None):
         raise AssertionError(func)
 numpy.seterr(all="raise")
 with Refusing(), tt.device("meta"):
-    load()
+    load_kernels("cpu")
 print(tt.ones(3).sum().item())
 """
     assert output_of("-W", "error", "-c", program, cwd=tmp_path) == "3.0\n"

@@ -209,10 +209,10 @@ def test_basic_indices_are_views_and_advanced_ones_are_copies():
 
 def test_a_loop_over_rows_keeps_one_plan():
     x = tt.from_numpy(make(300, 2))
-    before = sum(len(t) for t in tt.dispatch.indexing._basic_plans.values())
+    before = sum(len(t) for t in tt.dispatch.methods.subscripts._basic_plans.values())
     total = [x[i].tolist() for i in range(300)]
     assert total == x.tolist()
-    assert sum(len(t) for t in tt.dispatch.indexing._basic_plans.values()) == before
+    assert sum(len(t) for t in tt.dispatch.methods.subscripts._basic_plans.values()) == before
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -1,5 +1,6 @@
 """What the gate launches: every candidate that a kernel declares, not only what is chosen where nothing is known."""
 
+from triten.dispatch.structured.stub import load_kernels
 from triten.perf.ahead_of_time.recording import takes, untried
 from triten.runtime.device import device as Device
 from triten.triton_kernels.budget import DECLARATIONS, Configuration
@@ -12,7 +13,7 @@ def test_other_candidates_are_each_tried_once() -> None:
     import triten as tt
 
     tt.library.driver()
-    assert tt.triton_kernels.REGISTERING
+    load_kernels("cuda")
     default, *others = DECLARATIONS[SGD].configurations["fp32"]
     here = Device("cuda", 0)
     small, large = (Question(SGD, here, "fp32", shape) for shape in ("1", "4096:16"))
@@ -27,7 +28,7 @@ def test_a_candidate_counts_where_a_launch_takes_it() -> None:
     import triten as tt
 
     tt.library.driver()
-    assert tt.triton_kernels.REGISTERING
+    load_kernels("cuda")
     declaration = DECLARATIONS[SGD]
     question = Question(SGD, Device("cuda", 0), "fp32", "1")
     wanted = declaration.configurations["fp32"][0]
@@ -45,7 +46,7 @@ def test_candidates_of_one_dtype_are_not_those_of_another() -> None:
     import triten as tt
 
     tt.library.driver()
-    assert tt.triton_kernels.REGISTERING
+    load_kernels("cuda")
     here = Device("cuda", 0)
     tried = {(SGD, "fp32", other) for other in DECLARATIONS[SGD].configurations["fp32"]}
     half = DECLARATIONS[SGD].configurations["bf16"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...runtime.cuda.triton.kernel_key import NoKeyError
-from ..budget import DECLARATIONS, Configuration
+from ..budget import Configuration, declaration_of
 from .question import declared, is_same
 
 FORMAT = 1
@@ -80,7 +80,7 @@ def read_entry(given: object) -> Entry | None:
 
 def source_of(kernel: str) -> str | None:
     """The hash of a declared kernel's source; None for a kernel that is not declared, or has none."""
-    declaration = DECLARATIONS.get(kernel)
+    declaration = declaration_of(kernel)
     if declaration is None:
         return None
     try:

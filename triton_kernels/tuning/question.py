@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ...runtime.cuda.driver import driver
 from ...runtime.device import device as Device
-from ..budget import DECLARATIONS, Configuration
+from ..budget import Configuration, declaration_of
 
 OCTAVE = 4
 """How many classes of sizes there are from one power of two to the next."""
@@ -61,7 +61,7 @@ def is_same(a: Configuration, b: Configuration) -> bool:
 
 def declared(kernel: str, dtype: str, capability: int) -> tuple[Configuration, ...]:
     """The configurations that may be chosen; none for a kernel or a dtype that is not declared."""
-    declaration = DECLARATIONS.get(kernel)
+    declaration = declaration_of(kernel)
     every = () if declaration is None else declaration.configurations.get(dtype, ())
     return tuple(each for each in every if each.is_for(capability))
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ...dispatch.composite.tensor_data import as_tensor, tensor
 from ...dispatch.generated import functions as _ops
 from ...dispatch.tensor import Tensor
+from ...dispatch.tensor_data import as_tensor, tensor
 from ...runtime.scalar_type import float64
 
 FOUND = "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"

@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any, Generic, TypeVar
 
-from ...dispatch.composite.tensor_data import as_tensor
 from ...dispatch.generated import functions as _ops
 from ...dispatch.random import Generator
+from ...dispatch.tensor_data import as_tensor
 from ...runtime.scalar_type import float64, int64
 
 T_co = TypeVar("T_co", covariant=True)

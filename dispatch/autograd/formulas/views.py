@@ -10,9 +10,9 @@ import numpy as np
 from ....runtime.allocator import storage_size
 from ....runtime.grad_mode import is_grad_enabled
 from ....runtime.tensor_spec import TensorSpec
-from ...composite.tensor_data import from_numpy
 from ...generated import functions as ops
 from ...tensor import Tensor
+from ...tensor_data import from_numpy
 from ..reduce_to_spec import sum_to_size
 
 

@@ -14,7 +14,7 @@ from ....runtime.tensor_impl import TensorImpl
 from ...core.argument_roles import tensors_in
 from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
-from ...structured.result_types import result_type_of
+from ...core.result_types import result_type_of
 from ..batched_tensor import BatchedValue, batched, refuse_escaped
 from ..levels import VmapLevel, run_below
 from .layout import Batch, result_of_one

@@ -118,7 +118,7 @@ def unpacked_constant(value: Any) -> Any:
         return made
     if not isinstance(value, _PackedTensor):
         return value
-    from ...composite.tensor_data import from_numpy
+    from ...tensor_data import from_numpy
 
     spec = unpacked(value.spec)
     tensor: Any = from_numpy(value.array).to(spec.device)

@@ -21,8 +21,8 @@ from ...autograd.node import edge_of
 from ...core.argument_roles import tensors_in
 from ...core.kernel_function import Plan
 from ...core.operator_entry import IMPLICIT, OperatorEntry
+from ...core.result_types import result_type_of
 from ...schema import base_type
-from ...structured.result_types import result_type_of
 from ...tensor import Tensor
 from .rules import NamedCall, is_refused, rule_of
 

@@ -153,7 +153,7 @@ def picked(call: NamedCall) -> Any:
 
 def basic_index(call: NamedCall) -> Any:
     """`_basic_index`: numbers take a dimension away, ranges keep it; a new one is `unsqueeze`, which has no rule."""
-    from ...methods.indexing import INTEGER, NEW_AXIS
+    from ...methods.subscripts import INTEGER, NEW_AXIS
 
     items = call.values["index"]
     remaining = iter(call.names())

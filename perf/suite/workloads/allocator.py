@@ -52,7 +52,7 @@ def address_driver() -> Any:
 
 def prepared(**more: object) -> dict[str, Any]:
     """An allocator of its own with blocks that are held, and what statements call of it."""
-    allocators = importlib.import_module(f"{ROOT}.runtime.cuda.caching_allocator")
+    allocators = importlib.import_module(f"{ROOT}.runtime.cuda.memory.caching_allocator")
     device = importlib.import_module(f"{ROOT}.runtime.device").device("cuda", 0)
     allocator = allocators.CachingAllocator(address_driver())
     held = [allocator.allocate(700 * k, device) for k in range(1, 40)]

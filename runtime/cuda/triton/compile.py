@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..architecture import check_architecture
 from ..tensor_map import ALIGNMENT, NBYTES, descriptor_type, parameter_format
+from .architecture import check_architecture
 from .real_triton import real, real_constants
 
 WARP_SIZE = 32

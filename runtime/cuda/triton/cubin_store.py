@@ -27,8 +27,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..architecture import check_architecture
 from ..driver import kernel_name
+from .architecture import check_architecture
 from .compile import KernelBinary, chosen_options, compile_kernel
 from .kernel_key import kernel_key
 from .real_triton import TritonMissingError

@@ -2,7 +2,7 @@
 
 A kernel's author writes what Triton's documentation says; the only difference is where the names come from::
 
-    from ..runtime.cuda.lazy_triton import libdevice, tl, triton
+    from ...runtime.cuda.triton.lazy_triton import libdevice, tl, triton
 
     @triton.jit
     def double(x, out, n, BLOCK: tl.constexpr): ...

@@ -11,14 +11,14 @@ import numpy as np
 
 import triten as tt
 from triten.dispatch.structured import stub as stubs
-from triten.dispatch.structured.stub import PlannedKernel, StructuredCall
+from triten.dispatch.structured.stub import PlannedKernel, StructuredCall, load_kernels
 
 
 def plant_faults(described: str) -> None:
     """Put faults into the CUDA kernels of stubs, with commas between: ``exp_stub:nothing`` writes nothing, ``:short``
     leaves out the last element, ``:raises`` raises, ``:dies`` ends the process, ``:hangs`` never ends.
     """
-    import triten.triton_kernels  # noqa: F401  so that the kernels are there to be replaced
+    load_kernels("cuda")
 
     for each in described.split(","):
         stub, _, fault = each.partition(":")

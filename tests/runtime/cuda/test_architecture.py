@@ -2,7 +2,7 @@
 
 import pytest
 
-from triten.runtime.cuda.architecture import check_architecture
+from triten.runtime.cuda.triton.architecture import check_architecture
 from triten.runtime.cuda.triton.lazy_triton import tl
 
 

@@ -206,7 +206,7 @@ from pathlib import Path
 
 sys.path.insert(0, sys.argv[1])
 import kernels, called
-from triten.runtime.cuda import cubin_store
+from triten.runtime.cuda.triton import cubin_store
 from triten.runtime.cuda.triton.compile import compile_kernel
 from triten.runtime.cuda.triton.lazy_triton import tl, triton as lazy
 

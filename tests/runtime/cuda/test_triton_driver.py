@@ -30,9 +30,9 @@ import warnings
 sys.path.insert(0, {str(HERE)!r})
 from recording_driver import RecordingDriver
 
-from triten.runtime.cuda import driver as drivers
+from triten.runtime.cuda import choose
 
-drivers._cupy = RecordingDriver
+choose._cupy = RecordingDriver
 import triten as tt
 
 def in_charge():

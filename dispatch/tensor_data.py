@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.device import CPU, get_default_device
-from ...runtime.device import device as Device
-from ...runtime.grad_mode import is_inference_mode_enabled
-from ...runtime.local_dispatch_key_set import modes
-from ...runtime.scalar_type import dtype as ScalarType
-from ...runtime.scalar_type import dtype_of_number, from_numpy_dtype, get_default_dtype, integer_limits
-from ...runtime.tensor_impl import TensorImpl
-from ...runtime.tensor_spec import TensorSpec
-from ..core.op_overload import find_overload
-from ..iterator.type_promotion import promote_types
-from ..scalars import overflow_error
-from ..tensor import Tensor
+from ..runtime.device import CPU, get_default_device
+from ..runtime.device import device as Device
+from ..runtime.grad_mode import is_inference_mode_enabled
+from ..runtime.local_dispatch_key_set import modes
+from ..runtime.scalar_type import dtype as ScalarType
+from ..runtime.scalar_type import dtype_of_number, from_numpy_dtype, get_default_dtype, integer_limits
+from ..runtime.tensor_impl import TensorImpl
+from ..runtime.tensor_spec import TensorSpec
+from .core.op_overload import find_overload
+from .iterator.type_promotion import promote_types
+from .scalars import overflow_error
+from .tensor import Tensor
 
 _FOREIGN_ORDER = "given numpy array has byte order different from the native byte order."
 _PYTHON_NUMBERS = (bool, int, float, complex)
@@ -271,7 +271,7 @@ def shows_device_memory(data: Any) -> bool:
 
 def _over_device_memory(data: Any) -> Any:
     """A tensor over the memory that an object shows, which lives as long as the tensor."""
-    from ...runtime.cuda.array_interface import imported
+    from ..runtime.cuda.array_interface import imported
 
     pointer, spec = imported(data)
     return Tensor.from_data(pointer, spec.replace(is_inference=is_inference_mode_enabled()))

@@ -54,7 +54,7 @@ def _forget() -> None:
 Dispatcher.singleton().on_change.append(_forget)
 
 
-class IndexingMethods(_Base):
+class SubscriptMethods(_Base):
     """Mixin of `Tensor`."""
 
     __slots__ = ()
@@ -85,7 +85,7 @@ class IndexingMethods(_Base):
             if kind in plain_classes and isinstance(index, TensorImpl) and index._spec.ndim:
                 return tensor.index((index,))
             if kind is list and tensor._spec.device is CPU and all_ints(index) and index:
-                from ..composite.tensor_data import from_numpy
+                from ..tensor_data import from_numpy
 
                 return tensor.index((from_numpy(np.array(index, np.int64)),))
         askers = overloaded((tensor, index), {})
@@ -419,7 +419,7 @@ def _integer(item: Any) -> int:
 
 def _tensor_of(values: Any, tensor: Any) -> Any:
     """A sequence as an index on the tensor's device: truths as a mask, anything else as int64."""
-    from ..composite.tensor_data import tensor as make
+    from ..tensor_data import tensor as make
 
     try:
         made = make(values if isinstance(values, np.ndarray) else list(values), device=tensor.device)

@@ -1,0 +1,35 @@
+from ..runtime.tensor_impl import TensorImpl
+from .generated.methods import TensorMethods
+from .methods.autograd import AutogradMethods
+from .methods.casts import CastMethods
+from .methods.conversions import ConversionMethods
+from .methods.interchange import InterchangeMethods
+from .methods.names import NamedMethods
+from .methods.python_elementwise import PythonElementwiseMethods
+from .methods.queries import QueryMethods
+from .methods.reflected_operators import ReflectedOperators
+from .methods.subclasses import SubclassMethods
+from .methods.subscripts import SubscriptMethods
+from .methods.tensor_types import TypeMethods
+from .methods.unique import UniqueMethods
+from .tensor_meta import TensorMeta
+
+class Tensor(
+    ConversionMethods,
+    CastMethods,
+    SubscriptMethods,
+    AutogradMethods,
+    ReflectedOperators,
+    SubclassMethods,
+    InterchangeMethods,
+    NamedMethods,
+    QueryMethods,
+    PythonElementwiseMethods,
+    UniqueMethods,
+    TypeMethods,
+    TensorMethods,
+    TensorImpl,
+    metaclass=TensorMeta,
+):
+    __array_priority__: int
+    def __hash__(self) -> int: ...

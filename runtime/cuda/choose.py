@@ -1,0 +1,85 @@
+"""The choice of the driver: CuPy's on a GPU, or Triton's interpreter where the environment asks for it.
+
+An implementation is imported when it is chosen, so that neither CuPy nor Triton is before the first use of a device.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from . import provider
+
+if TYPE_CHECKING:
+    from .driver import Driver
+
+_NO_GPU = (
+    "No CUDA GPUs are available ({reason}). Set TRITEN_CUDA=interpret in the environment before the first "
+    "use of a CUDA device to run kernels in Triton's interpreter instead."
+)
+
+
+def choose() -> Driver:
+    """The driver that the environment asks for; raises as `driver.driver` says."""
+    from .driver import wants_interpreter
+
+    return _interpreter() if wants_interpreter() else _cupy()
+
+
+def is_available() -> bool:
+    """Whether `choose` would give a driver; raises only for a malformed environment."""
+    from .driver import wants_interpreter
+
+    if wants_interpreter():
+        return importlib.util.find_spec("triton") is not None
+    if importlib.util.find_spec("cupy") is None:
+        return False
+    from .cupy.driver import count_devices
+
+    return count_devices()[0] > 0
+
+
+def announce(driver: Driver) -> None:
+    """Tell Triton of the driver, now or when it is imported."""
+    from .triton.import_hook import offer_to_triton
+
+    offer_to_triton(driver)
+
+
+def _interpreter() -> Driver:
+    if importlib.util.find_spec("triton") is None:
+        raise RuntimeError("TRITEN_CUDA=interpret needs Triton: pip install 'triton >= 3.9'")
+    if "triton" not in sys.modules:
+        os.environ["TRITON_INTERPRET"] = "1"
+    else:
+        from triton.language import standard
+        from triton.runtime.interpreter import InterpretedFunction
+
+        if not isinstance(standard.sum, InterpretedFunction):
+            raise RuntimeError(
+                "TRITEN_CUDA=interpret: triton was imported before triten could switch its interpreter on. "
+                "Set TRITON_INTERPRET=1 in the environment, or use a CUDA device of triten before importing "
+                "triton."
+            )
+    from .interpreter import (  # noqa: F401  takes over Triton's own way of running a kernel
+        launch as interpreter_launch,
+    )
+    from .interpreter.driver import InterpreterDriver
+
+    return InterpreterDriver()
+
+
+def _cupy() -> Driver:
+    if importlib.util.find_spec("cupy") is None:
+        raise RuntimeError(_NO_GPU.format(reason="cupy is not installed"))
+    from .cupy.driver import CuPyDriver, count_devices
+
+    count, reason = count_devices()
+    if count == 0:
+        raise RuntimeError(_NO_GPU.format(reason=reason))
+    return CuPyDriver(count)
+
+
+provider.register(choose, is_available, announce)
