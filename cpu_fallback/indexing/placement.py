@@ -40,7 +40,9 @@ def _copying(
 ) -> HostKernel:
     """The kernel of a function that makes a new array; large ones are copied to where all memory is."""
     out = TensorSpec.contiguous(tuple(sizes), like.dtype, like.device)
-    return HostKernel((out,), fresh, lambda out, *given: copyto(out, fresh(*given)), quiet)
+    return HostKernel(
+        (out,), fresh, lambda out, *given: copyto(out, fresh(*given)), quiet=quiet, declines=False
+    )
 
 
 def put(self: TensorSpec, index: TensorSpec, source: TensorSpec, accumulate: bool) -> HostKernel | None:
@@ -66,7 +68,9 @@ def put(self: TensorSpec, index: TensorSpec, source: TensorSpec, accumulate: boo
         write(out, index, source)
 
     out = TensorSpec.contiguous(self.sizes, self.dtype, self.device)
-    return HostKernel((out,), lambda data, *rest: write(data.copy(), *rest), into, quiet=accumulate)
+    return HostKernel(
+        (out,), lambda data, *rest: write(data.copy(), *rest), into, quiet=accumulate, declines=False
+    )
 
 
 def index_fill(self: TensorSpec, dim: int, index: TensorSpec, value: Any) -> HostKernel | None:
@@ -198,7 +202,7 @@ def _diagonal(spec: TensorSpec, batch: tuple[int, ...], length: int, offset: int
         out.fill(0)
         out.reshape(flat)[key] = data.reshape(source)
 
-    return HostKernel((out_spec,), fresh, into, quiet=False)
+    return HostKernel((out_spec,), fresh, into, quiet=False, declines=False)
 
 
 def block_diag(tensors: Sequence[TensorSpec]) -> HostKernel | None:
@@ -225,7 +229,7 @@ def block_diag(tensors: Sequence[TensorSpec]) -> HostKernel | None:
             out[place] = array
         return out
 
-    return HostKernel((out_spec,), fresh, into, quiet=False)
+    return HostKernel((out_spec,), fresh, into, quiet=False, declines=False)
 
 
 def _strided(spec: TensorSpec, size: Sequence[int], stride: Sequence[int], offset: int) -> TensorSpec | None:
@@ -255,7 +259,11 @@ def strided_copy(
     view = _viewer(part, offset)
     out = TensorSpec.contiguous(part.sizes, part.dtype, part.device)
     return HostKernel(
-        (out,), lambda data: view(data).copy(), lambda out, data: copyto(out, view(data)), quiet=False
+        (out,),
+        lambda data: view(data).copy(),
+        lambda out, data: copyto(out, view(data)),
+        quiet=False,
+        declines=False,
     )
 
 

@@ -79,7 +79,9 @@ def isin(
         if invert:
             np.logical_not(found, found)
 
-    return HostKernel((TensorSpec.contiguous(sizes, bool_, elements.device),), None, into, quiet=False)
+    return HostKernel(
+        (TensorSpec.contiguous(sizes, bool_, elements.device),), None, into, quiet=False, declines=False
+    )
 
 
 def outer_edges(low: float, high: float, dimension: int) -> tuple[float, float]:

@@ -99,7 +99,13 @@ def count_nonzero(given: StructuredCall) -> HostKernel | None:
         return array if is_bool else array.astype(np.bool_) if custom else differs(array, 0)
 
     if len(dims) == spec.ndim:
-        return HostKernel(call.outputs, None, lambda out, array: out.fill(count(nonzero(array))), quiet=False)
+        return HostKernel(
+            call.outputs,
+            None,
+            lambda out, array: out.fill(count(nonzero(array))),
+            quiet=False,
+            declines=False,
+        )
     return HostKernel(
         call.outputs, None, lambda out, array: add_up(nonzero(array), dims, np.int64, out), quiet=False
     )
@@ -205,7 +211,7 @@ def mode(call: StructuredCall) -> HostKernel | None:
         np.copyto(where, chosen.reshape(sizes))
 
     outputs = tuple([TensorSpec.contiguous(sizes, dtype, spec.device) for dtype in (spec.dtype, int64)])
-    return HostKernel(outputs, None, into, quiet=False)
+    return HostKernel(outputs, None, into, quiet=False, declines=False)
 
 
 HOST_KERNELS = {

@@ -76,8 +76,8 @@ class FunctionalForm:
         lists = iter(listed)
         self.roles: Roles = tuple([TENSOR if kind else min(next(lists, 0), MANY) or VALUE for kind in kinds])
         self.gather = result_type
-        self.fresh = _fresh_maker(self.roles, False)
-        self.fresh_quiet = _fresh_maker(self.roles, True)
+        self.fresh = fresh_maker(self.roles, False)
+        self.fresh_quiet = fresh_maker(self.roles, True)
         self._into: dict[tuple[int, bool], Callable[..., Plan]] = {}
 
     def plan(self, kernel: PlannedKernel, outputs: tuple[TensorSpec, ...]) -> Plan:
@@ -94,7 +94,7 @@ class FunctionalForm:
                 if "constants" in marks and self.roles == _TENSOR_AND_NUMBER:
                     return _constant_plan(marks["ufunc"], marks["constants"], outputs[0])
                 if "followed_by" in marks:
-                    maker = _fresh_maker(self.roles, quiet, True)
+                    maker = fresh_maker(self.roles, quiet, True)
                     return maker(marks["function"], outputs[0], marks["followed_by"])
                 if "alone" in marks:
                     compute, quiet = marks["alone"], True
@@ -107,7 +107,7 @@ class FunctionalForm:
         count = len(outputs)
         make = self._into.get((count, quiet))
         if make is None:
-            make = self._into[count, quiet] = _into_maker(
+            make = self._into[count, quiet] = into_maker(
                 self.roles, count, quiet, self.gather is not None and (self.gather is not tuple or count == 1)
             )
         plan = make(compute, outputs, [allocator_of(spec) for spec in outputs], self.gather)
@@ -134,7 +134,7 @@ def _constant_plan(ufunc: Any, constants: Mapping[Any, Any], spec: TensorSpec) -
 
 
 @functools.cache
-def _fresh_maker(roles: Roles, quiet: bool, has_constant: bool = False) -> Callable[..., Plan]:
+def fresh_maker(roles: Roles, quiet: bool, has_constant: bool = False) -> Callable[..., Plan]:
     """A function from a kernel that returns a new array, and its spec, to a plan.
 
     Args:
@@ -153,7 +153,7 @@ def _fresh_maker(roles: Roles, quiet: bool, has_constant: bool = False) -> Calla
 
 
 @functools.cache
-def _into_maker(roles: Roles, count: int, quiet: bool, gathered: bool) -> Callable[..., Plan]:
+def into_maker(roles: Roles, count: int, quiet: bool, gathered: bool) -> Callable[..., Plan]:
     """A function from a kernel that writes to its outputs, their specs and allocators to a plan.
 
     `gathered` says whether a function makes the result of the outputs; several are a tuple otherwise.

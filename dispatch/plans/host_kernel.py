@@ -31,32 +31,49 @@ from ..core.argument_roles import spec_of, tensors_in
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry, concerns, guarded_below_autograd, observers
-from ..core.result_types import result_type_of
 from ..structured.allocation import allocator_of
 from ..structured.stub import HOST_STUB, StructuredCall, find_host_kernel, recorders
-from .functional import host_kernel_maker, roles_of
+from .functional import fresh_maker, host_kernel_maker, into_maker, roles_of
 from .register import planned_by
+from .structured import Frame, frame_of
 
 _CPU_ALONE = functionality_bit(Functionality.Dense) | 1
 """The key set of calls on plain host tensors, of which nothing is recorded."""
 
 
-def is_unseen(key_set: int, names: Sequence[str]) -> bool:
+_untouched: list[dict[tuple[str, ...], bool]] = [{}]
+"""Whether operators are nobody's but this package's, by their names; replaced whenever the dispatcher forgets plans."""
+
+
+def is_unseen(key_set: int, names: tuple[str, ...]) -> bool:
     """Whether nobody would see that a call on the host is computed otherwise than by the operators `names`.
 
     That is where nothing is recorded or observed, and their kernels are this package's own.
     """
     if key_set != _CPU_ALONE or recorders:
         return False
-    find = Dispatcher.singleton().find_schema_or_throw
-    for name in names:
-        part = find(name)
-        if any(concerns(observe, part) for observe in observers):
-            return False
-        bits = part.key_set_of([None] * len(part.schema.arguments))
-        if bits != _CPU_ALONE or part.lookup(bits).written is not None:
-            return False
-    return True
+    known = _untouched[0]
+    found = known.get(names)
+    if found is None:
+        # Taken before the answer is found: a registration meanwhile leaves both behind.
+        found = known[names] = all(map(_is_untouched, names))
+    return found
+
+
+def _is_untouched(name: str) -> bool:
+    """Whether an operator is not observed and its kernel for plain host tensors is this package's own."""
+    op = Dispatcher.singleton().find_schema_or_throw(name)
+    if any(concerns(observe, op) for observe in observers):
+        return False
+    bits = op.key_set_of([None] * len(op.schema.arguments))
+    return bits == _CPU_ALONE and op.lookup(bits).written is None
+
+
+def _ask_again() -> None:
+    _untouched[0] = {}
+
+
+Dispatcher.singleton().on_change.append(_ask_again)
 
 
 class HostPlanner:
@@ -67,9 +84,10 @@ class HostPlanner:
         operators: of ``aten`` that the composition calls, beside those that move elements.
     """
 
-    __slots__ = ("_operators", "stub")
+    __slots__ = ("_frame", "_operators", "stub")
 
     def __init__(self, name: str, *operators: str) -> None:
+        self._frame: Frame | None = None
         self.stub = f"{name}{HOST_STUB}"
         self._operators = tuple([f"aten::{operator}" for operator in operators])
 
@@ -77,6 +95,10 @@ class HostPlanner:
         """The plan of a call, or None for what is the composition's."""
         if not is_unseen(key_set, self._operators):
             return None
+        frame = self._frame
+        if frame is None or frame.schema is not op.schema:
+            frame = self._frame = frame_of(op)
+        names, gather = frame.names, frame.result_type
         specs = [spec_of(value) for value in args]
         runtime = op.runtime_positions(args)
         for position in runtime:
@@ -84,34 +106,28 @@ class HostPlanner:
                 specs[position] = args[position].__class__
         if registered and any(is_only_stored(tensor._spec.dtype) for tensor in tensors_in(args)):
             return None
-        names = [argument.name for argument in op.schema.arguments]
-        call = StructuredCall(
-            op.name.partition("::")[2].partition(".")[0],
-            dict(zip(names, specs, strict=True)),
-            tuple([names[i] for i in runtime]),
-            (),
-            None,
-            CPU,
-            {},
-        )
+        passed = tuple([names[i] for i in runtime])
+        call = StructuredCall(frame.name, dict(zip(names, specs, strict=True)), passed, (), None, CPU, {})
         kernel = find_host_kernel(self.stub)(call)
         if kernel is None:
             return None
-        outputs, compute, into, quiet = kernel
+        outputs, compute, into, quiet, declines = kernel
         allocators = None
-        aligned = any(spec.nbytes >= ALIGN_FROM for spec in outputs)
-        if compute is None or aligned or allocator.host_is_custom:
+        if compute is None or allocator.host_is_custom or any(s.nbytes >= ALIGN_FROM for s in outputs):
             if into is None:
                 return None
             compute, allocators = into, [allocator_of(spec) for spec in outputs]
-        elif hasattr(compute, "alone"):
+        if hasattr(compute, "alone"):
             compute, quiet = compute.alone, True
-        gather = result_type_of(op.schema)
-        composed = guarded_below_autograd(args, op.rebind(op.lookup(key_set).bind(op, key_set), args))
-        roles = roles_of([specs[i] for i in runtime])
-        gathered = gather is not None and gather is not tuple
-        make = host_kernel_maker(roles, len(outputs), gathered, quiet, allocators is not None)
-        return make(compute, outputs, allocators, gather, composed)
+        count, fills = len(outputs), allocators is not None
+        roles, gathered = roles_of([specs[i] for i in runtime]), gather is not None and gather is not tuple
+        if declines or (count > 1 and not fills):
+            composed = guarded_below_autograd(args, op.rebind(op.lookup(key_set).bind(op, key_set), args))
+            make = host_kernel_maker(roles, count, gathered, quiet, fills)
+            return make(compute, outputs, allocators, gather, composed)
+        if fills:
+            return into_maker(roles, count, quiet, gathered)(compute, outputs, allocators, gather)
+        return fresh_maker(roles, quiet)(compute, outputs[0])
 
 
 def host_kernel(name: str, *operators: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

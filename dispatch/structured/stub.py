@@ -81,24 +81,25 @@ class HostKernel(NamedTuple):
     """A composition's kernel on the host, ready to run on arrays (see `plans/host_kernel.py`).
 
     `outputs` are the specs of what it computes, which no meta function says. `fresh(*arguments)` returns a new array
-    for each of them, in the strides of its spec: one array, or a tuple of several; it may leave a call to the
-    composition for the values that it is given, and returns None then. It serves small outputs; without `into` larger
-    ones are the composition's. `into(*arrays, *arguments)` writes to outputs of any size, and returns False where it
-    leaves the call to the composition. `quiet` has the plan call them with floating-point errors ignored.
+    for each of them, in the strides of its spec: one array, or a tuple of several. It serves small outputs; without
+    `into` larger ones are the composition's. `into(*arrays, *arguments)` writes to outputs of any size. `quiet` has
+    the plan call them with floating-point errors ignored. If the kernel `declines`, `fresh` returns None, and `into`
+    False, for values that are the composition's.
     """
 
     outputs: tuple[TensorSpec, ...]
     fresh: Callable[..., Any] | None
     into: Callable[..., Any] | None = None
     quiet: bool = True
+    declines: bool = True
 
     @staticmethod
     def of(kernel: PlannedKernel, *outputs: TensorSpec) -> HostKernel:
-        """The host kernel that a structured operator's is, which leaves no call to the composition."""
+        """The host kernel that a structured operator's is."""
         fresh = kernel.fresh if outputs[0].ndim else kernel.number
         if not all(spec.is_contiguous for spec in outputs):
             fresh = None
-        return HostKernel(outputs, fresh, kernel.unshared or kernel.into, kernel.quiet)
+        return HostKernel(outputs, fresh, kernel.unshared or kernel.into, kernel.quiet, declines=False)
 
 
 KernelFactory = Callable[[StructuredCall], PlannedKernel]
