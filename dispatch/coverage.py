@@ -3,6 +3,7 @@
 A row is an overload; its in-place and ``out=`` forms stand in a column. A cell says what serves the operator there:
 `kernel` (on the CPU NumPy or a library, on CUDA a Triton program or a library), `view`, `explicit` (a composition of
 operators below autograd), `composite` (one above it, which needs no derivative nor rule of its own), or nothing.
+Beside a composition, `host kernel` says that plain calls on the CPU have one (`plans/host_kernel.py`).
 `--core` takes PyTorch's Core ATen set (`core_aten.txt`) and names what is missing of it; then the exit status is 1.
 """
 
@@ -21,6 +22,7 @@ from .autograd.forward_mode import find_formula
 from .core.dispatcher import Dispatcher
 from .core.operator_entry import AUTOGRAD, EXPLICIT, IMPLICIT, OperatorEntry
 from .layers.batching.table import REFUSED, RULES
+from .plans.host_kernel import HostPlanner
 from .plans.register import stub_of
 from .plans.view_kernel import ViewKernel
 from .schema.parser import parse_schema
@@ -158,9 +160,11 @@ def _served(entry: OperatorEntry, key: DispatchKey, stubs: Iterable[str]) -> str
         return "kernel" if key is BY_NAME["Meta"] or stub in stubs else ""
     if isinstance(kernel.planner, ViewKernel):
         return "view"
-    if origin is IMPLICIT:
-        return "composite"
-    return "explicit" if origin is EXPLICIT else "kernel"
+    if origin is not IMPLICIT and origin is not EXPLICIT:
+        return "kernel"
+    composition = "composite" if origin is IMPLICIT else "explicit"
+    is_served = isinstance(kernel.planner, HostPlanner) and kernel.planner.stub in stubs
+    return f"{composition}, host kernel" if is_served else composition
 
 
 def _derivative(entry: OperatorEntry) -> str:

@@ -7,7 +7,9 @@ from typing import Any
 
 from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.scalars import element_of
-from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...dispatch.structured.meta.indexing import preserved
+from ...dispatch.structured.stub import HostKernel, PlannedKernel, StructuredCall, register_stub
+from ...runtime.tensor_spec import TensorSpec
 from ..error_state import IGNORE, reset_state, set_state
 from ..undispatched import np
 
@@ -42,6 +44,13 @@ def fill(call: StructuredCall) -> PlannedKernel:
         out.fill(element)
 
     return PlannedKernel(into)
+
+
+def filled(call: StructuredCall) -> HostKernel:
+    """The host kernel of a new tensor that lies as another, filled."""
+    spec = call.args["self"]
+    out = TensorSpec.of(spec.sizes, preserved(spec), spec.dtype, spec.device)
+    return HostKernel.of(fill(call._replace(outputs=(out,))), out)
 
 
 def zero(call: StructuredCall) -> PlannedKernel:
@@ -159,6 +168,7 @@ def linspace(call: StructuredCall) -> PlannedKernel:
 
 
 register_stub("fill_stub", "cpu", fill)
+register_stub("fill_host_stub", "cpu", filled)
 register_stub("zero_stub", "cpu", zero)
 register_stub("arange_stub", "cpu", arange)
 register_stub("linspace_stub", "cpu", linspace)

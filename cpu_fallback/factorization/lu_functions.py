@@ -1,4 +1,4 @@
-"""What is made of L and U, as a kernel of the host each: determinants, inverses, solutions.
+"""Host kernels of what is made of L and U: determinants, inverses, solutions.
 
 The compositions are in `dispatch/composite/factorization.py` and `matrix_functions.py`.
 """
@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ...dispatch.plans.host_kernel import HostCall, host_kernel
 from ...dispatch.structured.library_routine import LIBRARY_DTYPES
+from ...dispatch.structured.stub import HostKernel, by_arguments, register_stub
 from ...runtime.device import CPU
 from ...runtime.lapack import find_routine
 from ...runtime.memory_format import contiguous_strides
@@ -24,8 +24,7 @@ SMALL = 4096
 """Elements up to which a mask of a matrix is kept with a plan."""
 
 
-@host_kernel("linalg_lu_factor", "_lu_with_info")
-def lu_factor(A: TensorSpec, pivot: bool, check_errors: bool | None = None) -> HostCall | None:
+def lu_factor(A: TensorSpec, pivot: bool, check_errors: bool | None = None) -> HostKernel | None:
     """L and U in one matrix, the rows interchanged and, of a flag, LAPACK's `info`."""
     if not is_one(A) or not pivot:
         return None
@@ -40,11 +39,10 @@ def lu_factor(A: TensorSpec, pivot: bool, check_errors: bool | None = None) -> H
         return (lu, pivots, flag(info)) if has_info else (lu, pivots)
 
     outputs = (in_columns(A.dtype, *A.sizes), in_rows(int32, min(A.sizes)))
-    return HostCall((*outputs, INFO) if has_info else outputs, compute)
+    return HostKernel((*outputs, INFO) if has_info else outputs, compute)
 
 
-@host_kernel("linalg_lu")
-def lu(A: TensorSpec, pivot: bool) -> HostCall | None:
+def lu(A: TensorSpec, pivot: bool) -> HostKernel | None:
     """P, L and U."""
     if not is_one(A) or not pivot:
         return None
@@ -56,16 +54,15 @@ def lu(A: TensorSpec, pivot: bool) -> HostCall | None:
         packed, pivots, _ = factor(a)
         return (permutation(pivots.tolist(), m, char), *unpack(packed))
 
-    def into(P: Any, L: Any, U: Any, a: Any) -> bool:
+    def into(P: Any, L: Any, U: Any, a: Any) -> None:
         packed, pivots, _ = factor(a)
-        return unpack_into(L, U, P, packed, pivots.tolist())
+        unpack_into(L, U, P, packed, pivots.tolist())
 
     outputs = in_rows(A.dtype, m, m), in_rows(A.dtype, m, k), in_rows(A.dtype, k, n)
-    return HostCall(outputs, None if A.numel > SMALL else compute, into)
+    return HostKernel(outputs, None if A.numel > SMALL else compute, into)
 
 
-@host_kernel("lu_unpack")
-def lu_unpack(LU: TensorSpec, pivots: TensorSpec, data: bool, permuted: bool) -> HostCall | None:
+def lu_unpack(LU: TensorSpec, pivots: TensorSpec, data: bool, permuted: bool) -> HostKernel | None:
     """P, L and U from `lu_factor`'s results."""
     (m, n), k = LU.sizes if LU.ndim == 2 else (0, 0), min(LU.sizes, default=0)
     if not (is_one(LU) and data and permuted and pivots.dtype is int32 and pivots.sizes == (k,)):
@@ -76,11 +73,11 @@ def lu_unpack(LU: TensorSpec, pivots: TensorSpec, data: bool, permuted: bool) ->
     def compute(packed: Any, given: Any) -> tuple[Any, ...]:
         return (permutation((given - 1).tolist(), m, char), *unpack(packed))
 
-    def into(P: Any, L: Any, U: Any, packed: Any, given: Any) -> bool:
-        return unpack_into(L, U, P, packed, (given - 1).tolist())
+    def into(P: Any, L: Any, U: Any, packed: Any, given: Any) -> None:
+        unpack_into(L, U, P, packed, (given - 1).tolist())
 
     outputs = in_rows(LU.dtype, m, m), in_rows(LU.dtype, m, k), in_rows(LU.dtype, k, n)
-    return HostCall(outputs, None if LU.numel > SMALL else compute, into)
+    return HostKernel(outputs, None if LU.numel > SMALL else compute, into)
 
 
 def sign_of(pivots: list[int]) -> int:
@@ -93,8 +90,7 @@ def factors_of(A: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
     return in_columns(A.dtype, *A.sizes), in_rows(int32, A.sizes[0])
 
 
-@host_kernel("_linalg_det")
-def det_with_factors(A: TensorSpec) -> HostCall | None:
+def det_with_factors(A: TensorSpec) -> HostKernel | None:
     """The determinant, LU and pivots."""
     if not is_square(A):
         return None
@@ -106,11 +102,10 @@ def det_with_factors(A: TensorSpec) -> HostCall | None:
         pivots += 1
         return made, lu, pivots
 
-    return HostCall((in_rows(A.dtype), *factors_of(A)), compute)
+    return HostKernel((in_rows(A.dtype), *factors_of(A)), compute)
 
 
-@host_kernel("linalg_det")
-def det(A: TensorSpec) -> HostCall | None:
+def det(A: TensorSpec) -> HostKernel | None:
     """The determinant."""
     if not is_square(A):
         return None
@@ -120,7 +115,7 @@ def det(A: TensorSpec) -> HostCall | None:
         lu, pivots, _ = factor(a)
         return np.array(math.prod(lu.diagonal().tolist(), start=sign_of(pivots.tolist())), char)
 
-    return HostCall((in_rows(A.dtype),), compute)
+    return HostKernel((in_rows(A.dtype),), compute)
 
 
 def _sign_and_log(char: str) -> Callable[[Any], tuple[float, Any, Any, Any]]:
@@ -138,8 +133,7 @@ def _sign_and_log(char: str) -> Callable[[Any], tuple[float, Any, Any, Any]]:
     return compute
 
 
-@host_kernel("logdet")
-def logdet(A: TensorSpec) -> HostCall | None:
+def logdet(A: TensorSpec) -> HostKernel | None:
     """The determinant's logarithm, NaN where it is negative."""
     if not is_square(A) or A.dtype.is_complex:
         return None
@@ -150,11 +144,10 @@ def logdet(A: TensorSpec) -> HostCall | None:
         sign, log, _, _ = find(a)
         return np.array(math.nan if sign == -1 else log, char)
 
-    return HostCall((in_rows(A.dtype),), compute)
+    return HostKernel((in_rows(A.dtype),), compute)
 
 
-@host_kernel("linalg_inv_ex")
-def inv_ex(A: TensorSpec, check_errors: bool) -> HostCall | None:
+def inv_ex(A: TensorSpec, check_errors: bool) -> HostKernel | None:
     """The inverse, and the first zero of U's diagonal."""
     if not is_square(A):
         return None
@@ -166,11 +159,10 @@ def inv_ex(A: TensorSpec, check_errors: bool) -> HostCall | None:
             return None
         return inverse, flag(info)
 
-    return HostCall((in_columns(A.dtype, *A.sizes), INFO), compute)
+    return HostKernel((in_columns(A.dtype, *A.sizes), INFO), compute)
 
 
-@host_kernel("linalg_inv")
-def inv(A: TensorSpec) -> HostCall | None:
+def inv(A: TensorSpec) -> HostKernel | None:
     """The inverse."""
     if not is_square(A):
         return None
@@ -182,7 +174,7 @@ def inv(A: TensorSpec) -> HostCall | None:
             return None
         return inverse
 
-    return HostCall((in_columns(A.dtype, *A.sizes),), compute)
+    return HostKernel((in_columns(A.dtype, *A.sizes),), compute)
 
 
 def _right(A: TensorSpec, B: TensorSpec, left: bool) -> TensorSpec | None:
@@ -196,7 +188,7 @@ def _right(A: TensorSpec, B: TensorSpec, left: bool) -> TensorSpec | None:
 
 def _solution(
     A: TensorSpec, B: TensorSpec, left: bool, pick: Callable[..., Any], *others: TensorSpec
-) -> HostCall | None:
+) -> HostKernel | None:
     """X of A X = B first, and what `pick` takes of X, LU and pivots."""
     spec = _right(A, B, left)
     if spec is None:
@@ -207,11 +199,10 @@ def _solution(
         lu, pivots, x, info = solve(a, b[:, None] if is_vector else b)
         return None if info else pick(x[:, 0] if is_vector else x, lu, pivots)
 
-    return HostCall((spec, *others), compute)
+    return HostKernel((spec, *others), compute)
 
 
-@host_kernel("_linalg_solve_ex")
-def solve_with_factors(A: TensorSpec, B: TensorSpec, left: bool, check_errors: bool) -> HostCall | None:
+def solve_with_factors(A: TensorSpec, B: TensorSpec, left: bool, check_errors: bool) -> HostKernel | None:
     """X of A X = B, LU, pivots and the first zero of U's diagonal."""
     if not is_square(A):
         return None
@@ -223,20 +214,17 @@ def solve_with_factors(A: TensorSpec, B: TensorSpec, left: bool, check_errors: b
     return _solution(A, B, left, pick, *factors_of(A), INFO)
 
 
-@host_kernel("linalg_solve_ex")
-def solve_ex(A: TensorSpec, B: TensorSpec, left: bool, check_errors: bool) -> HostCall | None:
+def solve_ex(A: TensorSpec, B: TensorSpec, left: bool, check_errors: bool) -> HostKernel | None:
     """X of A X = B, and the first zero of U's diagonal."""
     return _solution(A, B, left, lambda x, lu, pivots: (x, flag(0)), INFO)
 
 
-@host_kernel("linalg_solve")
-def solve(A: TensorSpec, B: TensorSpec, left: bool) -> HostCall | None:
+def solve(A: TensorSpec, B: TensorSpec, left: bool) -> HostKernel | None:
     """X of A X = B."""
     return _solution(A, B, left, lambda x, lu, pivots: x)
 
 
-@host_kernel("linalg_tensorinv")
-def tensorinv(A: TensorSpec, ind: int) -> HostCall | None:
+def tensorinv(A: TensorSpec, ind: int) -> HostKernel | None:
     """The inverse of the matrix from the last dimensions to the first `ind`."""
     n = math.prod(A.sizes[:ind]) if ind > 0 else 0
     if not A.is_contiguous or n * n != A.numel:
@@ -257,11 +245,10 @@ def tensorinv(A: TensorSpec, ind: int) -> HostCall | None:
             return None
         return inverse.reshape(sizes)
 
-    return HostCall((spec,), compute)
+    return HostKernel((spec,), compute)
 
 
-@host_kernel("linalg_tensorsolve")
-def tensorsolve(A: TensorSpec, B: TensorSpec, dims: Any) -> HostCall | None:
+def tensorsolve(A: TensorSpec, B: TensorSpec, dims: Any) -> HostKernel | None:
     """X of the matrix from the last dimensions to those of B."""
     inner, n = A.sizes[B.ndim :], B.numel
     if dims is not None or not A.is_contiguous or not B.is_contiguous or math.prod(inner) != n:
@@ -276,11 +263,12 @@ def tensorsolve(A: TensorSpec, B: TensorSpec, dims: Any) -> HostCall | None:
             return None
         return x.reshape(inner)
 
-    return HostCall((in_rows(A.dtype, *inner),), compute)
+    return HostKernel((in_rows(A.dtype, *inner),), compute)
 
 
-@host_kernel("linalg_lu_solve")
-def lu_solve(LU: TensorSpec, pivots: TensorSpec, B: TensorSpec, left: bool, adjoint: bool) -> HostCall | None:
+def lu_solve(
+    LU: TensorSpec, pivots: TensorSpec, B: TensorSpec, left: bool, adjoint: bool
+) -> HostKernel | None:
     """X of A X = B, or of A^H X = B, from the factors of each of a few matrices."""
     n = LU.sizes[-1] if LU.ndim > 1 else 0
     few = math.prod(LU.sizes[:-2]) <= FEW and LU.sizes[:-2] == B.sizes[:-2] == pivots.sizes[:-1]
@@ -292,7 +280,7 @@ def lu_solve(LU: TensorSpec, pivots: TensorSpec, B: TensorSpec, left: bool, adjo
         return None
     solve_one, spec = solver_of(char_of(LU)), in_columns(B.dtype, *B.sizes)
     if LU.ndim == 2:
-        return HostCall((spec,), lambda lu, swapped, b: solve_one(lu, (swapped - 1).tolist(), b, adjoint))
+        return HostKernel((spec,), lambda lu, swapped, b: solve_one(lu, (swapped - 1).tolist(), b, adjoint))
     places, turned = list(np.ndindex(*B.sizes[:-2])), (*B.sizes[:-2], B.sizes[-1], n)
     char = char_of(B)
 
@@ -303,14 +291,36 @@ def lu_solve(LU: TensorSpec, pivots: TensorSpec, B: TensorSpec, left: bool, adjo
             made[i] = solve_one(lu[i], orders[i].tolist(), b[i], adjoint)
         return made
 
-    return HostCall((spec,), compute)
+    return HostKernel((spec,), compute)
 
 
-@host_kernel("lu_solve")
-def lu_solve_of(B: TensorSpec, LU: TensorSpec, pivots: TensorSpec) -> HostCall | None:
+def lu_solve_of(B: TensorSpec, LU: TensorSpec, pivots: TensorSpec) -> HostKernel | None:
     """`lu_solve` with the right-hand side first."""
     made = lu_solve(LU, pivots, B, True, False)
     if made is None:
         return None
     compute = made.compute
-    return HostCall(made.outputs, lambda b, lu, swapped: compute(lu, swapped, b))
+    return HostKernel(made.outputs, lambda b, lu, swapped: compute(lu, swapped, b))
+
+
+HOST_KERNELS = {
+    "_linalg_det": det_with_factors,
+    "_linalg_solve_ex": solve_with_factors,
+    "_lu_with_info": lu_factor,
+    "linalg_det": det,
+    "linalg_inv": inv,
+    "linalg_inv_ex": inv_ex,
+    "linalg_lu": lu,
+    "linalg_lu_factor": lu_factor,
+    "linalg_lu_solve": lu_solve,
+    "linalg_solve": solve,
+    "linalg_solve_ex": solve_ex,
+    "linalg_tensorinv": tensorinv,
+    "linalg_tensorsolve": tensorsolve,
+    "logdet": logdet,
+    "lu_solve": lu_solve_of,
+    "lu_unpack": lu_unpack,
+}
+
+for _name, _factory in HOST_KERNELS.items():
+    register_stub(f"{_name}_host_stub", "cpu", by_arguments(_factory))

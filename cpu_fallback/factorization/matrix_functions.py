@@ -1,4 +1,4 @@
-"""Numbers and matrices that are made of a matrix's spectrum or of its products, as a kernel of the host each.
+"""Host kernels of numbers and matrices that are made of a matrix's spectrum or of its products.
 
 The compositions are in `dispatch/composite/matrix_functions.py`.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...dispatch.plans.host_kernel import HostCall, host_kernel
+from ...dispatch.structured.stub import HostKernel, by_arguments, register_stub
 from ...runtime.scalar_type import finfo, int64
 from ...runtime.tensor_spec import TensorSpec
 from ..undispatched import np
@@ -20,8 +20,7 @@ def _relative(A: TensorSpec) -> float:
     return finfo(A.dtype.to_real()).eps * max(A.sizes)
 
 
-@host_kernel("linalg_matrix_rank")
-def matrix_rank(A: TensorSpec, atol: Any, rtol: Any, hermitian: bool) -> HostCall | None:
+def matrix_rank(A: TensorSpec, atol: Any, rtol: Any, hermitian: bool) -> HostKernel | None:
     """How many singular values exceed the tolerance."""
     find = values_finder(A, hermitian) if atol is None and rtol is None else None
     if find is None:
@@ -36,11 +35,10 @@ def matrix_rank(A: TensorSpec, atol: Any, rtol: Any, hermitian: bool) -> HostCal
         least = float(char(tolerance * max(sizes)))
         return np.array(sum([size > least for size in sizes]), np.int64)
 
-    return HostCall((in_rows(int64),), compute)
+    return HostKernel((in_rows(int64),), compute)
 
 
-@host_kernel("linalg_cond")
-def cond(A: TensorSpec, p: Any) -> HostCall | None:
+def cond(A: TensorSpec, p: Any) -> HostKernel | None:
     """The largest singular value over the smallest."""
     find = values_finder(A, False) if p is None else None
     if find is None:
@@ -50,11 +48,10 @@ def cond(A: TensorSpec, p: Any) -> HostCall | None:
         values = find(a)
         return None if values is None else np.divide(values[0], values[-1], out=np.empty((), values.dtype))
 
-    return HostCall((in_rows(A.dtype.to_real()),), compute)
+    return HostKernel((in_rows(A.dtype.to_real()),), compute)
 
 
-@host_kernel("linalg_pinv", "pinverse")
-def pinv(A: TensorSpec, *how: Any) -> HostCall | None:
+def pinv(A: TensorSpec, *how: Any) -> HostKernel | None:
     """The pseudo-inverse with the default tolerance, or that of `pinverse`."""
     hermitian = False
     if len(how) == 3:
@@ -84,11 +81,10 @@ def pinv(A: TensorSpec, *how: Any) -> HostCall | None:
         inverse = np.where(sizes > least, np.reciprocal(values), dtype.type(0))
         return np.dot(right * inverse, left)
 
-    return HostCall((in_rows(A.dtype, A.sizes[1], A.sizes[0]),), compute)
+    return HostKernel((in_rows(A.dtype, A.sizes[1], A.sizes[0]),), compute)
 
 
-@host_kernel("linalg_matrix_power")
-def matrix_power(A: TensorSpec, n: int) -> HostCall | None:
+def matrix_power(A: TensorSpec, n: int) -> HostKernel | None:
     """The product of a matrix with itself, by repeated squares."""
     if not is_square(A) or n < 0:
         return None
@@ -96,7 +92,7 @@ def matrix_power(A: TensorSpec, n: int) -> HostCall | None:
         if not A.is_contiguous:
             return None
         whole = np.eye(A.sizes[0], dtype=char_of(A))
-        return HostCall((in_rows(A.dtype, *A.sizes),), lambda a: whole.copy())
+        return HostKernel((in_rows(A.dtype, *A.sizes),), lambda a: whole.copy())
     if n == 1:
         return None
 
@@ -110,4 +106,16 @@ def matrix_power(A: TensorSpec, n: int) -> HostCall | None:
                 square = square.dot(square)
         return result
 
-    return HostCall((in_rows(A.dtype, *A.sizes),), compute)
+    return HostKernel((in_rows(A.dtype, *A.sizes),), compute)
+
+
+HOST_KERNELS = {
+    "linalg_cond": cond,
+    "linalg_matrix_power": matrix_power,
+    "linalg_matrix_rank": matrix_rank,
+    "linalg_pinv": pinv,
+    "pinverse": pinv,
+}
+
+for _name, _factory in HOST_KERNELS.items():
+    register_stub(f"{_name}_host_stub", "cpu", by_arguments(_factory))

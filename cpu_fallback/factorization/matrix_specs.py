@@ -1,4 +1,4 @@
-"""Matrices that the host's kernels of compositions take (`dispatch/plans/host_kernel.py`), and their results.
+"""Matrices that the host kernels of compositions take (`dispatch/plans/host_kernel.py`), and their results.
 
 Batches, integers and narrow floats stay with the compositions, and so does every call that is an error.
 """

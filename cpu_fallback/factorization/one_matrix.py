@@ -61,7 +61,7 @@ def unpacker_of(char: str, m: int, n: int) -> Callable[[Any], tuple[Any, Any]]:
     return unpack
 
 
-def unpack_into(lower: Any, upper: Any, permuted: Any, lu: Any, pivots: list[int]) -> bool:
+def unpack_into(lower: Any, upper: Any, permuted: Any, lu: Any, pivots: list[int]) -> None:
     """L, U and P of a matrix that holds L and U, row by row, into memory that is given."""
     m, n = lu.shape
     k = min(m, n)
@@ -72,7 +72,6 @@ def unpack_into(lower: Any, upper: Any, permuted: Any, lu: Any, pivots: list[int
     lower.reshape(-1)[:: k + 1][:k] = 1
     permuted.fill(0)
     permuted[row_order(pivots, m), range(m)] = 1
-    return True
 
 
 def permutation(pivots: list[int], rows: int, char: str) -> Any:

@@ -1,4 +1,4 @@
-"""Eigenvalues of Hermitian matrices and singular values, as a kernel of the host each.
+"""Host kernels of eigenvalues of Hermitian matrices and of singular values.
 
 The compositions are in `dispatch/composite/factorization.py`.
 """
@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ...dispatch.plans.host_kernel import HostCall, host_kernel
+from ...dispatch.structured.stub import HostKernel, by_arguments, register_stub
 from ...runtime.tensor_spec import TensorSpec
 from ..undispatched import np
 from .matrix_specs import char_of, in_columns, in_rows, is_one, is_square
@@ -30,16 +30,14 @@ def eigh_finder(A: TensorSpec, vectors: bool, uplo: str) -> Callable[[Any], tupl
     return compute
 
 
-@host_kernel("linalg_eigh")
-def eigh(A: TensorSpec, UPLO: str) -> HostCall | None:
+def eigh(A: TensorSpec, UPLO: str) -> HostKernel | None:
     """Eigenvalues and eigenvectors of a Hermitian matrix."""
     find = eigh_finder(A, True, UPLO)
     outputs = (in_rows(A.dtype.to_real(), *A.sizes[:1]), in_columns(A.dtype, *A.sizes))
-    return None if find is None else HostCall(outputs, find)
+    return None if find is None else HostKernel(outputs, find)
 
 
-@host_kernel("linalg_eigvalsh")
-def eigvalsh(A: TensorSpec, UPLO: str) -> HostCall | None:
+def eigvalsh(A: TensorSpec, UPLO: str) -> HostKernel | None:
     """Eigenvalues of a Hermitian matrix."""
     find = eigh_finder(A, False, UPLO)
     if find is None:
@@ -49,7 +47,7 @@ def eigvalsh(A: TensorSpec, UPLO: str) -> HostCall | None:
         made = find(a)
         return None if made is None else made[0]
 
-    return HostCall((in_rows(A.dtype.to_real(), A.sizes[0]),), compute)
+    return HostKernel((in_rows(A.dtype.to_real(), A.sizes[0]),), compute)
 
 
 def svd_finder(
@@ -79,15 +77,13 @@ def _bases(A: TensorSpec, full: bool) -> tuple[TensorSpec, TensorSpec, TensorSpe
     )
 
 
-@host_kernel("linalg_svd")
-def svd(A: TensorSpec, full_matrices: bool, driver: str | None) -> HostCall | None:
+def svd(A: TensorSpec, full_matrices: bool, driver: str | None) -> HostKernel | None:
     """U, singular values and V^H."""
     find = svd_finder(A, full_matrices, True)
-    return None if find is None or driver is not None else HostCall(_bases(A, full_matrices), find)
+    return None if find is None or driver is not None else HostKernel(_bases(A, full_matrices), find)
 
 
-@host_kernel("svd")
-def svd_some(A: TensorSpec, some: bool, compute_uv: bool) -> HostCall | None:
+def svd_some(A: TensorSpec, some: bool, compute_uv: bool) -> HostKernel | None:
     """U, singular values and V."""
     find = svd_finder(A, not some, True)
     if find is None or not compute_uv:
@@ -102,7 +98,7 @@ def svd_some(A: TensorSpec, some: bool, compute_uv: bool) -> HostCall | None:
         turned = made[2].T
         return made[0], made[1], turned.conj() if is_complex else turned
 
-    return HostCall((u, s, in_rows(A.dtype, *vh.sizes[::-1])), compute)
+    return HostKernel((u, s, in_rows(A.dtype, *vh.sizes[::-1])), compute)
 
 
 def values_finder(A: TensorSpec, hermitian: bool) -> Callable[[Any], Any] | None:
@@ -119,10 +115,21 @@ def values_finder(A: TensorSpec, hermitian: bool) -> Callable[[Any], Any] | None
     return compute
 
 
-@host_kernel("linalg_svdvals")
-def svdvals(A: TensorSpec, driver: str | None) -> HostCall | None:
+def svdvals(A: TensorSpec, driver: str | None) -> HostKernel | None:
     """Singular values."""
     find = values_finder(A, False)
     if find is None or driver is not None:
         return None
-    return HostCall((in_rows(A.dtype.to_real(), min(A.sizes)),), find)
+    return HostKernel((in_rows(A.dtype.to_real(), min(A.sizes)),), find)
+
+
+HOST_KERNELS = {
+    "linalg_eigh": eigh,
+    "linalg_eigvalsh": eigvalsh,
+    "linalg_svd": svd,
+    "linalg_svdvals": svdvals,
+    "svd": svd_some,
+}
+
+for _name, _factory in HOST_KERNELS.items():
+    register_stub(f"{_name}_host_stub", "cpu", by_arguments(_factory))

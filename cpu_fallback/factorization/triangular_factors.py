@@ -1,4 +1,4 @@
-"""QR, Cholesky's and LDL factors and what is solved by them, as a kernel of the host each.
+"""Host kernels of QR, Cholesky's and LDL factors, and of solutions by them.
 
 The compositions are in `dispatch/composite/factorization.py` and `matrix_functions.py`.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...dispatch.plans.host_kernel import HostCall, host_kernel
 from ...dispatch.structured.library_routine import LIBRARY_DTYPES
+from ...dispatch.structured.stub import HostKernel, by_arguments, register_stub
 from ...runtime.lapack import find_routine
 from ...runtime.scalar_type import int32, int64
 from ...runtime.tensor_spec import TensorSpec
@@ -18,24 +18,21 @@ from .matrix_specs import FEW, char_of, in_columns, in_rows, is_one, is_square
 from .one_matrix import is_finite, qr_of
 
 
-@host_kernel("linalg_qr")
-def qr(A: TensorSpec, mode: str) -> HostCall | None:
+def qr(A: TensorSpec, mode: str) -> HostKernel | None:
     """Q and R."""
     m, n = A.sizes if A.ndim == 2 else (0, 0)
     k = min(m, n)
     if not is_one(A) or not (mode == "reduced" or (mode == "complete" and k == m)):
         return None
-    return HostCall((in_columns(A.dtype, m, k), in_columns(A.dtype, k, n)), qr_of(char_of(A), m, n))
+    return HostKernel((in_columns(A.dtype, m, k), in_columns(A.dtype, k, n)), qr_of(char_of(A), m, n))
 
 
-@host_kernel("qr")
-def qr_some(A: TensorSpec, some: bool) -> HostCall | None:
+def qr_some(A: TensorSpec, some: bool) -> HostKernel | None:
     """Q and R."""
     return qr(A, "reduced" if some else "complete")
 
 
-@host_kernel("linalg_cholesky", "cholesky")
-def cholesky(A: TensorSpec, upper: bool) -> HostCall | None:
+def cholesky(A: TensorSpec, upper: bool) -> HostKernel | None:
     """One triangular factor."""
     if not is_square(A):
         return None
@@ -47,22 +44,20 @@ def cholesky(A: TensorSpec, upper: bool) -> HostCall | None:
             return None
         return made
 
-    return HostCall((in_columns(A.dtype, *A.sizes),), compute)
+    return HostKernel((in_columns(A.dtype, *A.sizes),), compute)
 
 
-@host_kernel("cholesky_solve")
-def cholesky_solve(B: TensorSpec, L: TensorSpec, upper: bool) -> HostCall | None:
+def cholesky_solve(B: TensorSpec, L: TensorSpec, upper: bool) -> HostKernel | None:
     """X of A X = B from one triangular factor of A."""
     if not is_square(L) or not is_one(L, B) or B.sizes[0] != L.sizes[0]:
         return None
     solve = find_routine(char_of(L), "potrs")
-    return HostCall((in_columns(B.dtype, *B.sizes),), lambda b, factor: solve(factor, b, not upper)[0])
+    return HostKernel((in_columns(B.dtype, *B.sizes),), lambda b, factor: solve(factor, b, not upper)[0])
 
 
-@host_kernel("triangular_solve")
 def triangular_solve(
     B: TensorSpec, A: TensorSpec, upper: bool, transpose: bool, unitriangular: bool
-) -> HostCall | None:
+) -> HostKernel | None:
     """X of A X = B with one triangle of A, or with its transpose, and a copy of A."""
     if not is_square(A) or not is_one(A, B) or A.sizes[0] != B.sizes[0]:
         return None
@@ -71,11 +66,10 @@ def triangular_solve(
     def compute(b: Any, a: Any) -> tuple[Any, Any]:
         return solve(1.0, a, b, 0, not upper, transpose, unitriangular), a.copy("F")
 
-    return HostCall((in_columns(B.dtype, *B.sizes), in_columns(A.dtype, *A.sizes)), compute)
+    return HostKernel((in_columns(B.dtype, *B.sizes), in_columns(A.dtype, *A.sizes)), compute)
 
 
-@host_kernel("linalg_ldl_factor")
-def ldl_factor(A: TensorSpec, hermitian: bool) -> HostCall | None:
+def ldl_factor(A: TensorSpec, hermitian: bool) -> HostKernel | None:
     """L and D in one matrix, and the interchanges."""
     if not is_square(A):
         return None
@@ -89,11 +83,10 @@ def ldl_factor(A: TensorSpec, hermitian: bool) -> HostCall | None:
         made, pivots, info = factor(a, 1, lwork)
         return None if info else (np.where(kept, made.T, zero).T, pivots)
 
-    return HostCall((in_columns(A.dtype, n, n), in_rows(int32, n)), compute)
+    return HostKernel((in_columns(A.dtype, n, n), in_rows(int32, n)), compute)
 
 
-@host_kernel("linalg_lstsq")
-def lstsq(A: TensorSpec, B: TensorSpec, rcond: Any, driver: str | None) -> HostCall | None:
+def lstsq(A: TensorSpec, B: TensorSpec, rcond: Any, driver: str | None) -> HostKernel | None:
     """The solution by ``gels`` of a few matrices that are as long as they are wide, or less."""
     *batch, m, n = A.sizes if A.ndim > 1 else (0, 0)
     if driver != "gels" or m > n or A.ndim != B.ndim or A.dtype.scalar_name not in LIBRARY_DTYPES:
@@ -119,4 +112,19 @@ def lstsq(A: TensorSpec, B: TensorSpec, rcond: Any, driver: str | None) -> HostC
                 return None
         return made, np.empty(0, real.np_dtype), np.empty(0, np.int64), np.empty(0, real.np_dtype)
 
-    return HostCall((in_columns(A.dtype, *batch, n, columns), real, in_rows(int64, 0), real), compute)
+    return HostKernel((in_columns(A.dtype, *batch, n, columns), real, in_rows(int64, 0), real), compute)
+
+
+HOST_KERNELS = {
+    "cholesky": cholesky,
+    "cholesky_solve": cholesky_solve,
+    "linalg_cholesky": cholesky,
+    "linalg_ldl_factor": ldl_factor,
+    "linalg_lstsq": lstsq,
+    "linalg_qr": qr,
+    "qr": qr_some,
+    "triangular_solve": triangular_solve,
+}
+
+for _name, _factory in HOST_KERNELS.items():
+    register_stub(f"{_name}_host_stub", "cpu", by_arguments(_factory))

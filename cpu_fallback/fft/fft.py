@@ -6,8 +6,14 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ...dispatch.plans.host_kernel import HostCall, HostFactory, host_kernel
-from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...dispatch.structured.stub import (
+    HostKernel,
+    HostKernelFactory,
+    PlannedKernel,
+    StructuredCall,
+    by_arguments,
+    register_stub,
+)
 from ...runtime.device import CPU
 from ...runtime.tensor_spec import TensorSpec
 from ..error_state import quiet
@@ -70,7 +76,7 @@ TRANSFORMS = {
 
 def _planned(
     name: str, kind: Transform, several: bool, self: TensorSpec, s: Any, dim: Any, norm: str | None
-) -> HostCall | None:
+) -> HostKernel | None:
     """A transform by one call of the library, which cuts and fills by itself; None for what is composed."""
     rank = self.ndim
     if self.dtype.name not in DTYPES or not self.numel or (kind.takes_real and self.dtype.is_complex):
@@ -110,17 +116,16 @@ def _call(
     sizes: Sequence[int],
     dims: Sequence[int],
     norm: str | None,
-) -> HostCall:
+) -> HostKernel:
     n, axes = (sizes, dims) if len(dims) > 1 else (sizes[0], dims[0])
 
     def compute(x: Any) -> Any:
         return function(x if cut is None else x[cut], n, axes, norm)
 
-    def into(out: Any, x: Any) -> bool:
+    def into(out: Any, x: Any) -> None:
         np.copyto(out, function(x if cut is None else x[cut], n, axes, norm))
-        return True
 
-    return HostCall((spec,), compute, into)
+    return HostKernel((spec,), compute, into)
 
 
 def _library(name: str) -> Callable[..., Any]:
@@ -139,17 +144,17 @@ def _axes(
     return list(dim), None if s is None else list(s)
 
 
-def _factory(name: str, kind: Transform, several: bool) -> HostFactory:
-    return lambda self, s, dim, norm: _planned(name, kind, several, self, s, dim, norm)
+def _factory(name: str, kind: Transform, several: bool) -> HostKernelFactory:
+    return by_arguments(lambda self, s, dim, norm: _planned(name, kind, several, self, s, dim, norm))
 
 
 for _name, _kind in TRANSFORMS.items():
-    host_kernel(f"fft_{_name}")(_factory(_name, _kind, False))
-    host_kernel(f"fft_{_name}n")(_factory(_name, _kind, True))
+    register_stub(f"fft_{_name}_host_stub", "cpu", _factory(_name, _kind, False))
+    register_stub(f"fft_{_name}n_host_stub", "cpu", _factory(_name, _kind, True))
 
 
-def _shift(back: bool) -> HostFactory:
-    def factory(self: TensorSpec, dim: Sequence[int] | None) -> HostCall | None:
+def _shift(back: bool) -> HostKernelFactory:
+    def factory(self: TensorSpec, dim: Sequence[int] | None) -> HostKernel | None:
         dims = range(self.ndim) if dim is None else dim
         if not self.numel or self.ndim == 0 or any(not -self.ndim <= d < self.ndim for d in dims):
             return None
@@ -165,15 +170,14 @@ def _shift(back: bool) -> HostFactory:
         moves = [tuple(zip(*parts, strict=True)) for parts in itertools.product(*halves)]
         spec = TensorSpec.contiguous(self.sizes, self.dtype, CPU)
 
-        def into(out: Any, x: Any) -> bool:
+        def into(out: Any, x: Any) -> None:
             for target, source in moves:
                 out[target] = x[source]
-            return True
 
-        return HostCall((spec,), None, into)
+        return HostKernel((spec,), None, into)
 
-    return factory
+    return by_arguments(factory)
 
 
-host_kernel("fft_fftshift")(_shift(False))
-host_kernel("fft_ifftshift")(_shift(True))
+register_stub("fft_fftshift_host_stub", "cpu", _shift(False))
+register_stub("fft_ifftshift_host_stub", "cpu", _shift(True))

@@ -1,21 +1,30 @@
-"""Elements in places of their own where a composition would go several ways: `put` and diagonals.
+"""Host kernels of compositions that write elements at given places: `put`, scatters by masks and strides, diagonals.
 
 Each gives what its composition in `dispatch/composite/` gives, to the bit.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...dispatch.iterator.broadcast import infer_size
+from ...dispatch.structured.stub import HostKernel, by_arguments, register_stub
+from ...runtime.memory_format import contiguous_strides
+from ...runtime.scalar_type import bool_, int64
 from ...runtime.tensor_spec import TensorSpec
 from ..elementwise.pointwise import constant_cache
-from ..error_state import quiet
 from ..undispatched import copyto, np
+from ..widen import FULL_FLOATS
 from .index_bounds import UNSIGNED, check_bounds, greatest
 from .scatter_gather import places_function
 
 WORD = UNSIGNED[8]
+
+
+def _is_plain(*specs: TensorSpec) -> bool:
+    """Whether the elements lie one after another, in the strides that new memory has."""
+    return all(spec.is_contiguous and spec.strides == contiguous_strides(spec.sizes) for spec in specs)
 
 
 def _from_start(index: Any, size: int, dim: int) -> Any:
@@ -26,15 +35,29 @@ def _from_start(index: Any, size: int, dim: int) -> Any:
     return np.where(index < 0, index + size, index)
 
 
-def put(call: StructuredCall) -> PlannedKernel:
-    """Elements of the source put or added at places of the flattened array, in order."""
-    numel, adds = call.args["self"].numel, call.args["accumulate"]
-    add_at = np.add.at
+def _copying(
+    sizes: Sequence[int], like: TensorSpec, fresh: Callable[..., Any], quiet: bool = False
+) -> HostKernel:
+    """The kernel of a function that makes a new array; large ones are copied to where all memory is."""
+    out = TensorSpec.contiguous(tuple(sizes), like.dtype, like.device)
+    return HostKernel(
+        (out,), fresh, lambda out, *given: copyto(out, fresh(*given)), quiet=quiet, declines=False
+    )
+
+
+def put(self: TensorSpec, index: TensorSpec, source: TensorSpec, accumulate: bool) -> HostKernel | None:
+    """Elements of the source in place of those of the flattened array, in order, or added to full floats."""
+    same = self.dtype is source.dtype and index.numel == source.numel
+    if index.dtype is not int64 or not same or not _is_plain(self) or not self.numel:
+        return None
+    if accumulate and self.dtype not in FULL_FLOATS:
+        return None
+    numel, add_at = self.numel, np.add.at
 
     def write(out: Any, index: Any, source: Any) -> Any:
         if index.size:
             where = _from_start(index.reshape(-1), numel, 0)
-            if adds:
+            if accumulate:
                 add_at(out.reshape(-1), where, source.reshape(-1))
             else:
                 out.reshape(-1)[where] = source.reshape(-1)
@@ -44,32 +67,43 @@ def put(call: StructuredCall) -> PlannedKernel:
         copyto(out, data)
         write(out, index, source)
 
-    return PlannedKernel(into, lambda data, *rest: write(data.copy(), *rest), quiet=adds)
+    out = TensorSpec.contiguous(self.sizes, self.dtype, self.device)
+    return HostKernel(
+        (out,), lambda data, *rest: write(data.copy(), *rest), into, quiet=accumulate, declines=False
+    )
 
 
-def index_fill(call: StructuredCall) -> PlannedKernel:
+def index_fill(self: TensorSpec, dim: int, index: TensorSpec, value: Any) -> HostKernel | None:
     """A number in entries of one dimension."""
-    spec, axis = call.args["self"], call.extra["dim"]
-    size = spec.sizes[axis]
-    constant = constant_cache(spec.np_dtype)
-    before = (slice(None),) * axis
-    value_fixed = None if "value" in call.runtime else call.args["value"]
+    d = dim + self.ndim if dim < 0 else dim
+    if index.dtype is not int64 or index.ndim > 1 or not 0 <= d < self.ndim or not _is_plain(self):
+        return None
+    if isinstance(value, TensorSpec) or (value is complex and not self.dtype.is_complex):
+        return None
+    size = self.sizes[d]
+    constant = constant_cache(self.np_dtype)
+    before = (slice(None),) * d
 
-    def fresh(data: Any, index: Any, value: Any = value_fixed) -> Any:
+    def fresh(data: Any, index: Any, value: Any) -> Any:
         out = data.copy()
         if index.size:
             out[(*before, _from_start(index.reshape(-1), size, 0))] = constant(value)
         return out
 
-    return PlannedKernel(lambda out, *given: copyto(out, fresh(*given)), fresh)
+    return _copying(self.sizes, self, fresh)
 
 
-def take_along_dim(call: StructuredCall) -> PlannedKernel:
-    """Elements along one dimension, each by its own index, which may count from the end."""
-    axis: int = call.extra["dim"]
-    sizes, picked = call.args["self"].sizes, call.args["indices"].sizes
-    size = sizes[axis]
-    places = places_function(sizes, axis, picked)
+def take_along_dim(self: TensorSpec, indices: TensorSpec, dim: int | None) -> HostKernel | None:
+    """Elements along one dimension, each by its own index, which may count from the end; nothing is broadcast."""
+    if dim is None or indices.dtype is not int64 or self.ndim != indices.ndim or not self.ndim:
+        return None
+    axis = dim + self.ndim if dim < 0 else dim
+    if not 0 <= axis < self.ndim or not _is_plain(self, indices) or not indices.numel:
+        return None
+    if (self.sizes[:axis], self.sizes[axis + 1 :]) != (indices.sizes[:axis], indices.sizes[axis + 1 :]):
+        return None
+    size = self.sizes[axis]
+    places = places_function(self.sizes, axis, indices.sizes)
 
     def fresh(data: Any, index: Any) -> Any:
         if not greatest(index.view(WORD), None) < size:
@@ -77,12 +111,16 @@ def take_along_dim(call: StructuredCall) -> PlannedKernel:
             check_bounds(index, size, axis, False, RuntimeError)
         return data.reshape(-1).take(places(index), None, None, "clip")
 
-    return PlannedKernel(lambda out, *given: copyto(out, fresh(*given)), fresh)
+    return _copying(indices.sizes, self, fresh)
 
 
-def masked_scatter(call: StructuredCall) -> PlannedKernel:
-    """Elements of the source, in order, where the mask holds."""
-    given: int = call.args["source"].numel
+def masked_scatter(self: TensorSpec, mask: TensorSpec, source: TensorSpec) -> HostKernel | None:
+    """Elements of the source, in order, where the mask holds; nothing is broadcast."""
+    if self.dtype is not source.dtype or mask.dtype is not bool_ or self.sizes != mask.sizes:
+        return None
+    if not _is_plain(self, mask, source):
+        return None
+    given = source.numel
 
     def fresh(data: Any, mask: Any, source: Any) -> Any:
         out = data.copy()
@@ -93,15 +131,28 @@ def masked_scatter(call: StructuredCall) -> PlannedKernel:
             np.place(out, mask, source if count == given else source.reshape(-1)[:count])
         return out
 
-    return PlannedKernel(lambda out, *data: copyto(out, fresh(*data)), fresh)
+    return _copying(self.sizes, self, fresh)
 
 
-def unsafe_masked_put(call: StructuredCall) -> PlannedKernel:
-    """Values added where a mask holds, whatever the index is elsewhere."""
-    sizes = call.args["self"].sizes
-    limits = [(-n, n - 1) for n in sizes]
-    shape = call.extra["places"]
-    zero = np.zeros((), call.args["self"].np_dtype)
+def unsafe_masked_put(
+    self: TensorSpec, mask: TensorSpec, indices: Sequence[TensorSpec | None], values: TensorSpec
+) -> HostKernel | None:
+    """Values added where a mask holds, whatever the index is elsewhere; each dimension has an index."""
+    given = [spec for spec in indices if spec is not None and spec.dtype is int64]
+    if len(given) != len(indices) or len(given) != self.ndim or self.dtype not in FULL_FLOATS:
+        return None
+    if not self.numel or not _is_plain(self):
+        return None
+    shape: tuple[int, ...] = ()
+    try:
+        for spec in given:
+            shape = infer_size(shape, spec.sizes)
+    except RuntimeError:
+        return None
+    if mask.dtype is not bool_ or values.dtype is not self.dtype or not values.sizes == mask.sizes == shape:
+        return None
+    limits = [(-n, n - 1) for n in self.sizes]
+    zero = np.zeros((), self.np_dtype)
 
     def fresh(data: Any, mask: Any, indices: Any, values: Any) -> Any:
         out = data.copy()
@@ -115,19 +166,32 @@ def unsafe_masked_put(call: StructuredCall) -> PlannedKernel:
         np.add.at(out.reshape(-1), where, np.where(mask, values, zero).reshape(-1))
         return out
 
-    return PlannedKernel(quiet(lambda out, *given: copyto(out, fresh(*given))), quiet(fresh))
+    return _copying(self.sizes, self, fresh, quiet=True)
 
 
-def diag_embed(call: StructuredCall) -> PlannedKernel:
-    """The last dimension on the diagonal of two new ones, zeros elsewhere."""
-    out_spec, offset, length = call.outputs[0], call.args["offset"], call.extra["length"]
+def diag_embed(self: TensorSpec, offset: int, dim1: int, dim2: int) -> HostKernel | None:
+    """The last dimension on the diagonal of two new ones, which are the last in order, zeros elsewhere."""
+    rank = self.ndim + 1
+    first, second = (d + rank if d < 0 else d for d in (dim1, dim2))
+    if (first, second) != (rank - 2, rank - 1) or not self.ndim:
+        return None
+    return _diagonal(self, self.sizes[:-1], self.sizes[-1], offset)
+
+
+def diagflat(self: TensorSpec, offset: int) -> HostKernel:
+    """All elements on the diagonal of a matrix, zeros elsewhere."""
+    return _diagonal(self, (), self.numel, offset)
+
+
+def _diagonal(spec: TensorSpec, batch: tuple[int, ...], length: int, offset: int) -> HostKernel:
+    """Lines of so many elements, each on the diagonal of a matrix."""
+    side = length + abs(offset)
+    out_spec = TensorSpec.contiguous((*batch, side, side), spec.dtype, spec.device)
     sizes, np_dtype = out_spec.sizes, out_spec.np_dtype
-    side = sizes[-1]
-    flat = (*sizes[:-2], side * side)
+    flat = (*batch, side * side)
     first = offset if offset >= 0 else -offset * side
-    lead = len(flat) - 1
-    key = (slice(None),) * lead + (slice(first, first + length * (side + 1), side + 1),)
-    source = (*sizes[:-2], length)
+    key = (slice(None),) * len(batch) + (slice(first, first + length * (side + 1), side + 1),)
+    source = (*batch, length)
 
     def fresh(data: Any) -> Any:
         out = np.zeros(flat, np_dtype)
@@ -138,13 +202,21 @@ def diag_embed(call: StructuredCall) -> PlannedKernel:
         out.fill(0)
         out.reshape(flat)[key] = data.reshape(source)
 
-    return PlannedKernel(into, fresh)
+    return HostKernel((out_spec,), fresh, into, quiet=False, declines=False)
 
 
-def block_diag(call: StructuredCall) -> PlannedKernel:
-    """Matrices along the diagonal, zeros elsewhere."""
-    sizes, np_dtype = call.outputs[0].sizes, call.outputs[0].np_dtype
-    places: tuple[Any, ...] = call.extra["places"]
+def block_diag(tensors: Sequence[TensorSpec]) -> HostKernel | None:
+    """Matrices, vectors and numbers of one dtype along the diagonal, zeros elsewhere."""
+    if not tensors or any(s.ndim > 2 or s.dtype is not tensors[0].dtype or not s.numel for s in tensors):
+        return None
+    rows, columns = 0, 0
+    places = []
+    for spec in tensors:
+        height, width = (1,) * (2 - spec.ndim) + spec.sizes
+        places.append((slice(rows, rows + height), slice(columns, columns + width)))
+        rows, columns = rows + height, columns + width
+    out_spec = TensorSpec.contiguous((rows, columns), tensors[0].dtype, tensors[0].device)
+    sizes, np_dtype = out_spec.sizes, out_spec.np_dtype
 
     def into(out: Any, arrays: Any) -> None:
         out.fill(0)
@@ -157,47 +229,73 @@ def block_diag(call: StructuredCall) -> PlannedKernel:
             out[place] = array
         return out
 
-    return PlannedKernel(into, fresh)
+    return HostKernel((out_spec,), fresh, into, quiet=False, declines=False)
 
 
-def _part_of(call: StructuredCall) -> Any:
+def _strided(spec: TensorSpec, size: Sequence[int], stride: Sequence[int], offset: int) -> TensorSpec | None:
+    """The spec of elements of a plain tensor that lie a number of elements after its first, all within it."""
+    reach = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
+    if not _is_plain(spec) or 0 in size or offset < 0 or reach >= spec.numel:
+        return None
+    return TensorSpec.of(tuple(size), tuple(stride), spec.dtype, spec.device)
+
+
+def _viewer(part: TensorSpec, offset: int) -> Callable[[Any], Any]:
     """A function from a plain array to a strided part of it."""
-    part: TensorSpec = call.extra["part"]
     itemsize = part.itemsize
-    sizes, np_dtype, nbytes = part.sizes, part.np_dtype, call.args["offset"] * itemsize
+    sizes, np_dtype, nbytes = part.sizes, part.np_dtype, offset * itemsize
     strides = tuple([s * itemsize for s in part.strides])
     array = np.ndarray
     return lambda data: array(sizes, np_dtype, data, nbytes, strides)
 
 
-def strided_copy(call: StructuredCall) -> PlannedKernel:
-    """A strided part of an array."""
-    part = _part_of(call)
-    return PlannedKernel(lambda out, data: copyto(out, part(data)), lambda data: part(data).copy())
+def strided_copy(
+    self: TensorSpec, size: Sequence[int], stride: Sequence[int], offset: int
+) -> HostKernel | None:
+    """A strided part of a plain array."""
+    part = _strided(self, size, stride, offset)
+    if part is None:
+        return None
+    view = _viewer(part, offset)
+    out = TensorSpec.contiguous(part.sizes, part.dtype, part.device)
+    return HostKernel(
+        (out,),
+        lambda data: view(data).copy(),
+        lambda out, data: copyto(out, view(data)),
+        quiet=False,
+        declines=False,
+    )
 
 
-def strided_scatter(call: StructuredCall) -> PlannedKernel:
-    """An array in which a strided part is another's elements."""
-    part = _part_of(call)
+def strided_scatter(
+    self: TensorSpec, src: TensorSpec, size: Sequence[int], stride: Sequence[int], offset: int
+) -> HostKernel | None:
+    """A plain array, copied, in which a strided part is another's elements."""
+    part = _strided(self, size, stride, offset)
+    if part is None or part.overlaps or src.sizes != part.sizes or src.dtype is not self.dtype:
+        return None
+    view = _viewer(part, offset)
 
     def fresh(data: Any, source: Any) -> Any:
         out = data.copy()
-        copyto(part(out), source)
+        copyto(view(out), source)
         return out
 
-    return PlannedKernel(lambda out, *given: copyto(out, fresh(*given)), fresh)
+    return _copying(self.sizes, self, fresh)
 
 
-for _stub, _factory in {
-    "put_stub": put,
-    "index_fill_stub": index_fill,
-    "take_along_dim_stub": take_along_dim,
-    "masked_scatter_stub": masked_scatter,
-    "_unsafe_masked_index_put_accumulate_stub": unsafe_masked_put,
-    "diag_embed_stub": diag_embed,
-    "diagflat_stub": diag_embed,
-    "block_diag_stub": block_diag,
-    "_strided_copy_stub": strided_copy,
-    "_strided_scatter_stub": strided_scatter,
-}.items():
-    register_stub(_stub, "cpu", _factory)
+HOST_KERNELS = {
+    "_strided_copy": strided_copy,
+    "_strided_scatter": strided_scatter,
+    "_unsafe_masked_index_put_accumulate": unsafe_masked_put,
+    "block_diag": block_diag,
+    "diag_embed": diag_embed,
+    "diagflat": diagflat,
+    "index_fill": index_fill,
+    "masked_scatter": masked_scatter,
+    "put": put,
+    "take_along_dim": take_along_dim,
+}
+
+for _name, _factory in HOST_KERNELS.items():
+    register_stub(f"{_name}_host_stub", "cpu", by_arguments(_factory))

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ...dispatch.iterator.parallel import parallel_for
-from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...dispatch.structured.meta import searching as meta
+from ...dispatch.structured.meta_base import MetaBase
+from ...dispatch.structured.stub import HostKernel, PlannedKernel, StructuredCall, register_stub
 from ...runtime.scalar_type import dtype as ScalarType
 from ..undispatched import np
 from ..widen import FLOAT32, NARROW
@@ -90,12 +92,20 @@ def searchsorted(call: StructuredCall) -> PlannedKernel:
     return PlannedKernel(into)
 
 
-def bucketize(call: StructuredCall) -> PlannedKernel:
-    """`searchsorted` with its arguments the other way round."""
-    turned = {"sorted_sequence": call.args["boundaries"], "self": call.args["self"]}
-    search = searchsorted(call._replace(args=turned)).into
-    return PlannedKernel(lambda out, values, boundaries: search(out, boundaries, values))
+def bucketize(call: StructuredCall) -> HostKernel | None:
+    """The host kernel of `searchsorted` with its arguments the other way round."""
+    values, boundaries, out_int32, right = call.args.values()
+    if boundaries.ndim != 1:
+        return None
+    result = MetaBase(call.name, "functional", (), call.device)
+    meta.searchsorted(result, boundaries, values, out_int32, right, None, None)
+    turned = {"sorted_sequence": boundaries, "self": values}
+    outputs = (result.outputs[0],)
+    search = searchsorted(call._replace(args=turned, outputs=outputs, extra=result.extra)).into
+    return HostKernel(
+        outputs, None, lambda out, values, boundaries: search(out, boundaries, values), quiet=False
+    )
 
 
 register_stub("searchsorted_stub", "cpu", searchsorted)
-register_stub("bucketize_stub", "cpu", bucketize)
+register_stub("bucketize_host_stub", "cpu", bucketize)

@@ -1,4 +1,4 @@
-"""Products of few elements, each in one kernel (`dispatch/plans/host_kernel.py`).
+"""Host kernels of products of few elements.
 
 The compositions are in `dispatch/composite/contraction.py` and `einsum.py`; dtypes other than float32 and float64 stay
 with them.
@@ -11,7 +11,7 @@ from typing import Any
 
 from ...dispatch.composite.contraction import find_splits
 from ...dispatch.composite.einsum import parse_equation
-from ...dispatch.plans.host_kernel import HostCall, host_kernel
+from ...dispatch.structured.stub import HostKernel, by_arguments, register_stub
 from ...runtime.device import CPU
 from ...runtime.tensor_spec import TensorSpec
 from ..reduction.distances import SMALL, is_plain
@@ -21,8 +21,7 @@ SHORT = 512
 """Elements of lines up to which writing an operand out costs less than NumPy's loop over lines."""
 
 
-@host_kernel("kron")
-def kron(self: TensorSpec, other: TensorSpec) -> HostCall | None:
+def kron(self: TensorSpec, other: TensorSpec) -> HostKernel | None:
     """The Kronecker product of two matrices."""
     if not is_plain(self, other) or self.ndim != 2 or other.ndim != 2:
         return None
@@ -33,19 +32,17 @@ def kron(self: TensorSpec, other: TensorSpec) -> HostCall | None:
     def compute(x: Any, y: Any) -> Any:
         return np.multiply(x[:, None, :, None], y[:, None, :]).reshape(sizes)
 
-    def into(out: Any, x: Any, y: Any) -> bool:
+    def into(out: Any, x: Any, y: Any) -> None:
         if q > SHORT:
             np.multiply(x[:, None, :, None], y[:, None, :], out.reshape(m, p, n, q))
         else:
             # Both rows written out: lines of n * q instead of q elements.
             np.multiply(np.repeat(x, q, 1)[:, None], np.tile(y, n), out.reshape(lines))
-        return True
 
-    return HostCall((spec,), compute if spec.numel <= SMALL else None, into)
+    return HostKernel((spec,), compute if spec.numel <= SMALL else None, into)
 
 
-@host_kernel("linalg_cross", "cross")
-def cross(self: TensorSpec, other: TensorSpec, dim: int | None) -> HostCall | None:
+def cross(self: TensorSpec, other: TensorSpec, dim: int | None) -> HostKernel | None:
     """Products of vectors of three along a dimension."""
     sizes = self.sizes
     if not is_plain(self, other) or sizes != other.sizes or self.numel > SMALL:
@@ -63,11 +60,10 @@ def cross(self: TensorSpec, other: TensorSpec, dim: int | None) -> HostCall | No
         made -= other
         return made
 
-    return HostCall((TensorSpec.contiguous(sizes, self.dtype, CPU),), compute)
+    return HostKernel((TensorSpec.contiguous(sizes, self.dtype, CPU),), compute)
 
 
-@host_kernel("einsum")
-def einsum(equation: str, tensors: Sequence[TensorSpec], path: Sequence[int] | None) -> HostCall | None:
+def einsum(equation: str, tensors: Sequence[TensorSpec], path: Sequence[int] | None) -> HostKernel | None:
     """A product of two operands without a common label: each element by each."""
     if path is not None or len(tensors) != 2 or not is_plain(*tensors):
         return None
@@ -81,11 +77,10 @@ def einsum(equation: str, tensors: Sequence[TensorSpec], path: Sequence[int] | N
     spec = TensorSpec.contiguous((*a.sizes, *b.sizes), a.dtype, CPU)
     if not a.is_contiguous or not b.is_contiguous:
         return None
-    return HostCall((spec,), lambda given: np.multiply(given[0][spread], given[1]))
+    return HostKernel((spec,), lambda given: np.multiply(given[0][spread], given[1]))
 
 
-@host_kernel("linalg_multi_dot")
-def multi_dot(tensors: Sequence[TensorSpec]) -> HostCall | None:
+def multi_dot(tensors: Sequence[TensorSpec]) -> HostKernel | None:
     """A chain of small matrices."""
     if len(tensors) < 2 or not is_plain(*tensors) or any(x.ndim != 2 for x in tensors):
         return None
@@ -104,11 +99,10 @@ def multi_dot(tensors: Sequence[TensorSpec]) -> HostCall | None:
 
     last = len(tensors) - 1
     spec = TensorSpec.contiguous((extents[0], extents[-1]), tensors[0].dtype, CPU)
-    return HostCall((spec,), lambda matrices: chain(matrices, 0, last))
+    return HostKernel((spec,), lambda matrices: chain(matrices, 0, last))
 
 
-@host_kernel("addr")
-def addr(self: TensorSpec, vec1: TensorSpec, vec2: TensorSpec, beta: Any, alpha: Any) -> HostCall | None:
+def addr(self: TensorSpec, vec1: TensorSpec, vec2: TensorSpec, beta: Any, alpha: Any) -> HostKernel | None:
     """``self + outer(vec1, vec2)``."""
     if beta.__class__ is not int or alpha.__class__ is not int or beta != 1 or alpha != 1:
         return None
@@ -120,17 +114,29 @@ def addr(self: TensorSpec, vec1: TensorSpec, vec2: TensorSpec, beta: Any, alpha:
     spec = TensorSpec.contiguous(sizes, self.dtype, CPU)
     rows = max(1, 16384 // sizes[1])
 
-    def into(out: Any, x: Any, a: Any, b: Any) -> bool:
+    def into(out: Any, x: Any, a: Any, b: Any) -> None:
         column = a[:, None]
         for start in range(0, sizes[0], rows):
             part = out[start : start + rows]
             np.multiply(column[start : start + rows], b, part)
             part += x[start : start + rows]
-        return True
 
     def compute(x: Any, a: Any, b: Any) -> Any:
         made = a[:, None] * b
         made += x
         return made
 
-    return HostCall((spec,), compute if spec.numel <= SMALL else None, into)
+    return HostKernel((spec,), compute if spec.numel <= SMALL else None, into)
+
+
+HOST_KERNELS = {
+    "addr": addr,
+    "cross": cross,
+    "einsum": einsum,
+    "kron": kron,
+    "linalg_cross": cross,
+    "linalg_multi_dot": multi_dot,
+}
+
+for _name, _factory in HOST_KERNELS.items():
+    register_stub(f"{_name}_host_stub", "cpu", by_arguments(_factory))

@@ -1,4 +1,4 @@
-"""Norms of all of a tensor and distances between rows, each in one kernel (`dispatch/plans/host_kernel.py`).
+"""Host kernels of norms of all of a tensor and of distances between rows.
 
 The compositions are in `dispatch/composite/norm.py` and `distance.py`; what is neither float32 nor float64 stays with
 them.
@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...dispatch.composite.distance import USE_PRODUCTS_FROM
-from ...dispatch.plans.host_kernel import HostCall, host_kernel
 from ...dispatch.structured.meta.dims import reduced_dims
+from ...dispatch.structured.stub import HostKernel, by_arguments, register_stub
 from ...runtime.device import CPU
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
@@ -74,10 +74,9 @@ def _whole(spec: TensorSpec, dims: Sequence[int] | None, keepdim: bool, dtype: A
     return TensorSpec.contiguous((1,) * spec.ndim if keepdim else (), spec.dtype, CPU)
 
 
-@host_kernel("linalg_vector_norm")
 def vector_norm(
     self: TensorSpec, ord: Any, dim: Sequence[int] | None, keepdim: bool, dtype: ScalarType | None
-) -> HostCall | None:
+) -> HostKernel | None:
     """A vector norm of all elements."""
     spec = _whole(self, dim, keepdim, dtype)
     if spec is None:
@@ -89,29 +88,26 @@ def vector_norm(
             return None
         return np.array(norm_of(x.ravel(), 2 if order is None else order), np_dtype, ndmin=rank)
 
-    return HostCall((spec,), compute)
+    return HostKernel((spec,), compute)
 
 
-@host_kernel("linalg_norm")
-def norm(self: TensorSpec, ord: Any, dim: Any, keepdim: bool, dtype: ScalarType | None) -> HostCall | None:
+def norm(self: TensorSpec, ord: Any, dim: Any, keepdim: bool, dtype: ScalarType | None) -> HostKernel | None:
     """The norm of all elements where no order is named: a matrix has others."""
     if ord is None or (ord == "fro" and self.ndim == 2 and dim is None):
         return vector_norm(self, 2, dim, keepdim, dtype)
     return None
 
 
-@host_kernel("linalg_matrix_norm")
 def matrix_norm(
     self: TensorSpec, ord: Any, dim: Sequence[int], keepdim: bool, dtype: ScalarType | None
-) -> HostCall | None:
+) -> HostKernel | None:
     """The Frobenius norm of a matrix."""
     if ord != "fro" or self.ndim != 2 or sorted(d % 2 for d in dim if -2 <= d < 2) != [0, 1]:
         return None
     return vector_norm(self, 2, None, keepdim, dtype)
 
 
-@host_kernel("dist")
-def dist(self: TensorSpec, other: TensorSpec, p: Any) -> HostCall | None:
+def dist(self: TensorSpec, other: TensorSpec, p: Any) -> HostKernel | None:
     """The norm of the difference."""
     spec = _whole(self, None, False, None)
     if spec is None or other.dtype is not self.dtype or other.sizes != self.sizes:
@@ -123,26 +119,26 @@ def dist(self: TensorSpec, other: TensorSpec, p: Any) -> HostCall | None:
             return None
         return np.array(norm_of((x - y).ravel(), order), np_dtype)
 
-    return HostCall((spec,), compute)
+    return HostKernel((spec,), compute)
 
 
-@host_kernel("pairwise_distance")
-def pairwise_distance(x1: TensorSpec, x2: TensorSpec, p: Any, eps: Any, keepdim: bool) -> HostCall | None:
+def pairwise_distance(x1: TensorSpec, x2: TensorSpec, p: Any, eps: Any, keepdim: bool) -> HostKernel | None:
     """The norms of differences along the last dimension."""
     if not is_plain(x1, x2) or x1.sizes != x2.sizes or not x1.ndim or x1.numel > SMALL:
         return None
     spec = TensorSpec.contiguous((*x1.sizes[:-1], 1) if keepdim else x1.sizes[:-1], x1.dtype, CPU)
     if x1.ndim == 1:
         np_dtype, rank = spec.np_dtype, spec.ndim
-        return HostCall((spec,), lambda x, y, p, eps: np.array(norm_of(x - y + eps, p), np_dtype, ndmin=rank))
+        return HostKernel(
+            (spec,), lambda x, y, p, eps: np.array(norm_of(x - y + eps, p), np_dtype, ndmin=rank)
+        )
     if not (x1.is_contiguous and x2.is_contiguous):
         return None
     sizes = spec.sizes
-    return HostCall((spec,), lambda x, y, p, eps: norms_of(x - y + eps, p).reshape(sizes))
+    return HostKernel((spec,), lambda x, y, p, eps: norms_of(x - y + eps, p).reshape(sizes))
 
 
-@host_kernel("renorm")
-def renorm(self: TensorSpec, p: Any, dim: int, maxnorm: Any) -> HostCall | None:
+def renorm(self: TensorSpec, p: Any, dim: int, maxnorm: Any) -> HostKernel | None:
     """Entries along a dimension scaled down to a norm where theirs is greater."""
     rank = self.ndim
     if not is_plain(self) or rank < 2 or not -rank <= dim < rank or self.numel > SMALL:
@@ -161,11 +157,10 @@ def renorm(self: TensorSpec, p: Any, dim: int, maxnorm: Any) -> HostCall | None:
         scale = np.where(norms > most, most / (norms + 1e-7), norms.dtype.type(1))
         return x * scale.reshape(column)
 
-    return HostCall((TensorSpec.contiguous(self.sizes, self.dtype, CPU),), compute)
+    return HostKernel((TensorSpec.contiguous(self.sizes, self.dtype, CPU),), compute)
 
 
-@host_kernel("cdist")
-def cdist(x1: TensorSpec, x2: TensorSpec, p: Any, compute_mode: int | None) -> HostCall | None:
+def cdist(x1: TensorSpec, x2: TensorSpec, p: Any, compute_mode: int | None) -> HostKernel | None:
     """Distances of each row of one matrix from each of another's, batches alike."""
     if not is_plain(x1, x2) or x1.ndim < 2 or x1.ndim != x2.ndim or x1.sizes[:-2] != x2.sizes[:-2]:
         return None
@@ -176,20 +171,20 @@ def cdist(x1: TensorSpec, x2: TensorSpec, p: Any, compute_mode: int | None) -> H
     many = m > USE_PRODUCTS_FROM or n > USE_PRODUCTS_FROM
     by_products = compute_mode == 1 or (compute_mode in (None, 0) and many)
     if spec.numel * columns > 4 * SMALL:
-        return None if x1.ndim > 2 or not by_products else HostCall((spec,), None, _by_products)
+        return None if x1.ndim > 2 or not by_products else HostKernel((spec,), None, _by_products)
 
     def compute(x: Any, y: Any, order: Any) -> Any:
         if not order >= 0 or (by_products and order == 2):
             return None
         return norms_of(x[..., :, None, :] - y[..., None, :, :], order)
 
-    return HostCall((spec,), compute)
+    return HostKernel((spec,), compute)
 
 
-def _by_products(out: Any, x: Any, y: Any, order: float) -> bool | None:
+def _by_products(out: Any, x: Any, y: Any, order: float) -> bool:
     """Euclidean distances of rows as one product: |a|^2 - 2 a b + |b|^2, at least zero before the root."""
     if order != 2:
-        return None
+        return False
     columns = x.shape[1]
     left, right = (np.empty((len(z), columns + 2), z.dtype) for z in (x, y))
     np.multiply(x, -2, left[:, :columns])
@@ -204,7 +199,7 @@ def _by_products(out: Any, x: Any, y: Any, order: float) -> bool | None:
     return True
 
 
-def _pairs_by_products(n: int, columns: int) -> Callable[[Any, Any, float], bool | None]:
+def _pairs_by_products(n: int, columns: int) -> Callable[[Any, Any, float], bool]:
     """``into(out, x, order)``: Euclidean distances of the pairs of `n` rows in float32, from products in float64.
 
     Those are as good as differences where the distance is not tiny beside the rows; other pairs, and those that are
@@ -213,9 +208,9 @@ def _pairs_by_products(n: int, columns: int) -> Callable[[Any, Any, float], bool
 
     rows, each = max(1, BLOCK // n), max(1, BLOCK // columns)
 
-    def into(out: Any, x: Any, order: float) -> bool | None:
+    def into(out: Any, x: Any, order: float) -> bool:
         if order != 2:
-            return None
+            return False
         wide = x.astype(np.float64)
         squares = np.add.reduce(wide * wide, 1)
         place = 0
@@ -244,8 +239,7 @@ def _pairs_by_products(n: int, columns: int) -> Callable[[Any, Any, float], bool
     return into
 
 
-@host_kernel("pdist")
-def pdist(self: TensorSpec, p: Any) -> HostCall | None:
+def pdist(self: TensorSpec, p: Any) -> HostKernel | None:
     """Distances between the rows of a matrix, each pair once."""
     if self.ndim != 2 or not is_plain(self) or self.sizes[0] < 2:
         return None
@@ -258,5 +252,20 @@ def pdist(self: TensorSpec, p: Any) -> HostCall | None:
         def compute(x: Any, order: Any) -> Any:
             return norms_of(x.take(first, 0) - x.take(second, 0), order) if order >= 0 else None
 
-        return HostCall((spec,), compute)
-    return HostCall((spec,), None, _pairs_by_products(n, columns)) if self.dtype.name == "float32" else None
+        return HostKernel((spec,), compute)
+    return HostKernel((spec,), None, _pairs_by_products(n, columns)) if self.dtype.name == "float32" else None
+
+
+HOST_KERNELS = {
+    "cdist": cdist,
+    "dist": dist,
+    "linalg_matrix_norm": matrix_norm,
+    "linalg_norm": norm,
+    "linalg_vector_norm": vector_norm,
+    "pairwise_distance": pairwise_distance,
+    "pdist": pdist,
+    "renorm": renorm,
+}
+
+for _name, _factory in HOST_KERNELS.items():
+    register_stub(f"{_name}_host_stub", "cpu", by_arguments(_factory))

@@ -1,25 +1,32 @@
-"""Histograms and membership, compositions elsewhere, computed at once and to the same bits."""
+"""Host kernels of histograms and of membership, which give what the compositions give, to the bit."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...dispatch.structured.stub import HostKernel, StructuredCall, by_arguments, register_stub
+from ...runtime.memory_format import contiguous_strides
+from ...runtime.scalar_type import bool_
 from ...runtime.tensor_spec import TensorSpec
 from ..elementwise.factories import linspace
-from ..error_state import quiet
 from ..indexing.index_bounds import greatest
 from ..indexing.searching import found_in
+from ..widen import FULL_FLOATS
 
+FEW = 1 << 12
+"""Pairs up to which comparing all of them costs less than a search."""
 least = np.minimum.reduce
 
 
-def histc(call: StructuredCall) -> PlannedKernel:
+def histc(call: StructuredCall) -> HostKernel | None:
     """How many elements lie in each of `bins` equal shares of [min, max], which is the elements' if empty."""
     spec, bins = call.args["self"], call.args["bins"]
+    if spec.dtype not in FULL_FLOATS or bins <= 0:
+        return None
     number = spec.np_dtype.type
     shares, last = number(bins), bins - 1
     given = [None if name in call.runtime else float(call.args[name]) for name in ("min", "max")]
@@ -50,12 +57,21 @@ def histc(call: StructuredCall) -> PlannedKernel:
         counts[last] += counts[bins]
         np.copyto(out, counts[:bins], casting="unsafe")
 
-    return PlannedKernel(quiet(into))
+    return HostKernel((TensorSpec.contiguous((bins,), spec.dtype, spec.device),), None, into)
 
 
-def isin(call: StructuredCall) -> PlannedKernel:
-    """Whether each element equals one of those to test."""
-    invert: bool = call.args["invert"]
+def isin(
+    elements: TensorSpec, test_elements: TensorSpec, assume_unique: bool, invert: bool
+) -> HostKernel | None:
+    """Whether each of a few elements equals one of those to test."""
+    dtype, sizes = elements.dtype, elements.sizes
+    is_exact = dtype in FULL_FLOATS or (dtype.is_integral and dtype is not bool_)
+    if not is_exact or test_elements.dtype is not dtype:
+        return None
+    if not 0 < elements.numel * test_elements.numel <= FEW:
+        return None
+    if elements.is_contiguous and elements.strides != contiguous_strides(sizes):
+        return None
     anywhere = np.logical_or.reduce
 
     def into(out: Any, elements: Any, tested: Any) -> None:
@@ -63,7 +79,9 @@ def isin(call: StructuredCall) -> PlannedKernel:
         if invert:
             np.logical_not(found, found)
 
-    return PlannedKernel(into)
+    return HostKernel(
+        (TensorSpec.contiguous(sizes, bool_, elements.device),), None, into, quiet=False, declines=False
+    )
 
 
 def outer_edges(low: float, high: float, dimension: int) -> tuple[float, float]:
@@ -75,15 +93,14 @@ def outer_edges(low: float, high: float, dimension: int) -> tuple[float, float]:
     return (low - 0.5, high + 0.5) if low == high else (low, high)
 
 
-def _edges_of(call: StructuredCall) -> list[Any]:
-    """For each dimension a function ``edges(out, first, last)`` that writes its bins' edges."""
-    spec = call.outputs[0]
+def _edges_of(spec: TensorSpec, bins: Sequence[int]) -> list[Any]:
+    """For each dimension a function ``edges(out, _, first, last)`` that writes its bins' edges."""
     numbers: dict[str, Any] = {"start": float, "end": float}
     made = []
-    for count in call.extra["bins"]:
+    for count in bins:
         out = TensorSpec.contiguous((count + 1,), spec.dtype, spec.device)
-        part = call._replace(name="_linspace_", args=numbers, outputs=(out,), extra={})
-        made.append(linspace(part).into)
+        call = StructuredCall("_linspace_", numbers, (), (out,), None, spec.device, {})
+        made.append(linspace(call).into)
     return made
 
 
@@ -95,41 +112,58 @@ def bins_of(line: Any, edges: Any) -> Any:
     return own
 
 
-def histogram(call: StructuredCall) -> PlannedKernel:
+def histogram(
+    self: TensorSpec, bins: int, range: Sequence[float] | None, weight: TensorSpec | None, density: bool
+) -> HostKernel | None:
     """How many elements lie in each of as many bins of one width between their extremes, and the bins' edges."""
-    (count,) = call.extra["bins"]
-    (make_edges,) = _edges_of(call)
+    if range is not None or weight is not None or density:
+        return None
+    if self.dtype not in FULL_FLOATS or bins <= 0 or not self.numel:
+        return None
+    (make_edges,) = _edges_of(self, [bins])
 
     def into(out: Any, edges: Any, array: Any, *_: Any) -> None:
         line = array.reshape(-1)
         make_edges(edges, None, *outer_edges(float(least(line)), float(greatest(line)), 0))
-        np.copyto(out, np.bincount(bins_of(line, edges), minlength=count), casting="unsafe")
+        np.copyto(out, np.bincount(bins_of(line, edges), minlength=bins), casting="unsafe")
 
-    return PlannedKernel(quiet(into))
+    outputs = tuple([TensorSpec.contiguous((n,), self.dtype, self.device) for n in (bins, bins + 1)])
+    return HostKernel(outputs, None, into)
 
 
-def histogramdd(call: StructuredCall) -> PlannedKernel:
+def histogramdd(
+    self: TensorSpec,
+    bins: Sequence[int],
+    range: Sequence[float] | None,
+    weight: TensorSpec | None,
+    density: bool,
+) -> HostKernel | None:
     """How many points, the last dimension, lie in each box of bins of one width between their extremes."""
-    counts: tuple[int, ...] = call.extra["bins"]
-    makers = _edges_of(call)
-    rank, np_dtype = len(counts), call.outputs[0].np_dtype
+    if range is not None or weight is not None or density:
+        return None
+    if self.dtype not in FULL_FLOATS or self.ndim < 2 or not self.numel:
+        return None
+    if len(bins) != self.sizes[-1] or min(bins) <= 0:
+        return None
+    makers = _edges_of(self, bins)
+    rank, np_dtype = len(bins), self.np_dtype
 
     def into(out: Any, array: Any, *_: Any) -> None:
         points = array.reshape(-1, rank)
         lows, highs = least(points, 0).tolist(), greatest(points, 0).tolist()
         ends = [outer_edges(low, high, d) for d, (low, high) in enumerate(zip(lows, highs, strict=True))]
         place: Any = None
-        for d, (count, make) in enumerate(zip(counts, makers, strict=True)):
+        for d, (count, make) in enumerate(zip(bins, makers, strict=True)):
             edges = np.empty(count + 1, np_dtype)
             make(edges, None, *ends[d])
             own = bins_of(points[:, d], edges)
             place = own if place is None else place * count + own
         np.copyto(out, np.bincount(place, minlength=out.size).reshape(out.shape), casting="unsafe")
 
-    return PlannedKernel(quiet(into))
+    return HostKernel((TensorSpec.contiguous(tuple(bins), self.dtype, self.device),), None, into)
 
 
-register_stub("histogram_stub", "cpu", histogram)
-register_stub("_histogramdd_from_bin_cts_stub", "cpu", histogramdd)
-register_stub("histc_stub", "cpu", histc)
-register_stub("isin_stub", "cpu", isin)
+register_stub("_histogramdd_from_bin_cts_host_stub", "cpu", by_arguments(histogramdd))
+register_stub("histc_host_stub", "cpu", histc)
+register_stub("histogram_host_stub", "cpu", by_arguments(histogram))
+register_stub("isin_host_stub", "cpu", by_arguments(isin))

@@ -1,28 +1,48 @@
-"""Statistics that are compositions elsewhere, computed at once: sums and means without NaN, counts, quantiles, modes.
+"""Host kernels of statistics: sums and means without NaN, counts, traces, quantiles, modes.
 
 Each gives what its composition in `dispatch/composite/` gives, to the bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...dispatch.structured.meta.dims import reduced_dims, reduced_shape
+from ...dispatch.structured.stub import HostKernel, StructuredCall, register_stub
+from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.scalar_type import int64
 from ...runtime.tensor_spec import TensorSpec
-from ..error_state import quiet
 from ..indexing.index_bounds import greatest
 from ..undispatched import np
+from ..widen import FULL_FLOATS
 from .reduction import sum_
 from .sums import count_of, kept_sum
 
+FEW = 1 << 12
+"""Elements up to which one array of all lines costs less than the steps of a composition."""
 add_up = np.add.reduce
 
 
-def without_nan(call: StructuredCall) -> Callable[[Any, Any], Any]:
+def _reduced(call: StructuredCall, dtype: ScalarType, keepdim: bool) -> StructuredCall:
+    """The call with its output of a dtype, reduced over its dimensions."""
+    spec = call.args["self"]
+    dims = reduced_dims(call.args["dim"], spec.ndim)
+    out = TensorSpec.contiguous(reduced_shape(spec.sizes, dims, keepdim), dtype, spec.device)
+    return call._replace(outputs=(out,), extra={"dims": dims})
+
+
+def _without_nan(call: StructuredCall) -> StructuredCall | None:
+    """The call with its output, of full floats in their own dtype; None for others."""
+    spec = call.args["self"]
+    if spec.dtype not in FULL_FLOATS or call.args["dtype"] not in (None, spec.dtype) or not spec.numel:
+        return None
+    return _reduced(call, spec.dtype, call.args["keepdim"])
+
+
+def _sum_of_numbers(call: StructuredCall) -> Callable[[Any, Any], Any]:
     """``sum(out, array)`` with NaN as zero; gives where elements are numbers, or None if all of them are."""
-    kernel = sum_(call)
-    total = kernel.into
+    total = sum_(call).into
     differs = np.not_equal
     scalar = not call.outputs[0].ndim
 
@@ -38,14 +58,18 @@ def without_nan(call: StructuredCall) -> Callable[[Any, Any], Any]:
     return into
 
 
-def nansum(call: StructuredCall) -> PlannedKernel:
+def nansum(call: StructuredCall) -> HostKernel | None:
     """The sum of the elements that are numbers."""
-    return PlannedKernel(without_nan(call), quiet=True)
+    full = _without_nan(call)
+    return None if full is None else HostKernel(full.outputs, None, _sum_of_numbers(full))
 
 
-def nanmean(call: StructuredCall) -> PlannedKernel:
+def nanmean(given: StructuredCall) -> HostKernel | None:
     """The sum of the elements that are numbers by how many they are."""
-    total = without_nan(call)
+    call = _without_nan(given)
+    if call is None:
+        return None
+    total = _sum_of_numbers(call)
     dims: tuple[int, ...] = call.extra["dims"]
     number = call.outputs[0].np_dtype.type
     count = number(count_of(call.args["self"], dims))
@@ -58,12 +82,15 @@ def nanmean(call: StructuredCall) -> PlannedKernel:
         else:
             divide(out, add_up(numbers, dims, np.int64).astype(number).reshape(out.shape), out)
 
-    return PlannedKernel(into, quiet=True)
+    return HostKernel(call.outputs, None, into)
 
 
-def count_nonzero(call: StructuredCall) -> PlannedKernel:
-    """How many elements are not zero, NaN among them."""
+def count_nonzero(given: StructuredCall) -> HostKernel | None:
+    """How many elements are not zero, NaN among them: of everything, or along dimensions of a few elements."""
+    call = _reduced(given, int64, False)
     spec, dims = call.args["self"], call.extra["dims"]
+    if not (spec.is_contiguous and (len(dims) == spec.ndim or spec.numel <= FEW)):
+        return None
     count, differs = np.count_nonzero, np.not_equal
     custom = spec.np_dtype.kind == "V"
     is_bool = spec.np_dtype.kind == "b"
@@ -72,20 +99,31 @@ def count_nonzero(call: StructuredCall) -> PlannedKernel:
         return array if is_bool else array.astype(np.bool_) if custom else differs(array, 0)
 
     if len(dims) == spec.ndim:
-        return PlannedKernel(lambda out, array: out.fill(count(nonzero(array))))
-    return PlannedKernel(lambda out, array: add_up(nonzero(array), dims, np.int64, out))
+        return HostKernel(
+            call.outputs,
+            None,
+            lambda out, array: out.fill(count(nonzero(array))),
+            quiet=False,
+            declines=False,
+        )
+    return HostKernel(
+        call.outputs, None, lambda out, array: add_up(nonzero(array), dims, np.int64, out), quiet=False
+    )
 
 
-def trace(call: StructuredCall) -> PlannedKernel:
-    """The sum of a contiguous matrix's diagonal."""
+def trace(call: StructuredCall) -> HostKernel | None:
+    """The sum of a contiguous matrix's diagonal, of full floats."""
     spec = call.args["self"]
+    if spec.ndim != 2 or spec.dtype not in FULL_FLOATS or not spec.numel or not spec.is_contiguous:
+        return None
     rows, columns = spec.sizes
     step = columns + 1
     length = min(rows, columns)
     stop = length * step
     line = TensorSpec.of((length,), (step,), spec.dtype, spec.device)
     total = kept_sum(line, (0,), spec.np_dtype)
-    return PlannedKernel(lambda out, array: out.fill(total(array.reshape(-1)[:stop:step])[0]), quiet=True)
+    out_spec = TensorSpec.contiguous((), spec.dtype, spec.device)
+    return HostKernel((out_spec,), None, lambda out, array: out.fill(total(array.reshape(-1)[:stop:step])[0]))
 
 
 def _lines(spec: TensorSpec, dim: int | None) -> Callable[[Any], Any]:
@@ -99,15 +137,24 @@ def _lines(spec: TensorSpec, dim: int | None) -> Callable[[Any], Any]:
     return lambda array: array.transpose(order).reshape(-1, n)
 
 
-def quantile(call: StructuredCall) -> PlannedKernel:
+def quantile(call: StructuredCall) -> HostKernel | None:
     """Interpolated between neighbours in order, at the rank q (n - 1) of n elements; NaN where there is one."""
-    spec = call.args["self"]
-    dim: int | None = call.extra["dim"]
+    spec, q, given_dim, keepdim, interpolation = call.args.values()
+    rank = spec.ndim
+    dim = None if given_dim is None or not rank else given_dim + rank if given_dim < 0 else given_dim
+    if spec.dtype not in FULL_FLOATS or not 0 < spec.numel <= FEW or not spec.is_contiguous:
+        return None
+    if q not in (float, int) or interpolation != "linear" or (dim is not None and not 0 <= dim < rank):
+        return None
     lines = _lines(spec, dim)
     last = (spec.numel if dim is None or not spec.ndim else spec.sizes[dim]) - 1
     number = spec.np_dtype.type
     half = number(0.5)
-    sizes = call.outputs[0].sizes
+    sizes: Sequence[int] = ()
+    if keepdim:
+        sizes = [1 if dim is None or i == dim else n for i, n in enumerate(spec.sizes)]
+    elif dim is not None:
+        sizes = (*spec.sizes[:dim], *spec.sizes[dim + 1 :])
 
     def into(out: Any, array: Any, q: float) -> None:
         if not 0 <= q <= 1:
@@ -126,17 +173,19 @@ def quantile(call: StructuredCall) -> PlannedKernel:
             made[missing] = np.nan
         np.copyto(out, made.reshape(sizes))
 
-    return PlannedKernel(quiet(into))
+    return HostKernel((TensorSpec.contiguous(tuple(sizes), spec.dtype, spec.device),), None, into)
 
 
-def mode(call: StructuredCall) -> PlannedKernel:
-    """The most frequent element of each line, of several the smallest, and its last place."""
-    spec = call.args["self"]
-    dim: int = call.extra["dim"]
+def mode(call: StructuredCall) -> HostKernel | None:
+    """The most frequent element of each line of a few elements, of several the smallest, and its last place."""
+    spec, dim, keepdim = call.args.values()
+    dim = dim + spec.ndim if dim < 0 else dim
+    if not 0 <= dim < spec.ndim or not 0 < spec.numel <= FEW or spec.dtype not in FULL_FLOATS:
+        return None
     lines = _lines(spec, dim)
     n = spec.sizes[dim]
     count = spec.numel // n
-    sizes = call.outputs[0].sizes
+    sizes = reduced_shape(spec.sizes, (dim,), keepdim)
     places, starts = np.arange(n), np.arange(0, spec.numel, n)
     columns = starts[:, None]
 
@@ -161,15 +210,18 @@ def mode(call: StructuredCall) -> PlannedKernel:
         chosen -= starts
         np.copyto(where, chosen.reshape(sizes))
 
-    return PlannedKernel(into)
+    outputs = tuple([TensorSpec.contiguous(sizes, dtype, spec.device) for dtype in (spec.dtype, int64)])
+    return HostKernel(outputs, None, into, quiet=False, declines=False)
 
 
-for _stub, _factory in {
-    "nansum_stub": nansum,
-    "nanmean_stub": nanmean,
-    "count_nonzero_stub": count_nonzero,
-    "trace_stub": trace,
-    "quantile_stub": quantile,
-    "mode_stub": mode,
-}.items():
-    register_stub(_stub, "cpu", _factory)
+HOST_KERNELS = {
+    "count_nonzero": count_nonzero,
+    "mode": mode,
+    "nanmean": nanmean,
+    "nansum": nansum,
+    "quantile": quantile,
+    "trace": trace,
+}
+
+for _name, _factory in HOST_KERNELS.items():
+    register_stub(f"{_name}_host_stub", "cpu", _factory)

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..plans import host_kernel
 from ..structured import stub
 from ..structured.kernel_packages import BACKENDS, KernelPackage
 
@@ -40,7 +38,7 @@ def _registering_module(package: str) -> str:
 
 
 def registered() -> dict[str, list[str | None]]:
-    """The modules of each kernel, by importing all of them: those of stubs, and of compositions on the host.
+    """The modules of each stub's kernels, by importing all of them.
 
     Raises:
         RuntimeError: if a module was imported before.
@@ -50,27 +48,19 @@ def registered() -> dict[str, list[str | None]]:
         package.device_type: (package.name, BACKENDS.index(package.device_type)) for package in PACKAGES
     }
 
-    def note(name: str, device_type: str) -> None:
+    register_stub = stub.register_stub
+
+    def noting(name: str, device_type: str, factory: Any) -> None:
         if device_type in columns:
             package, column = columns[device_type]
             owners.setdefault(name, [None, None])[column] = _registering_module(package)
-
-    register_stub, register_host = stub.register_stub, host_kernel.host_kernel
-
-    def noting_stub(name: str, device_type: str, factory: Any) -> None:
-        note(name, device_type)
         register_stub(name, device_type, factory)
-
-    def noting_host(*names: str) -> Callable[[Any], Any]:
-        for name in names:
-            note(name, "cpu")
-        return register_host(*names)
 
     names = tuple(package.name for package in PACKAGES)
     before = [module for module in sys.modules if module.startswith(tuple(f"{name}." for name in names))]
     if before:
         raise RuntimeError(f"the index is made in a process that has not imported {before}")
-    stub.register_stub, host_kernel.host_kernel = noting_stub, noting_host
+    stub.register_stub = noting
     # The index is not to be read meanwhile: a merge may have left it in no state to be.
     for package in PACKAGES:
         stub.register_loader(package.device_type, lambda name: None)
@@ -78,7 +68,7 @@ def registered() -> dict[str, list[str | None]]:
         for package in PACKAGES:
             package.load()
     finally:
-        stub.register_stub, host_kernel.host_kernel = register_stub, register_host
+        stub.register_stub = register_stub
     return owners
 
 

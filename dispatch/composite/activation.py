@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.scalar_type import bool_
-from ...runtime.tensor_spec import TensorSpec
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
 from ..plans.delegated import plan_of_part, plan_with_numbers
-from ..plans.host_compositions import computed_at_once, of_plain
+from ..plans.host_kernel import host_kernel
 from ..plans.register import planned_by
 from ..scalars import truncated
 from ..structured.supported_dtypes import check_dtype
@@ -84,13 +83,7 @@ def glu(self: Any, dim: int) -> Any:
     return ops.mul(value, ops.sigmoid(gate))
 
 
-def _of_one_weight(self: TensorSpec, weight: TensorSpec) -> tuple[int, ...] | None:
-    return self.sizes if self.ndim and weight.numel == 1 and weight.ndim <= 1 else None
-
-
-@computed_at_once(
-    of_plain(_of_one_weight), "prelu_stub", "aten::gt.Scalar", "aten::mul.Tensor", "aten::where.self"
-)
+@host_kernel("prelu", "gt.Scalar", "mul.Tensor", "where.self")
 def prelu(self: Any, weight: Any) -> Any:
     """`self` where it is positive, else times a weight: one, or one for each channel of dimension 1."""
     if self.dtype is not weight.dtype:

@@ -10,10 +10,7 @@ from typing import Any
 from ...runtime.scalar_type import bool_
 from ..generated import functions as ops
 from ..iterator.type_promotion import promote_types
-from ..plans.host_compositions import computed_at_once
-from ..plans.host_kernel import on_host
-from ..plans.register import planned_by
-from ..structured.meta import statistics
+from ..plans.host_kernel import host_kernel
 from ..structured.meta.dims import wrap_dim
 from .einsum import einsum
 from .forms import out_form
@@ -83,7 +80,7 @@ def inner_out(self: Any, other: Any, out: Any) -> Any:
     return out_form("inner", inner, exact=True)(self, other, out)
 
 
-@planned_by(on_host("kron", "mul.Tensor"))
+@host_kernel("kron", "mul.Tensor")
 def kron(self: Any, other: Any) -> Any:
     """`torch.kron`: the Kronecker product, the smaller rank filled up with ones in front."""
     rank = max(self._spec.ndim, other._spec.ndim)
@@ -96,7 +93,7 @@ def kron(self: Any, other: Any) -> Any:
     return ops._unsafe_view(product, [n * m for n, m in zip(a, b, strict=True)])
 
 
-@computed_at_once(statistics.trace, "trace_stub", "aten::diagonal", "aten::sum")
+@host_kernel("trace", "diagonal", "sum")
 def trace(self: Any) -> Any:
     """`torch.trace`: the sum of a matrix's diagonal."""
     if self._spec.ndim != 2:
@@ -104,7 +101,7 @@ def trace(self: Any) -> Any:
     return ops.sum(ops.diagonal(self))
 
 
-@planned_by(on_host("addr", "mul.Tensor", "add.Tensor"))
+@host_kernel("addr", "mul.Tensor", "add.Tensor")
 def addr(self: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any) -> Any:
     """`torch.addr`: beta * self + alpha * outer(vec1, vec2); with beta 0 `self` does not count, NaN neither."""
     for name, x in (("vec1", vec1), ("vec2", vec2)):
@@ -138,7 +135,7 @@ def linalg_vecdot(x: Any, y: Any, dim: int) -> Any:
     return ops.sum(ops.mul(x.conj() if x.dtype.is_complex else x, y), dim)
 
 
-@planned_by(on_host("linalg_multi_dot", "mm"))
+@host_kernel("linalg_multi_dot", "mm")
 def linalg_multi_dot(tensors: Sequence[Any]) -> Any:
     """`torch.linalg.multi_dot`: a chain of products in the order of the fewest multiplications."""
     n = len(tensors)
@@ -204,7 +201,7 @@ def chain_matmul(matrices: Sequence[Any]) -> Any:
     return ops.clone(matrices[0]) if len(matrices) == 1 else linalg_multi_dot(matrices)
 
 
-@planned_by(on_host("linalg_cross", "mul.Tensor", "sub.Tensor"))
+@host_kernel("linalg_cross", "mul.Tensor", "sub.Tensor")
 def linalg_cross(self: Any, other: Any, dim: int) -> Any:
     """`torch.linalg.cross`: of vectors of three along `dim`."""
     if self._spec.ndim != other._spec.ndim:
@@ -223,7 +220,7 @@ def linalg_cross(self: Any, other: Any, dim: int) -> Any:
     )
 
 
-@planned_by(on_host("cross", "mul.Tensor", "sub.Tensor"))
+@host_kernel("cross", "mul.Tensor", "sub.Tensor")
 def cross(self: Any, other: Any, dim: int | None) -> Any:
     """`torch.cross`: along the first dimension of size 3 where none is named."""
     if dim is None:

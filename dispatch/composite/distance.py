@@ -8,8 +8,7 @@ from typing import Any
 from ..core.overload_packet import packets
 from ..generated import functions as ops
 from ..iterator.broadcast import infer_size
-from ..plans.host_kernel import on_host
-from ..plans.register import planned_by
+from ..plans.host_kernel import host_kernel
 from .forms import owned
 
 USE_PRODUCTS_FROM = 25
@@ -18,7 +17,7 @@ DIFFERENCES = 1 << 24
 """How many elements of differences exist at a time: rows are taken in parts."""
 
 
-@planned_by(on_host("cdist", "_cdist_forward", "sub.Tensor", "sum.dim_IntList"))
+@host_kernel("cdist", "_cdist_forward", "sub.Tensor", "sum.dim_IntList")
 def cdist(x1: Any, x2: Any, p: float, compute_mode: int | None) -> Any:
     """`torch.cdist`: the distance of each row of one matrix from each of another's, batches broadcast."""
     for name, x in (("X1", x1), ("X2", x2)):
@@ -132,7 +131,7 @@ def _directions(differences: Any, p: float, distances: Any) -> Any:
     return ops.where(moved, ops.sign(differences) * powers, 0.0)
 
 
-@planned_by(on_host("pdist", "_pdist_forward", "sub.Tensor", "sum.dim_IntList"))
+@host_kernel("pdist", "_pdist_forward", "sub.Tensor", "sum.dim_IntList")
 def pdist(self: Any, p: float) -> Any:
     """`torch.pdist`: the distances between the rows of a matrix, each pair once."""
     if self._spec.ndim != 2:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..generated import functions as ops
-from ..plans.host_kernel import on_host
-from ..plans.register import planned_by
+from ..plans.host_kernel import host_kernel
 
 ELLIPSIS = "..."
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -96,7 +95,7 @@ def _labels(term: str, where: str) -> list[str]:
     return labels
 
 
-@planned_by(on_host("einsum", "mul.Tensor", "mm"))
+@host_kernel("einsum", "mul.Tensor", "mm")
 def einsum(equation: str, tensors: Sequence[Any], path: Sequence[int] | None) -> Any:
     """`torch.einsum`: contracts from left to right, or in the order of `path` (pairs of positions, as opt_einsum's)."""
     if not tensors:

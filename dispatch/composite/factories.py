@@ -16,12 +16,10 @@ from ...runtime.tensor_impl import TensorImpl
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..generated.functions import _arange_, _linspace_, as_strided, empty, empty_like, empty_strided, fill_
-from ..plans.delegated import is_unseen
-from ..plans.host_compositions import computed_at_once
+from ..plans.host_kernel import host_kernel, is_unseen
 from ..plans.register import planned_by
 from ..scalars import overflow_error
 from ..structured.allocation import allocator_of, numpy_may_allocate
-from ..structured.meta import placing
 from ..structured.meta.factories import spec_from
 from ..structured.stub import StructuredCall, find_kernel
 from ..tensor import Tensor
@@ -98,7 +96,7 @@ def fill__tensor(self: Any, value: Any) -> Any:
     return self
 
 
-@computed_at_once(placing.fill, "fill_stub", "aten::empty_like", "aten::fill_.Scalar")
+@host_kernel("fill", "empty_like", "fill_.Scalar")
 def fill_scalar(self: Any, value: Any) -> Any:
     """`torch.fill`: a new tensor like `self`, filled."""
     return empty_like(self).fill_(value)

@@ -15,8 +15,7 @@ from ..autograd.formulas.factorization import adjoint
 from ..core.overload_packet import packets
 from ..generated import functions as ops
 from ..iterator.broadcast import infer_size
-from ..plans.host_kernel import on_host
-from ..plans.register import planned_by
+from ..plans.host_kernel import host_kernel
 from ..structured.library_routine import LIBRARY_DTYPES, raise_failure
 from ..structured.meta.factorization import (
     check_compatible,
@@ -50,7 +49,7 @@ def identity_like(x: Any, size: int) -> Any:
     return ops.eye(size, dtype=x.dtype, device=x.device)
 
 
-@planned_by(on_host("linalg_lu_factor", "linalg_lu_factor_ex"))
+@host_kernel("linalg_lu_factor", "linalg_lu_factor_ex")
 def linalg_lu_factor(A: Any, pivot: bool) -> Any:
     """`torch.linalg.lu_factor`."""
     LU, pivots, info = ops.linalg_lu_factor_ex(A, pivot=pivot)
@@ -58,14 +57,14 @@ def linalg_lu_factor(A: Any, pivot: bool) -> Any:
     return named("linalg_lu_factor", LU=LU, pivots=pivots)
 
 
-@planned_by(on_host("_lu_with_info", "linalg_lu_factor_ex"))
+@host_kernel("_lu_with_info", "linalg_lu_factor_ex")
 def lu_with_info(self: Any, pivot: bool, check_errors: bool) -> Any:
     """`torch._lu_with_info`, which `torch.lu` calls."""
     LU, pivots, info = ops.linalg_lu_factor_ex(self, pivot=pivot, check_errors=check_errors)
     return named("_lu_with_info", LU=LU, pivots=pivots, info=info)
 
 
-@planned_by(on_host("lu_unpack", "tril", "triu"))
+@host_kernel("lu_unpack", "tril", "triu")
 def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool, unpack_pivots: bool) -> Any:
     """`torch.lu_unpack`: the permutation and both triangles; what is not asked for is empty."""
     check_matrix("torch.lu_unpack", LU_data._spec, "LU_data")
@@ -123,7 +122,7 @@ def interchanged(pivots: Any, rows: int) -> Any:
     return swaps.squeeze(-2)
 
 
-@planned_by(on_host("linalg_lu", "linalg_lu_factor_ex"))
+@host_kernel("linalg_lu", "linalg_lu_factor_ex")
 def linalg_lu(A: Any, pivot: bool) -> Any:
     """`torch.linalg.lu`: P L U; P is empty without pivoting."""
     if A._spec.ndim < 2:
@@ -135,7 +134,7 @@ def linalg_lu(A: Any, pivot: bool) -> Any:
     return named("linalg_lu", P=P, L=L, U=U)
 
 
-@planned_by(on_host("linalg_lu_solve", "_lu_solve"))
+@host_kernel("linalg_lu_solve", "_lu_solve")
 def linalg_lu_solve(LU: Any, pivots: Any, B: Any, left: bool, adjoint: bool) -> Any:
     """`torch.linalg.lu_solve`: A X = B or X A = B, A or its adjoint, from A's LU factors."""
     name = "torch.linalg.lu_solve"
@@ -164,13 +163,13 @@ def linalg_lu_solve(LU: Any, pivots: Any, B: Any, left: bool, adjoint: bool) -> 
 adjoint_of = adjoint
 
 
-@planned_by(on_host("lu_solve", "linalg_lu_solve", "_lu_solve"))
+@host_kernel("lu_solve", "linalg_lu_solve", "_lu_solve")
 def lu_solve(self: Any, LU_data: Any, LU_pivots: Any) -> Any:
     """`torch.lu_solve`."""
     return ops.linalg_lu_solve(LU_data, LU_pivots, self)
 
 
-@planned_by(on_host("linalg_inv_ex", "linalg_lu_factor_ex", "_lu_solve"))
+@host_kernel("linalg_inv_ex", "linalg_lu_factor_ex", "_lu_solve")
 def linalg_inv_ex(A: Any, check_errors: bool) -> Any:
     """`torch.linalg.inv_ex`: the solution of A X = I."""
     check_square("linalg.inv", A._spec)
@@ -186,7 +185,7 @@ def linalg_inv_ex(A: Any, check_errors: bool) -> Any:
 _check = check_errors
 
 
-@planned_by(on_host("linalg_inv", "linalg_inv_ex", "linalg_lu_factor_ex", "_lu_solve"))
+@host_kernel("linalg_inv", "linalg_inv_ex", "linalg_lu_factor_ex", "_lu_solve")
 def linalg_inv(A: Any) -> Any:
     """`torch.linalg.inv`."""
     inverse, info = ops.linalg_inv_ex(A)
@@ -200,7 +199,7 @@ def is_vector_side(A: Any, B: Any) -> bool:
     return bool(b.ndim == 1 or (a.ndim - 1 == b.ndim and b.sizes == a.sizes[:-1]))
 
 
-@planned_by(on_host("_linalg_solve_ex", "linalg_lu_factor_ex", "_lu_solve"))
+@host_kernel("_linalg_solve_ex", "linalg_lu_factor_ex", "_lu_solve")
 def _linalg_solve_ex(A: Any, B: Any, left: bool, check_errors: bool) -> Any:
     """The solution of A X = B or X A = B, with A's factors. Vectors are columns."""
     name = "linalg.solve"
@@ -225,14 +224,14 @@ def _linalg_solve_ex(A: Any, B: Any, left: bool, check_errors: bool) -> Any:
     return named("_linalg_solve_ex", result=result, LU=LU, pivots=pivots, info=info)
 
 
-@planned_by(on_host("linalg_solve_ex", "_linalg_solve_ex", "linalg_lu_factor_ex", "_lu_solve"))
+@host_kernel("linalg_solve_ex", "_linalg_solve_ex", "linalg_lu_factor_ex", "_lu_solve")
 def linalg_solve_ex(A: Any, B: Any, left: bool, check_errors: bool) -> Any:
     """`torch.linalg.solve_ex`."""
     result, _, _, info = packets["_linalg_solve_ex"].call(A, B, left=left, check_errors=check_errors)
     return named("linalg_solve_ex", result=result, info=info)
 
 
-@planned_by(on_host("linalg_solve", "_linalg_solve_ex", "linalg_lu_factor_ex", "_lu_solve"))
+@host_kernel("linalg_solve", "_linalg_solve_ex", "linalg_lu_factor_ex", "_lu_solve")
 def linalg_solve(A: Any, B: Any, left: bool) -> Any:
     """`torch.linalg.solve`."""
     result, _, _, info = packets["_linalg_solve_ex"].call(A, B, left=left)
@@ -240,7 +239,7 @@ def linalg_solve(A: Any, B: Any, left: bool) -> Any:
     return result
 
 
-@planned_by(on_host("triangular_solve", "linalg_solve_triangular"))
+@host_kernel("triangular_solve", "linalg_solve_triangular")
 def triangular_solve(self: Any, A: Any, upper: bool, transpose: bool, unitriangular: bool) -> Any:
     """`torch.triangular_solve`: A X = B with one triangle of A, or with its transpose."""
     name = "torch.triangular_solve"
@@ -280,7 +279,7 @@ def _check_linear_solve(name: str, b: Any, A: Any) -> None:
         )
 
 
-@planned_by(on_host("linalg_cholesky", "linalg_cholesky_ex"))
+@host_kernel("linalg_cholesky", "linalg_cholesky_ex")
 def linalg_cholesky(self: Any, upper: bool) -> Any:
     """`torch.linalg.cholesky`."""
     L, info = ops.linalg_cholesky_ex(self, upper=upper)
@@ -288,7 +287,7 @@ def linalg_cholesky(self: Any, upper: bool) -> Any:
     return L
 
 
-@planned_by(on_host("cholesky", "linalg_cholesky_ex"))
+@host_kernel("cholesky", "linalg_cholesky_ex")
 def cholesky(self: Any, upper: bool) -> Any:
     """`torch.cholesky`."""
     check_square("cholesky", self._spec)
@@ -298,7 +297,7 @@ def cholesky(self: Any, upper: bool) -> Any:
     return L
 
 
-@planned_by(on_host("cholesky_solve", "linalg_solve_triangular"))
+@host_kernel("cholesky_solve", "linalg_solve_triangular")
 def cholesky_solve(self: Any, input2: Any, upper: bool) -> Any:
     """`torch.cholesky_solve`: A X = B from A's Cholesky factor, two triangular equations."""
     for name, x in (("b", self), ("u", input2)):
@@ -334,7 +333,7 @@ def check_routine_dtype(kernel: str, x: Any) -> None:
         raise NotImplementedError(f"\"{kernel}_{x.device.type}\" not implemented for '{x.dtype.scalar_name}'")
 
 
-@planned_by(on_host("linalg_qr", "geqrf", "linalg_householder_product"))
+@host_kernel("linalg_qr", "geqrf", "linalg_householder_product")
 def linalg_qr(A: Any, mode: str) -> Any:
     """`torch.linalg.qr`: reduced, complete, or R alone with an empty Q."""
     check_matrix("linalg.qr", A._spec)
@@ -365,7 +364,7 @@ def _resized(x: Any, dim: int, size: int) -> Any:
     return ops.cat([x, ops.zeros(sizes, dtype=x.dtype, device=x.device)], dim)
 
 
-@planned_by(on_host("qr", "linalg_qr", "geqrf", "linalg_householder_product"))
+@host_kernel("qr", "linalg_qr", "geqrf", "linalg_householder_product")
 def qr(self: Any, some: bool) -> Any:
     """`torch.qr`."""
     Q, R = ops.linalg_qr(self, "reduced" if some else "complete")
@@ -377,14 +376,14 @@ def orgqr(self: Any, input2: Any) -> Any:
     return ops.linalg_householder_product(self, input2)
 
 
-@planned_by(on_host("linalg_eigh", "_linalg_eigh"))
+@host_kernel("linalg_eigh", "_linalg_eigh")
 def linalg_eigh(self: Any, UPLO: str) -> Any:
     """`torch.linalg.eigh`."""
     values, vectors = packets["_linalg_eigh"].call(self, UPLO, True)
     return named("linalg_eigh", eigenvalues=values, eigenvectors=vectors)
 
 
-@planned_by(on_host("linalg_eigvalsh", "_linalg_eigh"))
+@host_kernel("linalg_eigvalsh", "_linalg_eigh")
 def linalg_eigvalsh(self: Any, UPLO: str) -> Any:
     """`torch.linalg.eigvalsh`; with vectors where a derivative will ask for them."""
     return packets["_linalg_eigh"].call(self, UPLO, _may_be_differentiated(self))[0]
@@ -407,20 +406,20 @@ def linalg_eigvals(self: Any) -> Any:
     return packets["_linalg_eigvals"].call(self)
 
 
-@planned_by(on_host("linalg_svd", "_linalg_svd"))
+@host_kernel("linalg_svd", "_linalg_svd")
 def linalg_svd(A: Any, full_matrices: bool, driver: str | None) -> Any:
     """`torch.linalg.svd`."""
     U, S, Vh = packets["_linalg_svd"].call(A, full_matrices, True, driver=driver)
     return named("linalg_svd", U=U, S=S, Vh=Vh)
 
 
-@planned_by(on_host("linalg_svdvals", "_linalg_svd"))
+@host_kernel("linalg_svdvals", "_linalg_svd")
 def linalg_svdvals(A: Any, driver: str | None) -> Any:
     """`torch.linalg.svdvals`; with vectors where a derivative will ask for them."""
     return packets["_linalg_svd"].call(A, False, _may_be_differentiated(A), driver=driver)[1]
 
 
-@planned_by(on_host("svd", "_linalg_svd"))
+@host_kernel("svd", "_linalg_svd")
 def svd(self: Any, some: bool, compute_uv: bool) -> Any:
     """`torch.svd`: U, S and V; without vectors U and V are zeros."""
     if self._spec.ndim < 2:
@@ -439,7 +438,7 @@ def svd(self: Any, some: bool, compute_uv: bool) -> Any:
 DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
 
-@planned_by(on_host("linalg_lstsq", "_least_squares"))
+@host_kernel("linalg_lstsq", "_least_squares")
 def linalg_lstsq(self: Any, b: Any, rcond: float | None, driver: str | None) -> Any:
     """`torch.linalg.lstsq`: the least-squares solution, and what else the driver finds."""
     name = "torch.linalg.lstsq"
@@ -542,7 +541,7 @@ def is_vector_side_of_least_squares(A: Any, b: Any) -> bool:
     return bool(A.ndim - 1 == b.ndim and A.sizes[:-1] == b.sizes)
 
 
-@planned_by(on_host("linalg_ldl_factor", "linalg_ldl_factor_ex"))
+@host_kernel("linalg_ldl_factor", "linalg_ldl_factor_ex")
 def linalg_ldl_factor(self: Any, hermitian: bool) -> Any:
     """`torch.linalg.ldl_factor`."""
     LD, pivots, info = ops.linalg_ldl_factor_ex(self, hermitian=hermitian)

@@ -8,8 +8,7 @@ from typing import Any
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import get_default_dtype
 from ..generated import functions as ops
-from ..plans.host_kernel import on_host
-from ..plans.register import planned_by
+from ..plans.host_kernel import host_kernel
 from ..structured.meta.dims import wrap_dim
 from .forms import write_out
 from .signal_windows import bartlett_window as bartlett_window
@@ -107,7 +106,7 @@ def _c2c(self: Any, n: int | None, dim: int, norm: str | None, forward: bool) ->
     return ops._fft_c2c(self, [dim], normalization_of(norm, forward), forward)
 
 
-@planned_by(on_host("fft_fft", "_fft_c2c", "_fft_r2c"))
+@host_kernel("fft_fft", "_fft_c2c", "_fft_r2c")
 def fft_fft(self: Any, n: int | None, dim: int, norm: str | None) -> Any:
     """`torch.fft.fft`."""
     if self._spec.dtype.is_complex:
@@ -115,7 +114,7 @@ def fft_fft(self: Any, n: int | None, dim: int, norm: str | None) -> Any:
     return _r2c("fft", self, n, dim, norm, forward=True, onesided=False)
 
 
-@planned_by(on_host("fft_ifft", "_fft_c2c", "_fft_r2c"))
+@host_kernel("fft_ifft", "_fft_c2c", "_fft_r2c")
 def fft_ifft(self: Any, n: int | None, dim: int, norm: str | None) -> Any:
     """`torch.fft.ifft`."""
     if self._spec.dtype.is_complex:
@@ -123,25 +122,25 @@ def fft_ifft(self: Any, n: int | None, dim: int, norm: str | None) -> Any:
     return _r2c("ifft", self, n, dim, norm, forward=False, onesided=False)
 
 
-@planned_by(on_host("fft_rfft", "_fft_r2c"))
+@host_kernel("fft_rfft", "_fft_r2c")
 def fft_rfft(self: Any, n: int | None, dim: int, norm: str | None) -> Any:
     """`torch.fft.rfft`."""
     return _r2c("rfft", self, n, dim, norm, forward=True, onesided=True)
 
 
-@planned_by(on_host("fft_irfft", "_fft_c2r"))
+@host_kernel("fft_irfft", "_fft_c2r")
 def fft_irfft(self: Any, n: int | None, dim: int, norm: str | None) -> Any:
     """`torch.fft.irfft`."""
     return _c2r(self, n, dim, norm, forward=False)
 
 
-@planned_by(on_host("fft_hfft", "_fft_c2r"))
+@host_kernel("fft_hfft", "_fft_c2r")
 def fft_hfft(self: Any, n: int | None, dim: int, norm: str | None) -> Any:
     """`torch.fft.hfft`."""
     return _c2r(self, n, dim, norm, forward=True)
 
 
-@planned_by(on_host("fft_ihfft", "_fft_r2c"))
+@host_kernel("fft_ihfft", "_fft_r2c")
 def fft_ihfft(self: Any, n: int | None, dim: int, norm: str | None) -> Any:
     """`torch.fft.ihfft`."""
     return _r2c("ihfft", self, n, dim, norm, forward=False, onesided=True)
@@ -196,19 +195,19 @@ def _c2c_over(
     return ops._fft_c2c(self, dims, normalization_of(norm, forward), forward)
 
 
-@planned_by(on_host("fft_fftn", "_fft_c2c"))
+@host_kernel("fft_fftn", "_fft_c2c")
 def fft_fftn(self: Any, s: Sequence[int] | None, dim: Sequence[int] | None, norm: str | None) -> Any:
     """`torch.fft.fftn`."""
     return _c2c_over(self, s, dim, norm, True)
 
 
-@planned_by(on_host("fft_ifftn", "_fft_c2c"))
+@host_kernel("fft_ifftn", "_fft_c2c")
 def fft_ifftn(self: Any, s: Sequence[int] | None, dim: Sequence[int] | None, norm: str | None) -> Any:
     """`torch.fft.ifftn`."""
     return _c2c_over(self, s, dim, norm, False)
 
 
-@planned_by(on_host("fft_rfftn", "_fft_r2c"))
+@host_kernel("fft_rfftn", "_fft_r2c")
 def fft_rfftn(self: Any, s: Sequence[int] | None, dim: Sequence[int] | None, norm: str | None) -> Any:
     """`torch.fft.rfftn`."""
     if self._spec.dtype.is_complex:
@@ -222,7 +221,7 @@ def fft_rfftn(self: Any, s: Sequence[int] | None, dim: Sequence[int] | None, nor
     return ops._fft_r2c(self, dims, normalization_of(norm, True), True)
 
 
-@planned_by(on_host("fft_irfftn", "_fft_c2r"))
+@host_kernel("fft_irfftn", "_fft_c2r")
 def fft_irfftn(self: Any, s: Sequence[int] | None, dim: Sequence[int] | None, norm: str | None) -> Any:
     """`torch.fft.irfftn`."""
     shape, dims, whole = _half_shape("irfftn", self, s, dim)
@@ -230,7 +229,7 @@ def fft_irfftn(self: Any, s: Sequence[int] | None, dim: Sequence[int] | None, no
     return ops._fft_c2r(self, dims, normalization_of(norm, False), whole)
 
 
-@planned_by(on_host("fft_hfftn", "_fft_c2c", "_fft_c2r"))
+@host_kernel("fft_hfftn", "_fft_c2c", "_fft_c2r")
 def fft_hfftn(self: Any, s: Sequence[int] | None, dim: Sequence[int] | None, norm: str | None) -> Any:
     """`torch.fft.hfftn`: forwards over all but the last dimension, which is Hermitian."""
     shape, dims, whole = _half_shape("hfftn", self, s, dim)
@@ -241,7 +240,7 @@ def fft_hfftn(self: Any, s: Sequence[int] | None, dim: Sequence[int] | None, nor
     return ops._fft_c2r(ops.conj_physical(self), [dims[-1]], mode, whole)
 
 
-@planned_by(on_host("fft_ihfftn", "_fft_c2c", "_fft_r2c"))
+@host_kernel("fft_ihfftn", "_fft_c2c", "_fft_r2c")
 def fft_ihfftn(self: Any, s: Sequence[int] | None, dim: Sequence[int] | None, norm: str | None) -> Any:
     """`torch.fft.ihfftn`: the inverse of `hfftn`."""
     if self._spec.dtype.is_complex:
@@ -296,14 +295,14 @@ def _shift_dims(self: Any, dim: Sequence[int] | None) -> list[int]:
     return list(range(rank)) if dim is None else [wrap_dim(d, rank) for d in dim]
 
 
-@planned_by(on_host("fft_fftshift", "roll"))
+@host_kernel("fft_fftshift", "roll")
 def fft_fftshift(self: Any, dim: Sequence[int] | None) -> Any:
     """`torch.fft.fftshift`: the zero frequency to the middle."""
     dims = _shift_dims(self, dim)
     return ops.roll(self, [self.shape[d] // 2 for d in dims], dims)
 
 
-@planned_by(on_host("fft_ifftshift", "roll"))
+@host_kernel("fft_ifftshift", "roll")
 def fft_ifftshift(self: Any, dim: Sequence[int] | None) -> Any:
     """`torch.fft.ifftshift`: the zero frequency back to the front."""
     dims = _shift_dims(self, dim)

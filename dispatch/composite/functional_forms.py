@@ -15,9 +15,8 @@ from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..core.overload_packet import packets
 from ..generated.functions import empty_like
-from ..plans.host_compositions import computed_at_once
+from ..plans.host_kernel import host_kernel
 from ..plans.register import planned_by
-from ..structured.meta import placing
 from ..structured.meta.views import expand as expanded
 from ..structured.meta.views import infer_size
 from ..structured.resizing import resize_output
@@ -58,7 +57,7 @@ def as_strided_copy(self: Any, size: Sequence[int], stride: Sequence[int], stora
     )
 
 
-@computed_at_once(placing.strided_copy, "_strided_copy_stub", "aten::_strided_from", "aten::clone")
+@host_kernel("_strided_copy", "_strided_from", "clone")
 def _strided_copy(self: Any, size: Sequence[int], stride: Sequence[int], offset: int) -> Any:
     """A strided view `offset` elements after the tensor's first, copied."""
     return _contiguous(self._strided_from(size, stride, offset))
@@ -227,7 +226,7 @@ def as_strided_scatter(
     return packets["_strided_scatter"].call(self, src, size, stride, offset)
 
 
-@computed_at_once(placing.strided_scatter, "_strided_scatter_stub", "aten::_strided_from", "aten::copy_")
+@host_kernel("_strided_scatter", "_strided_from", "copy_")
 def _strided_scatter(self: Any, src: Any, size: Sequence[int], stride: Sequence[int], offset: int) -> Any:
     """A copy of the tensor in which the strided view `offset` elements after its first is `src`."""
     out = _spread(self)

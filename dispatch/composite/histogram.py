@@ -14,8 +14,7 @@ from typing import Any
 from ...runtime.scalar_type import bool_, float32, float64, int64
 from ...runtime.scalar_type import dtype as ScalarType
 from ..generated import functions as ops
-from ..plans.host_compositions import computed_at_once
-from ..structured.meta import statistics
+from ..plans.host_kernel import host_kernel
 from .forms import named, write_out
 
 C_NAMES = {
@@ -190,7 +189,7 @@ def histogram_bins_tensor(self: Any, bins: Any, weight: Any, density: bool) -> A
     return named("histogram", hist=_counted(points, [bins], weights, density), bin_edges=bins.clone())
 
 
-@computed_at_once(statistics.histogram, "histogram_stub", "aten::linspace", "aten::searchsorted.Tensor")
+@host_kernel("histogram", "linspace", "searchsorted.Tensor")
 def histogram_bin_ct(self: Any, bins: int, range: Sequence[float] | None, weight: Any, density: bool) -> Any:
     """`torch.histogram` over bins of one width."""
     points, weights = _as_points(self, weight)
@@ -250,9 +249,7 @@ def _histogramdd_bin_edges(
     return _edges(self, bins, range)
 
 
-@computed_at_once(
-    statistics.histogramdd, "_histogramdd_from_bin_cts_stub", "aten::linspace", "aten::searchsorted.Tensor"
-)
+@host_kernel("_histogramdd_from_bin_cts", "linspace", "searchsorted.Tensor")
 def _histogramdd_from_bin_cts(
     self: Any, bins: Sequence[int], range: Sequence[float] | None, weight: Any, density: bool
 ) -> Any:

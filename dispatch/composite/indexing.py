@@ -16,12 +16,10 @@ from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
 from ..iterator.broadcast import infer_size
 from ..iterator.overlap import assert_no_internal_overlap, check_no_overlap, shares_memory
-from ..plans.delegated import is_unseen
 from ..plans.functional import FunctionalForm
-from ..plans.host_compositions import computed_at_once
+from ..plans.host_kernel import host_kernel, is_unseen
 from ..plans.register import planned_by
 from ..structured.allocation import allocator_of, numpy_may_allocate
-from ..structured.meta import placing
 from ..structured.meta.dims import wrap_dim
 from ..structured.meta.joining import can_cast
 from ..structured.stub import PlannedKernel, StructuredCall, find_kernel
@@ -239,7 +237,7 @@ def _unsafe_masked_index(self: Any, mask: Any, indices: Sequence[Any], fill: Any
     return self.index(_bounded(self, indices)).masked_fill(ops.logical_not(mask), fill)
 
 
-@computed_at_once(placing.unsafe_masked_put, "_unsafe_masked_index_put_accumulate_stub", "aten::index_put")
+@host_kernel("_unsafe_masked_index_put_accumulate", "index_put")
 def _unsafe_masked_index_put_accumulate(self: Any, mask: Any, indices: Sequence[Any], values: Any) -> Any:
     """`torch._unsafe_masked_index_put_accumulate`: values are added where a mask holds."""
     if not self._spec.numel:
@@ -267,7 +265,7 @@ def _entries(self: Any, dim: int, index: Any) -> Any:
     return mask.view((size,) + (1,) * (rank - d - 1)) if rank else mask.view(())
 
 
-@computed_at_once(placing.index_fill, "index_fill_stub", "aten::index_put", "aten::masked_fill.Scalar")
+@host_kernel("index_fill", "index_put", "masked_fill.Scalar")
 def index_fill(self: Any, dim: int, index: Any, value: Any) -> Any:
     """`torch.index_fill`: a copy that lies in memory as the tensor does."""
     order = outermost_first(self._spec)
@@ -282,7 +280,7 @@ def index_fill_(self: Any, dim: int, index: Any, value: Any) -> Any:
     return self.masked_fill_(_entries(self, dim, index), value)
 
 
-@computed_at_once(placing.take_along_dim, "take_along_dim_stub", "aten::gather")
+@host_kernel("take_along_dim", "gather")
 def take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
     """`torch.take_along_dim`: gather with the other dimensions broadcast."""
     if indices._spec.dtype is not int64:
@@ -348,7 +346,7 @@ def _scattered_where(self: Any, mask: Any, source: Any) -> tuple[Any, Any]:
     return where, source.reshape((-1,)).slice(0, 0, count, 1)
 
 
-@computed_at_once(placing.masked_scatter, "masked_scatter_stub", "aten::nonzero", "aten::index_put")
+@host_kernel("masked_scatter", "nonzero", "index_put")
 def masked_scatter(self: Any, mask: Any, source: Any) -> Any:
     """`torch.masked_scatter`: elements of the source, in order, where the mask holds."""
     sizes = infer_size(self._spec.sizes, mask._spec.sizes)
@@ -420,7 +418,7 @@ def _checked_put(self: Any, index: Any, source: Any) -> Any:
     return [index.reshape((-1,))]
 
 
-@computed_at_once(placing.put, "put_stub", "aten::index_put")
+@host_kernel("put", "index_put")
 def put(self: Any, index: Any, source: Any, accumulate: bool) -> Any:
     """`torch.put`: elements of `source` at places of the flattened tensor, in a copy that lies as the tensor does."""
     where = _checked_put(self, index, source)

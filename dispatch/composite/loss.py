@@ -15,9 +15,8 @@ from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
 from ..iterator.type_promotion import can_cast, promote_types, result_type_of
 from ..plans.delegated import first_of, plan_of_part
-from ..plans.host_compositions import AtOnce, computed_at_once
+from ..plans.host_kernel import HostPlanner, host_kernel
 from ..plans.register import planned_by
-from ..structured.meta import host_losses
 from ..structured.meta.loss import MEAN, NONE
 from ..structured.supported_dtypes import check_dtype
 from ..tensor import Tensor
@@ -76,13 +75,8 @@ def nll_loss_nd(self: Any, target: Any, weight: Any, reduction: int, ignore_inde
     return loss.reshape(out_size) if reduction == NONE else loss
 
 
-_OF_POSITIONS = AtOnce(
-    host_losses.cross_entropy_loss,
-    "cross_entropy_loss_at_once_stub",
-    "aten::_log_softmax",
-    "aten::nll_loss2d_forward",
-    by_values=True,
-)
+_plan_of_positions = HostPlanner("cross_entropy_loss", "_log_softmax", "nll_loss2d_forward")
+"""Of (N, C, d1, ...): class indices at positions."""
 
 
 def plan_cross_entropy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -91,7 +85,7 @@ def plan_cross_entropy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     composed = op.rebind(cross_entropy_loss, args)
     sizes, target_sizes = self._spec.sizes, target._spec.sizes
     if len(sizes) > 2:
-        return _OF_POSITIONS.plan(op, key_set, args, cross_entropy_loss) or composed
+        return _plan_of_positions(op, key_set, args) or composed
     if len(sizes) != 2 or sizes == target_sizes or sizes[:1] != target_sizes[:1]:
         return composed
     if key_set & AUTOCAST_BIT:
@@ -199,12 +193,10 @@ def check_common(operator: str, self: Any, target: Any) -> None:
     check_dtype(operator, result_type_of([self._spec, target._spec]), self._spec.device)
 
 
-_OF_GAPS = ("aten::sub.Tensor", "aten::clamp", "aten::mul.Tensor", "aten::mean", "aten::sum")
+_OF_GAPS = ("sub.Tensor", "clamp", "mul.Tensor", "mean", "sum")
 
 
-@computed_at_once(
-    host_losses.gap_loss, "smooth_l1_loss_at_once_stub", *_OF_GAPS, "aten::div.Tensor", by_values=True
-)
+@host_kernel("smooth_l1_loss", *_OF_GAPS, "div.Tensor")
 def smooth_l1_loss(self: Any, target: Any, reduction: int, beta: float) -> Any:
     """Squared below `beta`, linear above."""
     if beta < 0:
@@ -218,7 +210,7 @@ def smooth_l1_loss(self: Any, target: Any, reduction: int, beta: float) -> Any:
     return reduced(ops.sub(gap, near, alpha=0.5) * (near / beta), reduction)
 
 
-@computed_at_once(host_losses.gap_loss, "huber_loss_at_once_stub", *_OF_GAPS, by_values=True)
+@host_kernel("huber_loss", *_OF_GAPS)
 def huber_loss(self: Any, target: Any, reduction: int, delta: float) -> Any:
     """Squared up to `delta`, linear above, continuous in slope."""
     if delta <= 0:
@@ -352,15 +344,7 @@ def binary_cross_entropy_with_logits(
     return reduced(loss if weight is None else ops.mul(loss, weight), reduction)
 
 
-@computed_at_once(
-    host_losses.multi_margin_loss,
-    "multi_margin_loss_at_once_stub",
-    "aten::gather",
-    "aten::sub.Tensor",
-    "aten::clamp_min",
-    "aten::sum.dim_IntList",
-    by_values=True,
-)
+@host_kernel("multi_margin_loss", "gather", "sub.Tensor", "clamp_min", "sum.dim_IntList")
 def multi_margin_loss(self: Any, target: Any, p: Any, margin: Any, weight: Any, reduction: int) -> Any:
     """The mean over other classes of max(0, margin - x[target] + x[class]) ** p, times the target's weight."""
     if p not in (1, 2):
@@ -390,16 +374,7 @@ def multi_margin_loss(self: Any, target: Any, p: Any, margin: Any, weight: Any, 
     return reduced(loss, reduction)
 
 
-@computed_at_once(
-    host_losses.multilabel_margin_loss,
-    "multilabel_margin_loss_at_once_stub",
-    "aten::cumprod",
-    "aten::scatter_add",
-    "aten::gather",
-    "aten::clamp_min",
-    "aten::sum.dim_IntList",
-    by_values=True,
-)
+@host_kernel("multilabel_margin_loss", "cumprod", "scatter_add", "gather", "clamp_min", "sum.dim_IntList")
 def multilabel_margin_loss(self: Any, target: Any, reduction: int) -> Any:
     """The hinges of every class against each right one; `target` lists the right ones up to its first -1."""
     rank = self._spec.ndim

@@ -10,15 +10,14 @@ from ...runtime.scalar_type import bfloat16, finfo, float16, float32, float64
 from ..autograd.formulas.factorization import adjoint, pivots_sign
 from ..core.overload_packet import packets
 from ..generated import functions as ops
-from ..plans.host_kernel import on_host
-from ..plans.register import planned_by
+from ..plans.host_kernel import host_kernel
 from ..structured.meta.dims import wrap_dim
 from ..structured.meta.factorization import check_floating, check_matrix, check_square
 from .forms import named, owned
 from .matrix_exponential import exponential
 
 
-@planned_by(on_host("_linalg_det", "linalg_lu_factor_ex", "prod"))
+@host_kernel("_linalg_det", "linalg_lu_factor_ex", "prod")
 def _linalg_det(A: Any) -> Any:
     """The determinant, and the factors that it is made of."""
     check_square("linalg.det", A._spec)
@@ -28,7 +27,7 @@ def _linalg_det(A: Any) -> Any:
     return named("_linalg_det", result=result, LU=LU, pivots=pivots)
 
 
-@planned_by(on_host("linalg_det", "_linalg_det", "linalg_lu_factor_ex", "prod"))
+@host_kernel("linalg_det", "_linalg_det", "linalg_lu_factor_ex", "prod")
 def linalg_det(A: Any) -> Any:
     """`torch.linalg.det`."""
     return packets["_linalg_det"].call(A)[0]
@@ -58,7 +57,7 @@ def slogdet(self: Any) -> Any:
     return named("slogdet", **linalg_slogdet(self)._asdict())
 
 
-@planned_by(on_host("logdet", "_linalg_slogdet", "linalg_lu_factor_ex", "log"))
+@host_kernel("logdet", "_linalg_slogdet", "linalg_lu_factor_ex", "log")
 def logdet(self: Any) -> Any:
     """`torch.logdet`: NaN for a negative determinant."""
     check_square("logdet", self._spec)
@@ -106,7 +105,7 @@ def _threshold(values: Any, atol: Any, rtol: Any) -> Any:
     return ops.maximum(relative, absolute.to(relative.dtype))
 
 
-@planned_by(on_host("linalg_pinv", "_linalg_svd", "_linalg_eigh", "mm"))
+@host_kernel("linalg_pinv", "_linalg_svd", "_linalg_eigh", "mm")
 def linalg_pinv(self: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
     """`torch.linalg.pinv`: by singular values, or by eigenvalues; those within the tolerance count as zero."""
     spec = self._spec
@@ -135,7 +134,7 @@ def _as_tensor(x: Any, value: float | None) -> Any:
     return None if value is None else ops.full((), value, dtype=x.dtype.to_real(), device=x.device)
 
 
-@planned_by(on_host("linalg_pinv", "linalg_pinv.atol_rtol_tensor", "_linalg_svd", "_linalg_eigh", "mm"))
+@host_kernel("linalg_pinv", "linalg_pinv.atol_rtol_tensor", "_linalg_svd", "_linalg_eigh", "mm")
 def linalg_pinv_float(self: Any, atol: float | None, rtol: float | None, hermitian: bool) -> Any:
     """``linalg.pinv`` with tolerances in numbers."""
     if not (self.dtype.is_floating_point or self.dtype.is_complex):
@@ -154,13 +153,13 @@ def linalg_pinv_rcond_tensor(self: Any, rcond: Any, hermitian: bool) -> Any:
     return ops.linalg_pinv(self, atol=_as_tensor(self, 0.0), rtol=rcond, hermitian=hermitian)
 
 
-@planned_by(on_host("pinverse", "linalg_pinv.atol_rtol_tensor", "_linalg_svd", "mm"))
+@host_kernel("pinverse", "linalg_pinv.atol_rtol_tensor", "_linalg_svd", "mm")
 def pinverse(self: Any, rcond: float) -> Any:
     """`torch.pinverse`."""
     return linalg_pinv_rcond(self, rcond, False)
 
 
-@planned_by(on_host("linalg_matrix_rank", "_linalg_svd", "_linalg_eigh"))
+@host_kernel("linalg_matrix_rank", "_linalg_svd", "_linalg_eigh")
 def linalg_matrix_rank(input: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
     """`torch.linalg.matrix_rank`: how many singular values exceed the tolerance."""
     name = "torch.linalg.matrix_rank"
@@ -173,7 +172,7 @@ def linalg_matrix_rank(input: Any, atol: Any, rtol: Any, hermitian: bool) -> Any
     return ops.sum(ops.gt(values, _threshold(values, atol, rtol)), [-1])
 
 
-@planned_by(on_host("linalg_matrix_rank", "_linalg_svd", "_linalg_eigh"))
+@host_kernel("linalg_matrix_rank", "_linalg_svd", "_linalg_eigh")
 def linalg_matrix_rank_float(self: Any, atol: float | None, rtol: float | None, hermitian: bool) -> Any:
     """``linalg.matrix_rank`` with tolerances in numbers."""
     return linalg_matrix_rank(self, atol, rtol, hermitian)
@@ -189,7 +188,7 @@ def linalg_matrix_rank_tol_tensor(input: Any, tol: Any, hermitian: bool) -> Any:
     return linalg_matrix_rank(input, tol, 0.0, hermitian)
 
 
-@planned_by(on_host("linalg_cond", "_linalg_svd"))
+@host_kernel("linalg_cond", "_linalg_svd")
 def linalg_cond(self: Any, p: Any) -> Any:
     """`torch.linalg.cond`: the norm of A times that of its inverse; infinite for singular matrices."""
     if self._spec.ndim < 2:
@@ -213,7 +212,7 @@ def linalg_cond(self: Any, p: Any) -> Any:
     return ops.linalg_matrix_norm(self, p) * ops.linalg_matrix_norm(inverse, p)
 
 
-@planned_by(on_host("linalg_matrix_power", "mm"))
+@host_kernel("linalg_matrix_power", "mm")
 def linalg_matrix_power(self: Any, n: int) -> Any:
     """`torch.linalg.matrix_power`: by repeated squares, of the inverse for negative powers."""
     name = "linalg.matrix_power"
@@ -260,7 +259,7 @@ def matrix_exp(self: Any) -> Any:
     return ops.linalg_matrix_exp(self)
 
 
-@planned_by(on_host("linalg_tensorinv", "linalg_inv_ex", "linalg_lu_factor_ex", "_lu_solve"))
+@host_kernel("linalg_tensorinv", "linalg_inv_ex", "linalg_lu_factor_ex", "_lu_solve")
 def linalg_tensorinv(self: Any, ind: int) -> Any:
     """`torch.linalg.tensorinv`: the inverse of the matrix from the last dimensions to the first `ind`."""
     if ind <= 0:
@@ -278,7 +277,7 @@ def linalg_tensorinv(self: Any, ind: int) -> Any:
     return inverse.reshape((*last, *first))
 
 
-@planned_by(on_host("linalg_tensorsolve", "_linalg_solve_ex", "linalg_lu_factor_ex", "_lu_solve"))
+@host_kernel("linalg_tensorsolve", "_linalg_solve_ex", "linalg_lu_factor_ex", "_lu_solve")
 def linalg_tensorsolve(self: Any, other: Any, dims: Sequence[int] | None) -> Any:
     """`torch.linalg.tensorsolve`: X of tensordot(A, X) = B, with `dims` of A moved to the end."""
     A = self

@@ -9,10 +9,7 @@ from typing import Any
 from ...runtime.scalar_type import bfloat16, float16, float32
 from ..generated import functions as ops
 from ..iterator.type_promotion import promote_types, result_type_of
-from ..plans.host_compositions import computed_at_once
-from ..plans.host_kernel import on_host
-from ..plans.register import planned_by
-from ..structured.meta import host_losses
+from ..plans.host_kernel import host_kernel
 from ..structured.meta.dims import reduced_dims, wrap_dim
 from ..structured.meta.factorization import check_floating
 
@@ -20,7 +17,7 @@ ONE_PASS = {0: "0", 1: "1", 2: "2", math.inf: "inf", -math.inf: "-inf"}
 """Orders of vector norms that one pass over real elements gives, and their names there."""
 
 
-@planned_by(on_host("linalg_vector_norm", "_vector_norm"))
+@host_kernel("linalg_vector_norm", "_vector_norm")
 def linalg_vector_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     """`torch.linalg.vector_norm`: sum(|x| ** ord) ** (1 / ord), in float32 for the narrow floats."""
     name = "linalg.vector_norm"
@@ -51,7 +48,7 @@ def linalg_vector_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any)
     return result if result.dtype is wanted else result.to(wanted)
 
 
-@planned_by(on_host("linalg_matrix_norm", "linalg_vector_norm", "_vector_norm"))
+@host_kernel("linalg_matrix_norm", "linalg_vector_norm", "_vector_norm")
 def linalg_matrix_norm(self: Any, ord: Any, dim: Sequence[int], keepdim: bool, dtype: Any) -> Any:
     """`torch.linalg.matrix_norm`: Frobenius, and the largest or smallest sum of rows or columns."""
     name = "linalg.matrix_norm"
@@ -98,7 +95,7 @@ def _norm_of_singular_values(self: Any, ord: Any, rows: int, columns: int, keepd
     return result
 
 
-@planned_by(on_host("linalg_norm", "linalg_vector_norm", "_vector_norm"))
+@host_kernel("linalg_norm", "linalg_vector_norm", "_vector_norm")
 def linalg_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     """`torch.linalg.norm`: a matrix norm of two dimensions with an order, else a vector norm."""
     if ord is None:
@@ -120,7 +117,7 @@ def linalg_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any
     return ops.linalg_vector_norm(self, ord, dims, keepdim, dtype=dtype)
 
 
-@planned_by(on_host("dist", "sub.Tensor", "linalg_vector_norm", "_vector_norm"))
+@host_kernel("dist", "sub.Tensor", "linalg_vector_norm", "_vector_norm")
 def dist(self: Any, other: Any, p: Any) -> Any:
     """`torch.dist`: the norm of the difference."""
     dtype = result_type_of([self._spec, other._spec])
@@ -131,22 +128,14 @@ def dist(self: Any, other: Any, p: Any) -> Any:
     return ops.linalg_vector_norm(ops.sub(self, other), p)
 
 
-@planned_by(on_host("pairwise_distance", "sub.Tensor", "linalg_vector_norm", "_vector_norm"))
+@host_kernel("pairwise_distance", "sub.Tensor", "linalg_vector_norm", "_vector_norm")
 def pairwise_distance(x1: Any, x2: Any, p: float, eps: float, keepdim: bool) -> Any:
     """`torch.pairwise_distance`: the norm of x1 - x2 + eps along the last dimension."""
     last = max(x1._spec.ndim, x2._spec.ndim) - 1
     return ops.linalg_vector_norm(ops.add(ops.sub(x1, x2), eps), p, [last], keepdim)
 
 
-@computed_at_once(
-    host_losses.cosine_similarity,
-    "cosine_similarity_at_once_stub",
-    "aten::linalg_vector_norm",
-    "aten::div.Tensor",
-    "aten::mul.Tensor",
-    "aten::sum.dim_IntList",
-    by_values=True,
-)
+@host_kernel("cosine_similarity", "linalg_vector_norm", "div.Tensor", "mul.Tensor", "sum.dim_IntList")
 def cosine_similarity(x1: Any, x2: Any, dim: int, eps: float) -> Any:
     """`torch.cosine_similarity`: the product of both over their lengths, which are at least `eps`."""
     common = promote_types(x1.dtype, x2.dtype)
@@ -161,7 +150,7 @@ def cosine_similarity(x1: Any, x2: Any, dim: int, eps: float) -> Any:
     return ops.sum(ops.mul(*units), [dim])
 
 
-@planned_by(on_host("renorm", "mul.Tensor", "linalg_vector_norm", "_vector_norm"))
+@host_kernel("renorm", "mul.Tensor", "linalg_vector_norm", "_vector_norm")
 def renorm(self: Any, p: Any, dim: int, maxnorm: Any) -> Any:
     """`torch.renorm`: entries along a dimension scaled down to a norm where theirs is greater."""
     spec = self._spec

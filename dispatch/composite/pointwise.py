@@ -59,16 +59,12 @@ from ..generated.functions import (
     xlogy_,
 )
 from ..plans.delegated import plan_of_part
-from ..plans.host_compositions import computed_at_once, of_plain
+from ..plans.host_kernel import host_kernel
 from ..plans.register import planned_by
 from .forms import outermost_first, restored, write_out
 from .indexing import nonzero_numpy
 
 INFINITY = float("inf")
-
-
-def _complex_of(dtype: ScalarType) -> ScalarType:
-    return dtype.to_complex()
 
 
 __all__ = [
@@ -148,7 +144,7 @@ def positive(self: Any) -> Any:
     return self
 
 
-@computed_at_once(of_plain(), "square_stub", "aten::pow.Tensor_Scalar")
+@host_kernel("square", "pow.Tensor_Scalar")
 def square(self: Any) -> Any:
     """The second power."""
     return pow(self, 2)
@@ -290,9 +286,7 @@ def _operand_in(dtype: ScalarType, value: Any) -> Any:
     return complex(value) if dtype.is_complex else float(value)
 
 
-@computed_at_once(
-    of_plain(), "angle_stub", "aten::ne.Tensor", "aten::lt.Scalar", "aten::mul.Tensor", "aten::where.self"
-)
+@host_kernel("angle", "ne.Tensor", "lt.Scalar", "mul.Tensor", "where.self")
 def angle(self: Any) -> Any:
     """The argument of a complex number; of a real one 0 or pi, and NaN of NaN."""
     dtype = self._spec.dtype
@@ -303,7 +297,7 @@ def angle(self: Any) -> Any:
     return where(ne(self, self), self, mul(lt(self, 0).to(dtype), math.pi))
 
 
-@computed_at_once(of_plain(dtype=_complex_of), "complex_stub", "aten::stack", "aten::view_as_complex")
+@host_kernel("complex", "stack", "view_as_complex")
 def complex_(real: Any, imag: Any) -> Any:
     """Numbers from their two parts, which are of one floating dtype."""
     check_parts("complex", real, imag)
@@ -320,15 +314,7 @@ def complex_out(real: Any, imag: Any, out: Any) -> Any:
     return write_exactly("complex", complex_(real, imag), out)
 
 
-@computed_at_once(
-    of_plain(dtype=_complex_of),
-    "polar_stub",
-    "aten::stack",
-    "aten::view_as_complex",
-    "aten::mul.Tensor",
-    "aten::cos",
-    "aten::sin",
-)
+@host_kernel("polar", "stack", "view_as_complex", "mul.Tensor", "cos", "sin")
 def polar(abs: Any, angle: Any) -> Any:
     """Numbers from sizes and angles, which are of one floating dtype."""
     check_parts("polar", abs, angle)

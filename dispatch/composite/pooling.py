@@ -13,9 +13,8 @@ from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
 from ..generated.functions import avg_pool2d, max_pool2d_with_indices
 from ..plans.delegated import first_of, plan_of_part
-from ..plans.host_compositions import computed_at_once
+from ..plans.host_kernel import host_kernel
 from ..plans.register import planned_by
-from ..structured.meta import host_unpooling
 from ..structured.supported_dtypes import check_dtype
 
 
@@ -244,10 +243,10 @@ def _unpooled(self: Any, indices: Any, output_size: Sequence[int]) -> Any:
     return places.reshape((*lead, *output_size)).detach()
 
 
-_OF_UNPOOLING = ("aten::scatter.src", "aten::masked_select", "aten::any", "aten::new_zeros")
+_OF_UNPOOLING = ("scatter.src", "masked_select", "any", "new_zeros")
 
 
-@computed_at_once(host_unpooling.max_unpool, "max_unpool2d_at_once_stub", *_OF_UNPOOLING, by_values=True)
+@host_kernel("max_unpool2d", *_OF_UNPOOLING)
 def max_unpool2d(self: Any, indices: Any, output_size: Sequence[int]) -> Any:
     """`torch.nn.functional.max_unpool2d` of an output size: elements at the places that max_pool2d found them."""
     if len(output_size) != 2:
@@ -261,7 +260,7 @@ def max_unpool2d(self: Any, indices: Any, output_size: Sequence[int]) -> Any:
     return out.contiguous(memory_format=self._spec.suggest_memory_format()) if self._spec.ndim == 4 else out
 
 
-@computed_at_once(host_unpooling.max_unpool, "max_unpool3d_at_once_stub", *_OF_UNPOOLING, by_values=True)
+@host_kernel("max_unpool3d", *_OF_UNPOOLING)
 def max_unpool3d(
     self: Any, indices: Any, output_size: Sequence[int], stride: Sequence[int], padding: Sequence[int]
 ) -> Any:

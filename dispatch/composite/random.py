@@ -24,7 +24,7 @@ from ..generated.functions import (
     where,
 )
 from ..iterator.overlap import check_write_overlap, shares_memory
-from ..plans.delegated import is_unseen
+from ..plans.host_kernel import is_unseen
 from ..plans.register import planned_by
 from ..structured.meta.factories import like_spec, spec_from
 from ..structured.meta.random import fresh_integers, fresh_normal
@@ -35,8 +35,8 @@ from .forms import check_out, out_form
 Drawn = Callable[[Sequence[Any]], Plan]
 
 
-def _drawn_at_once(made_of: Drawn) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator of a composition that fills new memory: `made_of` has the plan that does both, for host tensors."""
+def _filling_new_memory(made_of: Drawn) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator of a composition that fills new memory: `made_of` gives the plan that does both, for host tensors."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
@@ -83,7 +83,7 @@ def _check_real(dtype: ScalarType) -> None:
         raise RuntimeError("check_random_bounds handles only integral, floating-point and boolean types")
 
 
-@_drawn_at_once(_integers(0, 1, 2, 3))
+@_filling_new_memory(_integers(0, 1, 2, 3))
 def randint_low_generator(
     low: int,
     high: int,
@@ -99,19 +99,19 @@ def randint_low_generator(
     return made.random_(low, high, generator=generator)
 
 
-@_drawn_at_once(_integers(0, 1, 2, None))
+@_filling_new_memory(_integers(0, 1, 2, None))
 def randint_low(low: int, high: int, size: Sequence[int], *options: Any) -> Any:
     """``randint(low, high, size)``."""
     return randint_low_generator(low, high, size, None, *options)
 
 
-@_drawn_at_once(_integers(None, 0, 1, 2))
+@_filling_new_memory(_integers(None, 0, 1, 2))
 def randint_generator(high: int, size: Sequence[int], generator: Any, *options: Any) -> Any:
     """``randint(high, size, generator=)``."""
     return randint_low_generator(0, high, size, generator, *options)
 
 
-@_drawn_at_once(_integers(None, 0, 1, None))
+@_filling_new_memory(_integers(None, 0, 1, None))
 def randint(high: int, size: Sequence[int], *options: Any) -> Any:
     """``randint(high, size)``."""
     return randint_low_generator(0, high, size, None, *options)
@@ -137,7 +137,7 @@ def randint_out(high: int, size: Sequence[int], out: Any) -> Any:
     return randint_low_generator_out(0, high, size, None, out)
 
 
-@_drawn_at_once(_integers_like(1, 2, 3))
+@_filling_new_memory(_integers_like(1, 2, 3))
 def randint_like_low_generator(
     self: Any,
     low: int,
@@ -157,19 +157,19 @@ def randint_like_low_generator(
     return made.random_(low, int(high), generator=generator)
 
 
-@_drawn_at_once(_integers_like(1, 2, None))
+@_filling_new_memory(_integers_like(1, 2, None))
 def randint_like_low(self: Any, low: int, high: int, *options: Any) -> Any:
     """``randint_like(self, low, high)``."""
     return randint_like_low_generator(self, low, high, None, *options)
 
 
-@_drawn_at_once(_integers_like(None, 1, 2))
+@_filling_new_memory(_integers_like(None, 1, 2))
 def randint_like_generator(self: Any, high: Any, generator: Any, *options: Any) -> Any:
     """``randint_like(self, high, generator=)``; `high` may be a 0-d tensor."""
     return randint_like_low_generator(self, 0, high, generator, *options)
 
 
-@_drawn_at_once(_integers_like(None, 1, None))
+@_filling_new_memory(_integers_like(None, 1, None))
 def randint_like(self: Any, high: Any, *options: Any) -> Any:
     """``randint_like(self, high)``."""
     return randint_like_low_generator(self, 0, high, None, *options)
@@ -217,7 +217,7 @@ def bernoulli_out(self: Any, generator: Any, out: Any) -> Any:
     return out.resize_(self.shape).copy_(made)
 
 
-@_drawn_at_once(_normal_numbers)
+@_filling_new_memory(_normal_numbers)
 def normal_float_float(
     mean: float,
     std: float,

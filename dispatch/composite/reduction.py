@@ -8,8 +8,7 @@ from typing import Any
 from ...runtime.grad_mode import is_grad_enabled
 from ...runtime.scalar_type import bool_
 from ..generated import functions as ops
-from ..plans.host_compositions import computed_at_once
-from ..structured.meta import statistics
+from ..plans.host_kernel import host_kernel
 from ..structured.meta.dims import wrap_dim
 from .dimnames import by_name, refused
 
@@ -34,7 +33,7 @@ def min_other_out(self: Any, other: Any, out: Any) -> Any:
     return ops.minimum(self, other, out=out)
 
 
-@computed_at_once(statistics.count_nonzero, "count_nonzero_stub", "aten::ne.Scalar", "aten::sum.dim_IntList")
+@host_kernel("count_nonzero", "ne.Scalar", "sum.dim_IntList")
 def count_nonzero(self: Any, dim: Sequence[int] | int | None) -> Any:
     """How many elements are not zero, over `dim` or everything."""
     return ops.sum(ops.ne(self, 0), dim)

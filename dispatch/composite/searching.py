@@ -13,8 +13,7 @@ from ...runtime.scalar_type import bool_, int64
 from ..core.result_types import named_results
 from ..generated import functions as ops
 from ..iterator.type_promotion import result_type
-from ..plans.host_compositions import computed_at_once
-from ..structured.meta import statistics as meta
+from ..plans.host_kernel import host_kernel
 from ..structured.meta.dims import wrap_dim
 from ..structured.meta.reduction import check_nonempty
 from .dimnames import by_name
@@ -37,7 +36,7 @@ def _as_value(number: Number, sequence: Any) -> Any:
     return ops.full((), number, dtype=result_type(sequence, number), device=sequence.device)
 
 
-@computed_at_once(meta.bucketize, "bucketize_stub", "aten::searchsorted.Tensor")
+@host_kernel("bucketize", "searchsorted.Tensor")
 def bucketize(self: Any, boundaries: Any, out_int32: bool, right: bool) -> Any:
     """`torch.bucketize`: `searchsorted` with its arguments the other way round."""
     rank = boundaries._spec.ndim
@@ -58,7 +57,7 @@ def _check_member(*tensors: Any) -> None:
             raise RuntimeError(f"Unsupported input type encountered for isin(): {dtype.scalar_name}")
 
 
-@computed_at_once(meta.isin, "isin_stub", "aten::sort", "aten::searchsorted.Tensor", "aten::eq.Tensor")
+@host_kernel("isin", "sort", "searchsorted.Tensor", "eq.Tensor")
 def isin(elements: Any, test_elements: Any, assume_unique: bool, invert: bool) -> Any:
     """`torch.isin`: whether each element is one of those to test, which are sorted and searched."""
     _check_member(elements, test_elements)
@@ -248,7 +247,7 @@ def unique_dim_consecutive(
 _mode_results = named_results("mode", ("values", "indices"))
 
 
-@computed_at_once(meta.mode, "mode_stub", "aten::sort", "aten::argmax", "aten::gather")
+@host_kernel("mode", "sort", "argmax", "gather")
 def mode(self: Any, dim: int, keepdim: bool) -> Any:
     """`torch.mode`: the most frequent element along a dimension, of several the smallest, and its last place."""
     spec = self._spec

@@ -12,8 +12,7 @@ from ...runtime.scalar_type import int64
 from ..generated import functions as ops
 from ..generated.functions import unsqueeze
 from ..iterator.broadcast import broadcast_shapes
-from ..plans.host_compositions import computed_at_once
-from ..structured.meta import placing
+from ..plans.host_kernel import host_kernel
 from ..structured.meta.dims import wrap_dim
 from ..tensor_data import tensor
 from .views import (
@@ -159,13 +158,13 @@ def diag(self: Any, diagonal: int) -> Any:
     return ops.clone(ops.diagonal(self, diagonal, 0, 1), memory_format=contiguous_format)
 
 
-@computed_at_once(placing.diagflat, "diagflat_stub", "aten::zeros", "aten::diagonal_scatter")
+@host_kernel("diagflat", "zeros", "diagonal_scatter")
 def diagflat(self: Any, offset: int) -> Any:
     """`torch.diagflat`: all elements on a matrix's diagonal."""
     return diag_embed(self.reshape((-1,)), offset, 0, 1)
 
 
-@computed_at_once(placing.diag_embed, "diag_embed_stub", "aten::zeros", "aten::diagonal_scatter")
+@host_kernel("diag_embed", "zeros", "diagonal_scatter")
 def diag_embed(self: Any, offset: int, dim1: int, dim2: int) -> Any:
     """`torch.diag_embed`: the last dimension on the diagonal of two new ones, zeros elsewhere."""
     rank = self._spec.ndim + 1
@@ -181,7 +180,7 @@ def diag_embed(self: Any, offset: int, dim1: int, dim2: int) -> Any:
     return ops.diagonal_scatter(zeros, self, offset, first, second)
 
 
-@computed_at_once(placing.block_diag, "block_diag_stub", "aten::zeros", "aten::cat")
+@host_kernel("block_diag", "zeros", "cat")
 def block_diag(tensors: Sequence[Any]) -> Any:
     """`torch.block_diag`: matrices along the diagonal, zeros elsewhere; vectors are rows."""
     if not tensors:

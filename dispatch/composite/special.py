@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 from ...runtime.scalar_type import bool_
-from ...runtime.tensor_spec import TensorSpec
 from ..generated import functions as ops
 from ..generated.functions import (
     digamma,
@@ -43,7 +42,7 @@ from ..generated.functions import (
     special_zeta,
     xlogy,
 )
-from ..plans.host_compositions import computed_at_once, of_plain
+from ..plans.host_kernel import host_kernel
 from .forms import inplace_form
 
 __all__ = [
@@ -91,13 +90,7 @@ def polygamma_(self: Any, n: int) -> Any:
     return _polygamma_into(self, n)
 
 
-def _of_dimension(self: TensorSpec, p: int) -> tuple[int, ...] | None:
-    return self.sizes if p >= 1 else None
-
-
-@computed_at_once(
-    of_plain(_of_dimension), "mvlgamma_stub", "aten::lgamma", "aten::add.Tensor", "aten::sum.dim_IntList"
-)
+@host_kernel("mvlgamma", "lgamma", "add.Tensor", "sum.dim_IntList")
 def mvlgamma(self: Any, p: int) -> Any:
     """The logarithm of the multivariate gamma function of dimension `p`.
 
@@ -114,9 +107,7 @@ def mvlgamma(self: Any, p: int) -> Any:
     return ops.add(ops.sum(terms, -1), p * (p - 1) * math.log(math.pi) / 4)
 
 
-@computed_at_once(
-    of_plain(), "special_ndtr_stub", "aten::erf", "aten::erfc", "aten::mul.Tensor", "aten::where.self"
-)
+@host_kernel("special_ndtr", "erf", "erfc", "mul.Tensor", "where.self")
 def ndtr(self: Any) -> Any:
     """The distribution function of the normal distribution, by `erfc` away from zero."""
     if not self._spec.dtype.is_floating_point:

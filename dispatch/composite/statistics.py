@@ -10,13 +10,12 @@ from ...runtime.scalar_type import bool_, float32, float64, int64
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_impl import TensorImpl
 from ..generated import functions as ops
-from ..plans.host_compositions import computed_at_once
-from ..structured.meta import statistics as meta
+from ..plans.host_kernel import host_kernel
 from ..structured.meta.dims import wrap_dim
 from .forms import out_form
 
 
-@computed_at_once(meta.nansum, "nansum_stub", "aten::sum.dim_IntList", "aten::isnan")
+@host_kernel("nansum", "sum.dim_IntList", "isnan")
 def nansum(self: Any, dim: Sequence[int] | int | None, keepdim: bool, dtype: ScalarType | None) -> Any:
     """`sum` with NaN counted as zero. Raises RuntimeError for complex numbers on the CPU."""
     given = self._spec.dtype
@@ -56,7 +55,7 @@ def nanmean_out(
     return out_form("nanmean", nanmean)(self, dim, keepdim, dtype, out)
 
 
-@computed_at_once(meta.nansum, "nanmean_stub", "aten::sum.dim_IntList", "aten::isnan", "aten::div.Tensor")
+@host_kernel("nanmean", "sum.dim_IntList", "isnan", "div.Tensor")
 def nanmean(self: Any, dim: Sequence[int] | int | None, keepdim: bool, dtype: ScalarType | None) -> Any:
     """`mean` of the elements that are numbers. Raises RuntimeError for integers."""
     given = self._spec.dtype
@@ -71,7 +70,7 @@ def nanmean(self: Any, dim: Sequence[int] | int | None, keepdim: bool, dtype: Sc
 INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
-@computed_at_once(meta.quantile, "quantile_stub", "aten::sort", "aten::lerp.Tensor", "aten::gather")
+@host_kernel("quantile", "sort", "lerp.Tensor", "gather")
 def quantile(self: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str) -> Any:
     """The values below which shares `q` of the elements lie; NaN where there is one."""
     return quantiles("quantile", self, q, dim, keepdim, interpolation, False)
@@ -153,7 +152,7 @@ def check_quantiles(name: str, self: Any, q: Any, interpolation: str) -> None:
         raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
 
 
-@computed_at_once(meta.histc, "histc_stub", "aten::sub.Tensor", "aten::div.Tensor", "aten::index_add")
+@host_kernel("histc", "sub.Tensor", "div.Tensor", "index_add")
 def histc(self: Any, bins: int, min: Any, max: Any) -> Any:
     """How many elements lie in each of `bins` equal shares of [min, max], which is that of the elements if empty.
 

@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.local_dispatch_key_set import effective
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
-from ..core.operator_entry import OperatorEntry, concerns, observers
-from ..structured.stub import recorders
-
-_CPU_ALONE = functionality_bit(Functionality.Dense) | 1
-"""The key set of calls on plain host tensors, of which nothing is recorded."""
+from ..core.operator_entry import OperatorEntry
 
 
 def plan_of_part(
@@ -51,21 +46,3 @@ def first_of(plan: Plan) -> Plan:
     """The plan of the first result alone of an operator of several."""
     alone: Plan | None = getattr(plan, "first", None)
     return (lambda *runtime: plan(*runtime)[0]) if alone is None else alone
-
-
-def is_unseen(key_set: int, names: Sequence[str]) -> bool:
-    """Whether nobody would see that a call on the host is computed at once instead of by the operators `names`.
-
-    That is where nothing is recorded or observed, and their kernels are this package's own.
-    """
-    if key_set != _CPU_ALONE or recorders:
-        return False
-    find = Dispatcher.singleton().find_schema_or_throw
-    for name in names:
-        part = find(name)
-        if any(concerns(observe, part) for observe in observers):
-            return False
-        bits = part.key_set_of([None] * len(part.schema.arguments))
-        if bits != _CPU_ALONE or part.lookup(bits).written is not None:
-            return False
-    return True

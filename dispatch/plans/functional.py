@@ -44,6 +44,18 @@ def data_of(value: Any) -> Any:
 _TENSOR_AND_NUMBER: Roles = (TENSOR, VALUE)
 
 
+def list_length(specs: Any) -> int:
+    """Of how many tensors a runtime argument is a list, none of them missing, up to `MANY`; 0 for what is none."""
+    if specs.__class__ is not tuple or not all(spec.__class__ is TensorSpec for spec in specs):
+        return 0
+    return min(len(specs), MANY)
+
+
+def roles_of(specs: Sequence[Any]) -> Roles:
+    """The roles of runtime arguments, from their specs."""
+    return tuple([TENSOR if spec.__class__ is TensorSpec else list_length(spec) or VALUE for spec in specs])
+
+
 class FunctionalForm:
     """How calls of one kind are made plans of: what their texts depend on, and the functions made of them so far.
 
@@ -64,8 +76,8 @@ class FunctionalForm:
         lists = iter(listed)
         self.roles: Roles = tuple([TENSOR if kind else min(next(lists, 0), MANY) or VALUE for kind in kinds])
         self.gather = result_type
-        self.fresh = _fresh_maker(self.roles, False)
-        self.fresh_quiet = _fresh_maker(self.roles, True)
+        self.fresh = fresh_maker(self.roles, False)
+        self.fresh_quiet = fresh_maker(self.roles, True)
         self._into: dict[tuple[int, bool], Callable[..., Plan]] = {}
 
     def plan(self, kernel: PlannedKernel, outputs: tuple[TensorSpec, ...]) -> Plan:
@@ -82,7 +94,7 @@ class FunctionalForm:
                 if "constants" in marks and self.roles == _TENSOR_AND_NUMBER:
                     return _constant_plan(marks["ufunc"], marks["constants"], outputs[0])
                 if "followed_by" in marks:
-                    maker = _fresh_maker(self.roles, quiet, True)
+                    maker = fresh_maker(self.roles, quiet, True)
                     return maker(marks["function"], outputs[0], marks["followed_by"])
                 if "alone" in marks:
                     compute, quiet = marks["alone"], True
@@ -95,7 +107,7 @@ class FunctionalForm:
         count = len(outputs)
         make = self._into.get((count, quiet))
         if make is None:
-            make = self._into[count, quiet] = _into_maker(
+            make = self._into[count, quiet] = into_maker(
                 self.roles, count, quiet, self.gather is not None and (self.gather is not tuple or count == 1)
             )
         plan = make(compute, outputs, [allocator_of(spec) for spec in outputs], self.gather)
@@ -122,7 +134,7 @@ def _constant_plan(ufunc: Any, constants: Mapping[Any, Any], spec: TensorSpec) -
 
 
 @functools.cache
-def _fresh_maker(roles: Roles, quiet: bool, has_constant: bool = False) -> Callable[..., Plan]:
+def fresh_maker(roles: Roles, quiet: bool, has_constant: bool = False) -> Callable[..., Plan]:
     """A function from a kernel that returns a new array, and its spec, to a plan.
 
     Args:
@@ -141,7 +153,7 @@ def _fresh_maker(roles: Roles, quiet: bool, has_constant: bool = False) -> Calla
 
 
 @functools.cache
-def _into_maker(roles: Roles, count: int, quiet: bool, gathered: bool) -> Callable[..., Plan]:
+def into_maker(roles: Roles, count: int, quiet: bool, gathered: bool) -> Callable[..., Plan]:
     """A function from a kernel that writes to its outputs, their specs and allocators to a plan.
 
     `gathered` says whether a function makes the result of the outputs; several are a tuple otherwise.
@@ -160,22 +172,39 @@ def _into_maker(roles: Roles, count: int, quiet: bool, gathered: bool) -> Callab
 
 
 @functools.cache
-def composed_maker(roles: Roles, count: int, gathered: bool) -> Callable[..., Plan]:
-    """A function from a kernel that returns its results' arrays, their specs and a composition to a plan.
+def host_kernel_maker(
+    roles: Roles, count: int, gathered: bool, quiet: bool, fills: bool
+) -> Callable[..., Plan]:
+    """A function from a composition's host kernel, its outputs' specs and allocators, and the composition to a plan.
 
-    The kernel gives one array, or a tuple of several; or None, whereupon the composition is called.
+    Args:
+        roles: of the runtime arguments.
+        count: of the outputs.
+        gathered: whether a function makes the result of several outputs, which are a tuple otherwise.
+        quiet: whether floating-point errors are ignored.
+        fills: whether the kernel fills outputs that the plan allocates, and returns False for a call that it leaves to
+            the composition; otherwise it returns their arrays, or None for such a call.
     """
     numbers = range(count)
-    data = "".join([f"data{i}, " for i in numbers]) if gathered else "data0"
-    lines = [*_computing(True, "data = ", _given(roles)), "if data is None:"]
+    data = [f"data{i}" for i in numbers]
+    if fills:
+        lines = [f"data{i} = allocate{i}()" for i in numbers]
+        lines += [*_computing(quiet, "filled = ", data + _given(roles)), "if filled is False:"]
+    else:
+        target = "data0" if count == 1 else "data"
+        lines = [*_computing(quiet, f"{target} = ", _given(roles)), f"if {target} is None:"]
     lines += [f"    return composed({', '.join([f'v{i}' for i in range(len(roles))])})"]
-    lines += [f"{data}= data" if gathered else "data0 = data"]
+    if count > 1 and not fills:
+        lines += [f"{', '.join(data)} = data"]
     for i in numbers:
         lines += [f"out{i} = Tensor()", f"out{i}._data = data{i}", *_wrapping(f"out{i}", f"spec{i}")]
     outs = "".join([f"out{i}, " for i in numbers])
+    result = f"gather(({outs}))" if gathered else "out0" if count == 1 else f"({outs})"
     unpacked = [f"{''.join([f'spec{i}, ' for i in numbers])}= specs"]
-    result = f"gather(({outs}))" if gathered else "out0"
-    return _made("compute, specs, gather, composed", unpacked, roles, [*lines, f"return {result}"])
+    if fills:
+        unpacked += [f"{''.join([f'allocate{i}, ' for i in numbers])}= allocators"]
+    parameters = "compute, specs, allocators, gather, composed"
+    return _made(parameters, unpacked, roles, [*lines, f"return {result}"])
 
 
 def _given(roles: Roles) -> list[str]:

@@ -1,125 +1,135 @@
-"""Kernels on the host of whole compositions, for calls whose parts nobody sees.
+"""Host kernels of compositions: one function over whole arrays in the place of a chain of operators.
 
-A composition pays the call path once for each of its parts: a hundred microseconds for a determinant that LAPACK has
-in one. Where nothing is recorded or observed and its parts are this package's own (`part_plans.is_unseen`), a call on
-the host is planned as one kernel, if there is one for its specs; every other call is composed. The composition remains
-what the operator means: it raises the errors, and a host kernel takes no call that it would refuse for its specs.
+A composition pays the call path once for each operator that it calls: a hundred microseconds for a determinant that
+LAPACK has in one. It may therefore have a host kernel, which serves calls on plain host tensors whose operators nobody
+would see: nothing is recorded, traced or observed, no key is excluded, and the operators' kernels are this package's
+own (`is_unseen`). The composition remains what the operator means. It raises the errors, it serves derivatives, other
+devices, modes and transforms, and every call that the kernel leaves to it, for its specs or for its values.
+
+The composition names its kernel and the operators that it calls (`dispatch/composite/matrix_functions.py`)::
+
+    @host_kernel("linalg_det", "_linalg_det", "linalg_lu_factor_ex", "prod")
+    def linalg_det(A): ...
+
+The kernel is registered under a stub as all others are (`cpu_fallback/factorization/lu_functions.py`). Its factory
+gets the `StructuredCall`, without outputs, and gives a `HostKernel`, which says what the outputs are, or None::
+
+    register_stub("linalg_det_host_stub", "cpu", by_arguments(det))
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...runtime import allocator
 from ...runtime.allocator import ALIGN_FROM
 from ...runtime.device import CPU
-from ...runtime.tensor_impl import TensorImpl
-from ...runtime.tensor_spec import TensorSpec
-from ..core.argument_roles import spec_of
-from ..core.kernel_function import Plan, Planner
-from ..core.operator_entry import OperatorEntry, guarded_below_autograd
-from ..core.result_types import result_type_of
+from ...runtime.dispatch_key import Functionality, functionality_bit
+from ...runtime.scalar_type import is_only_stored, registered
+from ..core.argument_roles import spec_of, tensors_in
+from ..core.dispatcher import Dispatcher
+from ..core.kernel_function import Plan
+from ..core.operator_entry import OperatorEntry, concerns, guarded_below_autograd, observers
 from ..structured.allocation import allocator_of
-from ..structured.stub import load_kernels
-from .delegated import is_unseen
-from .functional import TENSOR, VALUE, composed_maker
+from ..structured.stub import HOST_STUB, StructuredCall, find_host_kernel, recorders
+from .functional import fresh_maker, host_kernel_maker, into_maker, roles_of
+from .register import planned_by
+from .structured import Frame, frame_of
+
+_CPU_ALONE = functionality_bit(Functionality.Dense) | 1
+"""The key set of calls on plain host tensors, of which nothing is recorded."""
 
 
-class HostCall(NamedTuple):
-    """A planned call: the outputs' specs, and what computes them.
+_untouched: list[dict[tuple[str, ...], bool]] = [{}]
+"""Whether operators are nobody's but this package's, by their names; replaced whenever the dispatcher forgets plans."""
+
+
+def is_unseen(key_set: int, names: tuple[str, ...]) -> bool:
+    """Whether nobody would see that a call on the host is computed otherwise than by the operators `names`.
+
+    That is where nothing is recorded or observed, and their kernels are this package's own.
+    """
+    if key_set != _CPU_ALONE or recorders:
+        return False
+    known = _untouched[0]
+    found = known.get(names)
+    if found is None:
+        # Taken before the answer is found: a registration meanwhile leaves both behind.
+        found = known[names] = all(map(_is_untouched, names))
+    return found
+
+
+def _is_untouched(name: str) -> bool:
+    """Whether an operator is not observed and its kernel for plain host tensors is this package's own."""
+    op = Dispatcher.singleton().find_schema_or_throw(name)
+    if any(concerns(observe, op) for observe in observers):
+        return False
+    bits = op.key_set_of([None] * len(op.schema.arguments))
+    return bits == _CPU_ALONE and op.lookup(bits).written is None
+
+
+def _ask_again() -> None:
+    _untouched[0] = {}
+
+
+Dispatcher.singleton().on_change.append(_ask_again)
+
+
+class HostPlanner:
+    """The planner of a composition that has a host kernel.
 
     Args:
-        outputs: the specs.
-        compute: of small outputs; None where there is no quicker way than `into`.
-        into: ``into(*outputs, *arrays)`` fills the memory of outputs of any size, and gives whether it has.
-
-    `compute`, called with the runtime arguments (arrays for tensors), gives a new array in the strides of its spec for
-    each output, a tuple of them for several; or None for values that are to be composed: a singular matrix, whose error
-    the composition raises. Floating-point errors are ignored meanwhile.
+        name: of the kernel, without the end of its stub.
+        operators: of ``aten`` that the composition calls, beside those that move elements.
     """
 
-    outputs: tuple[TensorSpec, ...]
-    compute: Callable[..., Any] | None
-    into: Callable[..., bool | None] | None = None
+    __slots__ = ("_frame", "_operators", "stub")
 
+    def __init__(self, name: str, *operators: str) -> None:
+        self._frame: Frame | None = None
+        self.stub = f"{name}{HOST_STUB}"
+        self._operators = tuple([f"aten::{operator}" for operator in operators])
 
-HostFactory = Callable[..., HostCall | None]
-"""From an operator's arguments, tensors as specs, to its call; None for those that are to be composed."""
-
-_factories: dict[str, HostFactory] = {}
-
-
-def host_kernel(*names: str) -> Callable[[HostFactory], HostFactory]:
-    """Decorator of the factory of compositions' kernels on the host."""
-
-    def register(factory: HostFactory) -> HostFactory:
-        _factories.update(dict.fromkeys(names, factory))
-        return factory
-
-    return register
-
-
-def on_host(name: str, *parts: str) -> Planner:
-    """The planner of a composition that has a kernel on the host.
-
-    Args:
-        name: of the kernel.
-        parts: the operators of ``aten`` that it is computed instead of, beside those that move elements.
-    """
-    whole = [f"aten::{part}" for part in parts]
-
-    def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
-        if not is_unseen(key_set, whole) or allocator.host_is_custom:
+    def __call__(self, op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
+        """The plan of a call, or None for what is the composition's."""
+        if not is_unseen(key_set, self._operators):
             return None
-        factory = _factories.get(name) or _imported(name)
+        frame = self._frame
+        if frame is None or frame.schema is not op.schema:
+            frame = self._frame = frame_of(op)
+        names, gather = frame.names, frame.result_type
         specs = [spec_of(value) for value in args]
-        made = None if factory is None else factory(*specs)
-        if made is None:
+        runtime = op.runtime_positions(args)
+        for position in runtime:
+            if isinstance(args[position], int | float | complex):
+                specs[position] = args[position].__class__
+        if registered and any(is_only_stored(tensor._spec.dtype) for tensor in tensors_in(args)):
             return None
-        compute = made.compute
-        if compute is None or any(_is_out_of_place(spec) for spec in made.outputs):
-            if made.into is None or made.outputs[0].device is not CPU:
+        passed = tuple([names[i] for i in runtime])
+        call = StructuredCall(frame.name, dict(zip(names, specs, strict=True)), passed, (), None, CPU, {})
+        kernel = find_host_kernel(self.stub)(call)
+        if kernel is None:
+            return None
+        outputs, compute, into, quiet, declines = kernel
+        allocators = None
+        if compute is None or allocator.host_is_custom or any(s.nbytes >= ALIGN_FROM for s in outputs):
+            if into is None:
                 return None
-            compute = _filling(made.into, made.outputs)
-        kinds = [isinstance(args[i], TensorImpl) for i in op.runtime_positions(args)]
-        roles = tuple([TENSOR if kind else VALUE for kind in kinds])
-        gather = result_type_of(op.schema)
-        composed = guarded_below_autograd(args, op.rebind(op.lookup(key_set).bind(op, key_set), args))
-        make = composed_maker(roles, len(made.outputs), gather is not None)
-        return make(compute, made.outputs, gather, composed)
-
-    return plan
-
-
-def _imported(name: str) -> HostFactory | None:
-    """A kernel's factory, the module that registers it imported first."""
-    for wanted in (name, None):
-        load_kernels("cpu", wanted)
-        if name in _factories:
-            break
-    return _factories.get(name)
+            compute, allocators = into, [allocator_of(spec) for spec in outputs]
+        if hasattr(compute, "alone"):
+            compute, quiet = compute.alone, True
+        count, fills = len(outputs), allocators is not None
+        roles, gathered = roles_of([specs[i] for i in runtime]), gather is not None and gather is not tuple
+        if declines or (count > 1 and not fills):
+            composed = guarded_below_autograd(args, op.rebind(op.lookup(key_set).bind(op, key_set), args))
+            make = host_kernel_maker(roles, count, gathered, quiet, fills)
+            return make(compute, outputs, allocators, gather, composed)
+        if fills:
+            return into_maker(roles, count, quiet, gathered)(compute, outputs, allocators, gather)
+        return fresh_maker(roles, quiet)(compute, outputs[0])
 
 
-def _is_out_of_place(spec: TensorSpec) -> bool:
-    """Whether an output wants memory that NumPy does not give by itself: aligned, or not on the host."""
-    return spec.nbytes >= ALIGN_FROM or spec.device is not CPU
-
-
-def _filling(into: Callable[..., bool | None], specs: tuple[TensorSpec, ...]) -> Callable[..., Any]:
-    """What allocates outputs as all others are, and fills them."""
-    allocators = [allocator_of(spec) for spec in specs]
-    if len(specs) == 1:
-        (allocate,) = allocators
-
-        def compute(*data: Any) -> Any:
-            out = allocate()
-            return out if into(out, *data) else None
-
-        return compute
-
-    def compute_several(*data: Any) -> Any:
-        outputs = [allocate() for allocate in allocators]
-        return outputs if into(*outputs, *data) else None
-
-    return compute_several
+def host_kernel(name: str, *operators: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator of a composition that has a host kernel: see `HostPlanner`."""
+    return planned_by(HostPlanner(name, *operators))

@@ -21,7 +21,7 @@ from ..core.result_types import result_type_of
 from ..schema import FunctionSchema
 from ..structured.meta_base import MetaBase
 from ..structured.stub import KernelFactory, PlannedKernel, StructuredCall, find_kernel
-from .functional import MANY, FunctionalForm
+from .functional import FunctionalForm, list_length
 from .writing import compute_nothing, writing_plan
 
 MetaFunction = Callable[..., None]
@@ -137,7 +137,7 @@ class KindPlanner:
             kernel = found[1](call)
         is_functional = self.form == "functional"
         if is_functional:
-            listed = tuple([_listed(specs[i]) for i in self.others]) if self.others else ()
+            listed = tuple([list_length(specs[i]) for i in self.others]) if self.others else ()
             form = self.functional.get(listed)
             if form is None:
                 form = self.functional[listed] = FunctionalForm(self.kinds, result_type, listed)
@@ -182,13 +182,6 @@ class KindPlanner:
             return plan_for(factory(StructuredCall(name, args, passed, (out,), None, where, extra)), (out,))
 
         return of_kind
-
-
-def _listed(specs: Any) -> int:
-    """Of how many tensors a runtime argument is a list, none of them missing, up to `MANY`; 0 for what is none."""
-    if specs.__class__ is not tuple or not all(spec.__class__ is TensorSpec for spec in specs):
-        return 0
-    return min(len(specs), MANY)
 
 
 def _is_plain(builder: MetaBase, specs: Sequence[Any]) -> bool:

@@ -28,7 +28,7 @@ class KernelPackage(NamedTuple):
         """Import the module that registers a kernel, if the index has it; all modules for None.
 
         Args:
-            kernel: the name of a stub, or of a composition's kernel on the host.
+            kernel: the name of its stub.
         """
         if kernel is None:
             for module in self.modules():

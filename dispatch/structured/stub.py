@@ -77,7 +77,39 @@ class PlannedKernel(NamedTuple):
     number: Callable[..., Any] | None = None
 
 
+class HostKernel(NamedTuple):
+    """A composition's kernel on the host, ready to run on arrays (see `plans/host_kernel.py`).
+
+    `outputs` are the specs of what it computes, which no meta function says. `fresh(*arguments)` returns a new array
+    for each of them, in the strides of its spec: one array, or a tuple of several. It serves small outputs; without
+    `into` larger ones are the composition's. `into(*arrays, *arguments)` writes to outputs of any size. `quiet` has
+    the plan call them with floating-point errors ignored. If the kernel `declines`, `fresh` returns None, and `into`
+    False, for values that are the composition's.
+    """
+
+    outputs: tuple[TensorSpec, ...]
+    fresh: Callable[..., Any] | None
+    into: Callable[..., Any] | None = None
+    quiet: bool = True
+    declines: bool = True
+
+    @staticmethod
+    def of(kernel: PlannedKernel, *outputs: TensorSpec) -> HostKernel:
+        """The host kernel that a structured operator's is."""
+        fresh = kernel.fresh if outputs[0].ndim else kernel.number
+        if not all(spec.is_contiguous for spec in outputs):
+            fresh = None
+        return HostKernel(outputs, fresh, kernel.unshared or kernel.into, kernel.quiet, declines=False)
+
+
 KernelFactory = Callable[[StructuredCall], PlannedKernel]
+HostKernelFactory = Callable[[StructuredCall], HostKernel | None]
+"""The factory of a composition's kernel on the host, called without outputs; None for what is the composition's."""
+
+
+def by_arguments(factory: Callable[..., HostKernel | None]) -> HostKernelFactory:
+    """The factory of a host kernel from a function of the operator's arguments, as `StructuredCall.args` has them."""
+    return lambda call: factory(*call.args.values())
 
 
 def followed_by(function: Callable[..., Any], constant: Any) -> Callable[[Any], Any]:
@@ -129,6 +161,8 @@ def with_defaults(factory: KernelFactory) -> KernelFactory:
     return complete
 
 
+HOST_STUB = "_host_stub"
+"""How the stubs of compositions' kernels on the host end: ``linalg_det_host_stub``."""
 OWN = frozenset({"cpu", "cuda", "meta"})
 """Device types whose kernels are this package's own."""
 on_register: list[Callable[[str, str], None]] = []
@@ -137,12 +171,12 @@ on_register: list[Callable[[str, str], None]] = []
 Loader = Callable[[str | None], object]
 """Imports what registers the named kernel, which may be one that it does not know; everything for None."""
 
-_stubs: dict[str, dict[str, KernelFactory]] = {}
+_stubs: dict[str, dict[str, Callable[[StructuredCall], Any]]] = {}
 _loaders: dict[str, Loader] = {}
 _preparations: dict[str, Callable[[], object]] = {}
 
 
-def register_stub(name: str, device_type: str, factory: KernelFactory) -> None:
+def register_stub(name: str, device_type: str, factory: KernelFactory | HostKernelFactory) -> None:
     """Register a device's kernel factory under a stub: all forms of its operators are served there from now on.
 
     The meta functions of this package check the arguments and decide shapes, dtypes and strides; the factory gets the
@@ -196,7 +230,7 @@ def load_kernels(device_type: str, name: str | None = None) -> None:
         _loaders[device_type](name)
 
 
-def _factory_of(name: str, device_type: str) -> KernelFactory | None:
+def _factory_of(name: str, device_type: str) -> Callable[[StructuredCall], Any] | None:
     """The factory that is registered, its module imported first if it has to be."""
     for wanted in (name, None):
         factory = _stubs.get(name, {}).get(device_type)
@@ -214,13 +248,7 @@ def find_kernel(name: str, device_type: str, operator: str) -> KernelFactory:
         _preparations.pop(device_type, None)
     factory = _factory_of(name, device_type)
     if factory is None:
-        for known in _loaders:
-            load_kernels(known, name)
-        having = ", ".join(sorted(_stubs.get(name, {}))) or "none"
-        raise NotImplementedError(
-            f"Could not run 'aten::{operator}' on '{device_type}': its stub '{name}' has no kernel there. "
-            f"Devices with one: {having}."
-        )
+        raise _missing(name, device_type, operator)
     if registered:
         factory = refusing(name, factory)
     if name.removesuffix("_stub") in DTYPES:
@@ -228,6 +256,25 @@ def find_kernel(name: str, device_type: str, operator: str) -> KernelFactory:
     if device_type not in OWN:
         factory = guarding(factory)
     return recording(factory) if recorders else factory
+
+
+def find_host_kernel(name: str) -> HostKernelFactory:
+    """The factory of a composition's kernel on the host. Raises NotImplementedError for a stub without one."""
+    factory = _factory_of(name, "cpu")
+    if factory is None:
+        raise _missing(name, "cpu", name.removesuffix(HOST_STUB))
+    return factory
+
+
+def _missing(name: str, device_type: str, operator: str) -> NotImplementedError:
+    """The error for a stub without a kernel on a device."""
+    for known in _loaders:
+        load_kernels(known, name)
+    having = ", ".join(sorted(_stubs.get(name, {}))) or "none"
+    return NotImplementedError(
+        f"Could not run 'aten::{operator}' on '{device_type}': its stub '{name}' has no kernel there. "
+        f"Devices with one: {having}."
+    )
 
 
 def has_kernel(name: str, device_type: str) -> bool:

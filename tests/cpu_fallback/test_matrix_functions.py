@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.dispatch.plans import host_kernel
+from triten.dispatch.structured import stub
 from triten.dispatch.structured.record_kernels import record_kernels
 
 
@@ -130,10 +130,10 @@ def test_a_bad_matrix_is_done_as_the_composition_does_it(name: str, kind: str) -
 def test_the_kernels_serve_plain_calls_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
 
-    def counting(*specs: Any) -> None:
-        seen.append(len(specs))
+    def counting(call: stub.StructuredCall) -> None:
+        seen.append(len(call.args))
 
-    monkeypatch.setitem(host_kernel._factories, "linalg_inv", counting)
+    monkeypatch.setitem(stub._stubs, "linalg_inv_host_stub", {"cpu": counting})
     a = tt.eye(7) * 2
     assert tt.linalg.inv(a).tolist() == (tt.eye(7) / 2).tolist()
     assert seen == [1]
@@ -146,6 +146,7 @@ def test_the_kernels_serve_plain_calls_alone(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_vmap_that_draws_leaves_plain_calls_their_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     tt.vmap(tt.rand_like, randomness="different")(tt.ones(3))
     seen: list[int] = []
-    monkeypatch.setitem(host_kernel._factories, "linalg_inv", lambda *specs: seen.append(len(specs)))
+    leave = {"cpu": lambda call: seen.append(len(call.args))}
+    monkeypatch.setitem(stub._stubs, "linalg_inv_host_stub", leave)
     assert tt.linalg.inv(tt.eye(9)).tolist() == tt.eye(9).tolist()
     assert seen == [1]

@@ -30,6 +30,7 @@ def test_the_committed_table_is_what_the_registry_says() -> None:
         ("mm", ("kernel", "kernel", "kernel", "reverse, forward", "rule")),
         ("view", ("view", "view", "view", "reverse, forward", "rule")),
         ("max_pool2d", ("composite", "composite", "composite", "composite", "composite")),
+        ("linalg_det", ("composite, host kernel", "composite", "composite", "composite", "composite")),
     ],
 )
 def test_cells_name_what_serves_an_operator(operator: str, cells: tuple[str, ...]) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.dispatch.plans.functional import FunctionalForm, _fresh_maker
+from triten.dispatch.plans.functional import FunctionalForm, fresh_maker
 from triten.dispatch.structured.stub import PlannedKernel
 from triten.runtime.device import CPU
 from triten.runtime.float_errors import quietly
@@ -28,10 +28,10 @@ def test_lists_of_every_length(count: int, container: type) -> None:
 def test_long_lists_of_whatever_length_share_one_text() -> None:
     one = tt.ones(1)
     tt.cat([one] * 9)
-    before = _fresh_maker.cache_info().currsize
+    before = fresh_maker.cache_info().currsize
     for count in range(10, 40):
         assert tt.cat([one] * count).numel() == count
-    assert _fresh_maker.cache_info().currsize == before
+    assert fresh_maker.cache_info().currsize == before
 
 
 def test_an_index_with_a_gap_and_without() -> None:

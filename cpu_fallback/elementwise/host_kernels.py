@@ -1,6 +1,6 @@
-"""Kernels of pointwise compositions that are computed at once (`host_plans`), in float32 and float64.
+"""Host kernels of pointwise compositions, of contiguous tensors in float32 or float64.
 
-Each rounds where its parts do; `ndtr` is SciPy's, which is nearer to the true value than they are.
+Each rounds where its composition does; `ndtr` is SciPy's, which is nearer to the true value than they are.
 """
 
 from __future__ import annotations
@@ -10,16 +10,50 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...dispatch.iterator.broadcast import broadcast_shapes
+from ...dispatch.structured.stub import (
+    HostKernel,
+    HostKernelFactory,
+    PlannedKernel,
+    StructuredCall,
+    register_stub,
+)
+from ...runtime.tensor_spec import TensorSpec
 from ..blocks import Blocks
 from ..special.special_math import lgamma
 from ..undispatched import copyto, np
+from ..widen import FULL_FLOATS
 from .elementwise import planned, writing
 from .pointwise import by_passes, loaded
 from .pointwise_math import leaky_relu
 from .vector_passes import square_sum
 
 Array = np.ndarray[Any, Any]
+Pointwise = Callable[[StructuredCall], PlannedKernel | None]
+
+
+def of_plain(kernel: Pointwise, to_complex: bool = False) -> HostKernelFactory:
+    """The factory of a kernel of contiguous tensors of one full float, with a contiguous result.
+
+    Args:
+        kernel: from the call, with the result's spec, to the kernel; None for what is the composition's.
+        to_complex: whether the result is of complex numbers.
+    """
+
+    def factory(call: StructuredCall) -> HostKernel | None:
+        specs = [arg for arg in call.args.values() if isinstance(arg, TensorSpec)]
+        common = specs[0].dtype
+        if common not in FULL_FLOATS or not all(s.dtype is common and s.is_contiguous for s in specs):
+            return None
+        try:
+            sizes = broadcast_shapes(*[spec.sizes for spec in specs])
+        except RuntimeError:
+            return None
+        out = TensorSpec.contiguous(sizes, common.to_complex() if to_complex else common, call.device)
+        made = kernel(call._replace(outputs=(out,), extra={"common_dtype": common}))
+        return None if made is None else HostKernel.of(made, out)
+
+    return factory
 
 
 _ANGLES = {np.dtype(kind): (np.zeros((), kind), np.array(math.pi, kind)) for kind in (np.float32, np.float64)}
@@ -66,9 +100,10 @@ FEW = 1 << 12
 """Elements up to which there are no blocks."""
 
 
-def prelu(call: StructuredCall) -> PlannedKernel:
-    """a where positive, else a * weight."""
-    return planned(call, leaky_relu)
+def prelu(call: StructuredCall) -> PlannedKernel | None:
+    """a where positive, else a * weight, of one weight for all."""
+    spec, weight = call.args["self"], call.args["weight"]
+    return planned(call, leaky_relu) if spec.ndim and weight.numel == 1 and weight.ndim <= 1 else None
 
 
 def square(call: StructuredCall) -> PlannedKernel:
@@ -81,8 +116,10 @@ def ndtr(call: StructuredCall) -> PlannedKernel:
     return by_passes(call, "special_ndtr", loaded("scipy.special:ndtr"))
 
 
-def mvlgamma(call: StructuredCall) -> PlannedKernel:
+def mvlgamma(call: StructuredCall) -> PlannedKernel | None:
     """The logarithm of the multivariate gamma function."""
+    if call.args["p"] < 1:
+        return None
     return planned(call, multivariate(call.args["p"], call.outputs[0].np_dtype))
 
 
@@ -100,15 +137,15 @@ def multivariate(p: int, dtype: Any) -> Callable[[Array], Array]:
     return of
 
 
-KERNELS = {
-    "angle": angle,
-    "complex": complex_,
-    "mvlgamma": mvlgamma,
-    "polar": polar,
-    "prelu": prelu,
-    "special_ndtr": ndtr,
-    "square": square,
+HOST_KERNELS = {
+    "angle": of_plain(angle),
+    "complex": of_plain(complex_, to_complex=True),
+    "mvlgamma": of_plain(mvlgamma),
+    "polar": of_plain(polar, to_complex=True),
+    "prelu": of_plain(prelu),
+    "special_ndtr": of_plain(ndtr),
+    "square": of_plain(square),
 }
 
-for _name, _factory in KERNELS.items():
-    register_stub(f"{_name}_stub", "cpu", _factory)
+for _name, _factory in HOST_KERNELS.items():
+    register_stub(f"{_name}_host_stub", "cpu", _factory)

@@ -1,11 +1,11 @@
-"""Compositions that one kernel computes: what their parts compute, which are there for whoever looks."""
+"""Host kernels of pointwise compositions: they compute what the composition does, which is there for whoever looks."""
 
 import numpy as np
 import pytest
 
 import triten as tt
-from triten.cpu_fallback.elementwise.compositions import KERNELS
-from triten.dispatch.structured.stub import has_kernel
+from triten.cpu_fallback.elementwise.host_kernels import HOST_KERNELS
+from triten.dispatch.structured.stub import is_registered
 
 VALUES = [0.0, -0.0, 0.75, -1.25, 3.0, -40.0, float("inf"), -float("inf"), float("nan")]
 
@@ -27,27 +27,27 @@ CASES = {
 
 
 def test_every_kernel_has_a_case():
-    assert set(CASES) == set(KERNELS)
-    assert all(has_kernel(f"{name}_stub", "cpu") for name in KERNELS)
+    assert set(CASES) == set(HOST_KERNELS)
+    assert all(is_registered(f"{name}_host_stub", "cpu") for name in HOST_KERNELS)
 
 
 @pytest.mark.parametrize("dtype", [tt.float32, tt.float64])
 @pytest.mark.parametrize("name", sorted(CASES))
-def test_the_kernel_computes_what_the_parts_do(name, dtype):
+def test_the_kernel_computes_what_the_composition_does(name, dtype):
     function, sizes, units = CASES[name]
     x = made(*sizes, dtype=dtype)
     found = function(x).numpy()
-    parts = function(x.clone().requires_grad_()).detach().numpy()
-    assert found.dtype == parts.dtype and found.shape == parts.shape
+    composed = function(x.clone().requires_grad_()).detach().numpy()
+    assert found.dtype == composed.dtype and found.shape == composed.shape
     if units:
         np.testing.assert_allclose(
-            found, parts, rtol=units * np.finfo(found.dtype).eps, atol=1e-6 * (dtype is tt.float32)
+            found, composed, rtol=units * np.finfo(found.dtype).eps, atol=1e-6 * (dtype is tt.float32)
         )
     else:
-        np.testing.assert_array_equal(found, parts)
+        np.testing.assert_array_equal(found, composed)
 
 
-def test_the_parts_are_there_for_a_mode():
+def test_the_composition_is_there_for_a_mode():
     seen = []
 
     class Watch(tt.TensorDispatchMode):

@@ -1,42 +1,60 @@
-"""Losses and distances that are compositions elsewhere, computed at once on small or plain arrays of one wide dtype.
-
-What a kernel does not do it leaves to the composition by raising `ComposedError`.
-"""
+"""Host kernels of losses and of a similarity, on small or plain arrays of float32 or float64."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from numpy._core.umath import clip
 
-from ...dispatch.plans.host_compositions import ComposedError
 from ...dispatch.structured.meta.loss import MEAN, NONE
-from ...dispatch.structured.stub import KernelFactory, PlannedKernel, StructuredCall, register_stub
+from ...dispatch.structured.stub import (
+    HostKernel,
+    HostKernelFactory,
+    StructuredCall,
+    by_arguments,
+    register_stub,
+)
+from ...runtime.scalar_type import float32, int64
+from ...runtime.tensor_spec import TensorSpec
 from ..elementwise.chains import Chain, Maker, chained
-from ..indexing.index_bounds import is_within
 from ..undispatched import np
+from ..widen import FULL_FLOATS
 from .loss import all_classes
 
 Array = np.ndarray[Any, Any]
 
-FEW = 32
-"""Rows up to which the differences of all pairs are taken by a table."""
+SMALL = 1 << 12
+"""Elements up to which losses by classes, and similarities, have a kernel."""
 
 
-def scalar(value: Callable[..., Any]) -> PlannedKernel:
-    """The kernel of a result of no dimensions."""
-
-    def into(out: Array, *inputs: Any) -> None:
-        out[...] = value(*inputs)
-
-    return PlannedKernel(into, quiet=True)
+def _is_full(*specs: TensorSpec) -> bool:
+    """Whether these are tensors of one geometry, contiguous and not empty, of a full float."""
+    first = specs[0]
+    plain = first.dtype in FULL_FLOATS and first.numel and first.ndim and first.is_contiguous
+    return bool(plain) and all(spec is first for spec in specs)
 
 
-def array(value: Callable[..., Array]) -> PlannedKernel:
-    """The kernel of a new array."""
-    return PlannedKernel(lambda out, *inputs: np.copyto(out, value(*inputs)), value, quiet=True)
+def _kernel(
+    spec: TensorSpec, sizes: Sequence[int], reduction: int, value: Callable[..., Array | None]
+) -> HostKernel:
+    """The kernel of `value`, which returns losses of these sizes or, reduced, a number; None for the composition."""
+    out_spec = TensorSpec.contiguous(tuple(sizes) if reduction == NONE else (), spec.dtype, spec.device)
+    np_dtype = out_spec.np_dtype
+
+    def number(*inputs: Any) -> Array | None:
+        made = value(*inputs)
+        return None if made is None else np.array(made, np_dtype)
+
+    def into(out: Array, *inputs: Any) -> bool:
+        made = value(*inputs)
+        if made is None:
+            return False
+        np.copyto(out, made)
+        return True
+
+    return HostKernel((out_spec,), value if out_spec.ndim else number, into)
 
 
 def huber(delta: Array) -> Chain:
@@ -70,37 +88,39 @@ def smooth_l1(beta: Array) -> Chain:
     return chain
 
 
-def gap_loss(make: Maker) -> KernelFactory:
+def gap_loss(make: Maker) -> HostKernelFactory:
     """The factory of a loss of two tensors of one geometry and a positive number, reduced."""
 
-    def factory(call: StructuredCall) -> PlannedKernel:
-        spec, reduction = call.args["self"], call.args["reduction"]
-        each = call._replace(outputs=(spec,))
-        kernel = chained(each, make, spec.np_dtype)
-        number = len(call.runtime) - 1
-
-        def checked(function: Callable[..., Any]) -> Callable[..., Any]:
-            def run(*inputs: Any) -> Any:
-                if not inputs[-1] > 0:
-                    raise ComposedError
-                return function(*inputs)
-
-            return run
-
-        if number != 2:
-            raise TypeError(f"{call.name}: expected two tensors and a number, got {call.runtime}")
+    def factory(call: StructuredCall) -> HostKernel | None:
+        spec, target, reduction, number = call.args.values()
+        if not _is_full(spec, target) or number is not float:
+            return None
+        each = TensorSpec.contiguous(spec.sizes, spec.dtype, spec.device)
+        kernel = chained(call._replace(outputs=(each,)), make, spec.np_dtype)
+        fill, fresh = kernel.into, kernel.fresh
         if reduction == NONE:
-            fresh = None if kernel.fresh is None else checked(kernel.fresh)
-            return PlannedKernel(checked(kernel.into), fresh, kernel.quiet)
+
+            def into(out: Array, *inputs: Any) -> bool:
+                if not inputs[-1] > 0:
+                    return False
+                fill(out, *inputs)
+                return True
+
+            def losses(*inputs: Any) -> Array | None:
+                return fresh(*inputs) if inputs[-1] > 0 else None  # type: ignore[misc]
+
+            return HostKernel((each,), None if fresh is None else losses, into)
         count = spec.np_dtype.type(spec.numel)
 
         def reduced(*inputs: Any) -> Any:
+            if not inputs[-1] > 0:
+                return None
             loss = np.empty(spec.sizes, spec.np_dtype)
-            kernel.into(loss, *inputs)
+            fill(loss, *inputs)
             total = np.add.reduce(loss.reshape(-1))
             return total / count if reduction == MEAN else total
 
-        return scalar(checked(reduced))
+        return _kernel(spec, (), reduction, reduced)
 
     return factory
 
@@ -113,13 +133,15 @@ def _reduced(losses: Array, reduction: int, ones: Array) -> Any:
     return total / losses.dtype.type(len(ones)) if reduction == MEAN else total
 
 
-def _of_rows(call: StructuredCall, compute: Callable[..., Any]) -> PlannedKernel:
-    return array(compute) if call.outputs[0].ndim else scalar(compute)
-
-
-def multi_margin(call: StructuredCall) -> PlannedKernel:
-    """The mean over other classes of max(0, margin - x[target] + x[class]) ** p."""
-    spec, reduction = call.args["self"], call.args["reduction"]
+def multi_margin(call: StructuredCall) -> HostKernel | None:
+    """The mean over other classes of max(0, margin - x[target] + x[class]) ** p, of a small matrix."""
+    spec, target, fixed_p, fixed_margin, weight, reduction = call.args.values()
+    if not _is_full(spec) or spec.ndim != 2 or spec.numel > SMALL:
+        return None
+    if target.dtype is not int64 or target.sizes != spec.sizes[:1]:
+        return None
+    if weight is not None and (weight.dtype is not spec.dtype or weight.sizes != spec.sizes[1:]):
+        return None
     rows, classes = spec.sizes
     starts = np.arange(0, rows * classes, classes)
     ones, units = np.ones(classes, spec.np_dtype), np.ones(rows, spec.np_dtype)
@@ -127,14 +149,13 @@ def multi_margin(call: StructuredCall) -> PlannedKernel:
     names = call.runtime[2:-1]
     given = {name: i for i, name in enumerate(names)}
     p_at, margin_at = given.get("p"), given.get("margin")
-    fixed_p, fixed_margin = call.args["p"], call.args["margin"]
     zero, real = np.zeros((), spec.np_dtype), spec.np_dtype.type
 
     def compute(x: Array, target: Array, *rest: Any) -> Any:
         p = fixed_p if p_at is None else rest[p_at]
         margin = fixed_margin if margin_at is None else rest[margin_at]
         if p not in (1, 2) or not all_classes(target, classes):
-            raise ComposedError
+            return None
         own = target + starts
         gap = x - x.take(own).reshape(rows, 1)
         np.add(gap, real(margin), gap)
@@ -149,22 +170,32 @@ def multi_margin(call: StructuredCall) -> PlannedKernel:
         np.divide(losses, classes, losses)
         return _reduced(losses, reduction, units)
 
-    return _of_rows(call, compute)
+    return _kernel(spec, spec.sizes[:1], reduction, compute)
 
 
-def cross_entropy(call: StructuredCall) -> PlannedKernel:
-    """log(sum(exp(x))) - x[target] along dimension 1 of three or more."""
-    spec, reduction = call.args["self"], call.args["reduction"]
+def cross_entropy(
+    spec: TensorSpec,
+    target: TensorSpec,
+    weight: TensorSpec | None,
+    reduction: int,
+    ignore_index: int,
+    label_smoothing: Any,
+) -> HostKernel | None:
+    """log(sum(exp(x))) - x[target] along dimension 1 of three or more, of few elements and without weights."""
+    if not _is_full(spec) or weight is not None or spec.ndim < 3 or spec.numel > SMALL:
+        return None
+    sizes = (spec.sizes[0], *spec.sizes[2:])
+    if 0 <= ignore_index < spec.sizes[1] or target.dtype is not int64 or target.sizes != sizes:
+        return None
     n, c, *rest = spec.sizes
     positions = math.prod(rest)
     shape, kept = (n, c, positions), (n, positions)
     starts = np.arange(n)[:, None] * (c * positions) + np.arange(positions)
     units = np.ones(n * positions, spec.np_dtype)
-    sizes = call.outputs[0].sizes
 
     def compute(x: Array, target: Array, weight: None, label_smoothing: float) -> Any:
         if label_smoothing or not all_classes(target, c):
-            raise ComposedError
+            return None
         lines = x.reshape(shape)
         lines = np.subtract(lines, np.maximum.reduce(lines, 1, None, None, True))
         own = target.reshape(kept) * positions
@@ -177,12 +208,15 @@ def cross_entropy(call: StructuredCall) -> PlannedKernel:
         made = _reduced(losses.reshape(-1), reduction, units)
         return made.reshape(sizes) if reduction == NONE else made
 
-    return _of_rows(call, compute)
+    return _kernel(spec, sizes, reduction, compute)
 
 
-def multilabel_margin(call: StructuredCall) -> PlannedKernel:
+def multilabel_margin(spec: TensorSpec, target: TensorSpec, reduction: int) -> HostKernel | None:
     """The hinges of every class against each right one, which are those before a row's first negative one."""
-    spec, reduction = call.args["self"], call.args["reduction"]
+    if not _is_full(spec) or spec.ndim != 2 or spec.numel > SMALL:
+        return None
+    if target.dtype is not int64 or target.sizes != spec.sizes:
+        return None
     rows, classes = spec.sizes
     starts = np.arange(0, rows * classes, classes).reshape(rows, 1)
     ones, units = np.ones(classes * classes, spec.np_dtype), np.ones(rows, spec.np_dtype)
@@ -193,7 +227,7 @@ def multilabel_margin(call: StructuredCall) -> PlannedKernel:
         valid = np.logical_and.accumulate(np.greater_equal(target, 0), 1)
         flat = np.multiply(target, valid)
         if flat.item(flat.argmax()) >= classes:
-            raise ComposedError
+            return None
         np.add(flat, starts, flat)
         wrong = np.ones((rows, classes), np.bool_)
         wrong.reshape(-1)[flat[valid]] = False
@@ -205,12 +239,15 @@ def multilabel_margin(call: StructuredCall) -> PlannedKernel:
         np.divide(losses, classes, losses)
         return _reduced(losses, reduction, units)
 
-    return _of_rows(call, compute)
+    return _kernel(spec, spec.sizes[:1], reduction, compute)
 
 
-def cosine_similarity(call: StructuredCall) -> PlannedKernel:
+def cosine_similarity(x1: TensorSpec, x2: TensorSpec, dim: int, eps: Any) -> HostKernel | None:
     """The product of both over their lengths, which are at least `eps`: in float64, where no square overflows."""
-    dim, out_np = call.args["dim"], call.outputs[0].np_dtype
+    if x1 is not x2 or x1.dtype is not float32 or not 0 < x1.numel <= SMALL or not -x1.ndim <= dim < x1.ndim:
+        return None
+    sizes = [n for d, n in enumerate(x1.sizes) if d != dim % x1.ndim]
+    out_np = x1.np_dtype
 
     def compute(x1: Array, x2: Array, eps: float) -> Any:
         a, b = x1.astype(np.float64), x2.astype(np.float64)
@@ -220,41 +257,17 @@ def cosine_similarity(call: StructuredCall) -> PlannedKernel:
             made = made / np.maximum(length, eps)
         return made.astype(out_np)
 
-    return _of_rows(call, compute)
+    return _kernel(x1, sizes, NONE, compute)
 
 
-def unpooling(rank: int) -> KernelFactory:
-    """Zeros with each element at its place in its plane; of several for one the last."""
-
-    def factory(call: StructuredCall) -> PlannedKernel:
-        spec, out_spec = call.args["self"], call.outputs[0]
-        volume = math.prod(out_spec.sizes[-rank:])
-        planes = math.prod(spec.sizes[:-rank])
-        starts = (np.arange(planes) * volume).reshape(planes, 1)
-        lines, sizes, np_dtype = (planes, spec.numel // planes), out_spec.sizes, out_spec.np_dtype
-
-        def compute(x: Array, places: Array) -> Array:
-            if not is_within(places, volume):
-                raise ComposedError
-            made = np.zeros(sizes, np_dtype)
-            made.put(places.reshape(lines) + starts, x)
-            return made
-
-        return array(compute)
-
-    return factory
-
-
-FACTORIES: dict[str, KernelFactory] = {
-    "cross_entropy_loss": cross_entropy,
+HOST_KERNELS = {
+    "cosine_similarity": by_arguments(cosine_similarity),
+    "cross_entropy_loss": by_arguments(cross_entropy),
     "huber_loss": gap_loss(huber),
-    "smooth_l1_loss": gap_loss(smooth_l1),
-    "max_unpool2d": unpooling(2),
-    "max_unpool3d": unpooling(3),
     "multi_margin_loss": multi_margin,
-    "multilabel_margin_loss": multilabel_margin,
-    "cosine_similarity": cosine_similarity,
+    "multilabel_margin_loss": by_arguments(multilabel_margin),
+    "smooth_l1_loss": gap_loss(smooth_l1),
 }
 
-for _name, _factory in FACTORIES.items():
-    register_stub(f"{_name}_at_once_stub", "cpu", _factory)
+for _name, _factory in HOST_KERNELS.items():
+    register_stub(f"{_name}_host_stub", "cpu", _factory)

@@ -1,4 +1,4 @@
-"""Compositions that the host computes at once give what their parts give, which modes are still shown."""
+"""Host kernels give what their compositions give, which modes are still shown."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_composition_gives_what_its_parts_give(name):
+def test_a_host_kernel_gives_what_the_composition_gives(name):
     call = CALLS[name]
     made = call()
     with Through() as mode:

@@ -1,4 +1,4 @@
-"""What the host computes at once is what the composition gives, which runs where gradients are recorded."""
+"""Host kernels of losses and distances give what the compositions give, which run where gradients are recorded."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_ignored_places_and_smoothed_labels():
         assert F.cross_entropy(x, target, **named).item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_mode_sees_the_parts():
+def test_a_mode_sees_the_composition():
     seen = []
 
     class Seeing(tt.TensorDispatchMode):
