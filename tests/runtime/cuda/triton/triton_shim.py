@@ -10,7 +10,6 @@ import math
 import struct
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 import triton
@@ -21,9 +20,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 import triten as tt
 from triten.runtime.cuda import driver as drivers
-
-sys.path.insert(0, str(Path(__file__).parent))
-from recording_driver import RecordingDriver
+from triten.tests.runtime.cuda.triton.recording_driver import RecordingDriver
 
 CUDA = drivers._driver = RecordingDriver()
 tt.library.use_triton_driver()

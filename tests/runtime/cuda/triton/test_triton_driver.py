@@ -23,14 +23,12 @@ class cuda:
     def is_available():
         return {available}
 """
-BEGIN = f"""
+BEGIN = """
 import sys
 import warnings
 
-sys.path.insert(0, {str(HERE)!r})
-from recording_driver import RecordingDriver
-
 from triten.runtime.cuda import driver as drivers
+from triten.tests.runtime.cuda.triton.recording_driver import RecordingDriver
 
 drivers._cupy = RecordingDriver
 import triten as tt
@@ -72,7 +70,7 @@ def test_compiled_kernels_take_tensors(environment):
         env=environment,
         capture_output=True,
         text=True,
-        cwd=HERE.parents[2],
+        cwd=HERE.parents[3],
     )
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     passed = re.search(r"^(\d+) passed", done.stdout, re.MULTILINE)
