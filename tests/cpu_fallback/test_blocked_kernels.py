@@ -14,14 +14,6 @@ from triten.cpu_fallback.elementwise import selection
 from triten.cpu_fallback.normalization import moments, row_norm
 from triten.cpu_fallback.pooling import pooling
 
-SEED = int(np.random.default_rng().integers(1 << 31))
-
-
-@pytest.fixture
-def rng():
-    print(f"seed {SEED}")
-    return np.random.default_rng(SEED)
-
 
 @pytest.fixture(params=[1, 3], ids=["one thread", "three threads"])
 def threads(request):

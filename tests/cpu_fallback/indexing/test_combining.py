@@ -9,14 +9,7 @@ import triten as tt
 import triten.nn.functional as F
 from triten.cpu_fallback.indexing import combining, sparse_rows
 
-SEED = int(np.random.default_rng().integers(1 << 31))
 COUNT, SIZE = 700, 90
-
-
-@pytest.fixture
-def rng() -> np.random.Generator:
-    print(f"seed {SEED}")
-    return np.random.default_rng(SEED)
 
 
 def sample(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> np.ndarray:

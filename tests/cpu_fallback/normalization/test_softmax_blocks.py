@@ -9,7 +9,6 @@ import triten as tt
 from triten.cpu_fallback.normalization import softmax as module
 from triten.cpu_fallback.normalization import softmax_rows
 
-SEED = int(np.random.default_rng().integers(1 << 31))
 SHAPES = [(701, 3), (3, 701), (37, 5, 11), (1, 2, 700), (5, 4, 3, 11)]
 FUNCTIONS = {"softmax": tt.softmax, "log_softmax": tt.log_softmax}
 
@@ -24,9 +23,7 @@ def threads(request):
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("dtype", [tt.float64, tt.bfloat16], ids=lambda d: d.name)
-def test_blocks_have_whole_lines(monkeypatch, threads, name, dtype):
-    print(f"seed {SEED}")
-    rng = np.random.default_rng(SEED)
+def test_blocks_have_whole_lines(rng, monkeypatch, threads, name, dtype):
     monkeypatch.setattr(module, "BLOCK", 64 + threads)
     monkeypatch.setattr(module, "RUN", 8)
     tolerance = 1e-13 if dtype is tt.float64 else 4e-2

@@ -9,7 +9,6 @@ import triten as tt
 from triten.cpu_fallback.normalization import softmax as whole
 from triten.cpu_fallback.normalization import softmax_rows as module
 
-SEED = int(np.random.default_rng().integers(1 << 31))
 FUNCTIONS = {"softmax": tt.softmax, "log_softmax": tt.log_softmax}
 _rows = itertools.count(3)
 
@@ -31,9 +30,7 @@ def reference(name, a):
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("n", [2, 7, 39, 41, 513, 4096, 4097])
 @pytest.mark.parametrize("dtype", [tt.float32, tt.float64, tt.float16], ids=lambda d: d.name)
-def test_values_and_gradients(small, name, n, dtype):
-    print(f"seed {SEED}")
-    rng = np.random.default_rng(SEED)
+def test_values_and_gradients(rng, small, name, n, dtype):
     sizes = (next(_rows), 2, n)  # plans are kept by shape
     x = tt.from_numpy(4 * rng.standard_normal(sizes)).to(dtype).requires_grad_()
     y = FUNCTIONS[name](x, -1)
@@ -55,8 +52,7 @@ def test_values_and_gradients(small, name, n, dtype):
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_row_depends_on_no_other(small, name):
-    rng = np.random.default_rng(SEED)
+def test_a_row_depends_on_no_other(rng, small, name):
     a = rng.standard_normal((29, 600)).astype(np.float32)
     before = tt.get_num_threads()
     made = []
@@ -83,8 +79,8 @@ def test_nan_and_infinity_stay_in_their_row(small, name, place):
     assert np.isfinite(y[4:]).all() and np.isfinite(np.delete(y[2], place)).all()
 
 
-def test_the_result_may_be_written_over_the_operand(small):
-    a = np.random.default_rng(SEED).standard_normal((next(_rows), 300)).astype(np.float32)
+def test_the_result_may_be_written_over_the_operand(rng, small):
+    a = rng.standard_normal((next(_rows), 300)).astype(np.float32)
     x = tt.from_numpy(a.copy())
     tt.ops.aten._log_softmax.out(x, 1, False, out=x)
     np.testing.assert_allclose(

@@ -40,10 +40,8 @@ def close(got: tt.Tensor, want: np.ndarray, tolerance: float) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bfloat16"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.usefixtures("threads")
-def test_against_numpy(shape: tuple[int, ...], dtype: str) -> None:
-    seed = np.random.SeedSequence().entropy
-    print("seed", seed)
-    x = tt.from_numpy(np.random.default_rng(seed).uniform(-3, 3, shape)).to(getattr(tt, dtype))
+def test_against_numpy(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> None:
+    x = tt.from_numpy(rng.uniform(-3, 3, shape)).to(getattr(tt, dtype))
     tolerance = {"float32": 2e-7, "float64": 1e-13, "int32": 0, "bfloat16": 4e-3}[dtype]
     for dim in range(len(shape)):
         y = x.numpy() if dtype == "int32" else x.double().numpy()

@@ -103,10 +103,7 @@ def test_lines_are_shared_among_threads(threads: int) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
 @pytest.mark.parametrize("largest", [True, False])
-def test_topk_of_long_lines(dtype: str, largest: bool) -> None:
-    seed = np.random.SeedSequence().entropy
-    print("seed", seed)
-    rng = np.random.default_rng(seed)
+def test_topk_of_long_lines(rng: np.random.Generator, dtype: str, largest: bool) -> None:
     for (count, length), k, spread in itertools.product(
         ((1, 3001), (40, 333), (9, 1024)), (1, 3, 20), (2, 1e4)
     ):

@@ -16,14 +16,6 @@ aten = tt.ops.aten
 TOLERANCE = {tt.float32: 4e-6, tt.float16: 3e-3, tt.bfloat16: 2.5e-2}
 
 
-@pytest.fixture
-def rng() -> np.random.Generator:
-    """Fresh numbers; the seed is shown where a test fails."""
-    seed = int(np.random.SeedSequence().generate_state(1)[0])
-    print(f"seed {seed}")
-    return np.random.default_rng(seed)
-
-
 @pytest.fixture(params=[128, 16], ids=["whole", "tiles of 16"])
 def tile(request: Any, monkeypatch: pytest.MonkeyPatch) -> int:
     """One tile, and several."""

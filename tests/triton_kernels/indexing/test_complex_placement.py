@@ -1,7 +1,5 @@
 """Complex numbers placed, summed by index, found, reduced and convolved on CUDA; integers in histograms."""
 
-import secrets
-
 import numpy as np
 import pytest
 
@@ -13,13 +11,6 @@ LAYOUTS = {
     "transposed": lambda x: x.transpose(0, -1),
     "sliced": lambda x: x[..., ::2],
 }
-
-
-@pytest.fixture
-def rng():
-    seed = secrets.randbits(32)
-    print(f"seed {seed}")
-    return np.random.default_rng(seed)
 
 
 def numbers(rng, dtype, *sizes):

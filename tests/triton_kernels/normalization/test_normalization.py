@@ -10,15 +10,8 @@ from triten.triton_kernels.normalization import channel_norm, group_norm, row_no
 
 F = tt.nn.functional
 aten = tt.ops.aten
-SEED = int(np.random.default_rng().integers(1 << 31))
 FLOATS = [tt.float64, tt.float32, tt.bfloat16, tt.float16]
 ROUNDING = {tt.float64: 2.0**-53, tt.float32: 2.0**-24, tt.bfloat16: 2.0**-8, tt.float16: 2.0**-11}
-
-
-@pytest.fixture
-def rng() -> np.random.Generator:
-    print(f"seed {SEED}")
-    return np.random.default_rng(SEED)
 
 
 @pytest.fixture(params=["whole rows", "rows in blocks"])

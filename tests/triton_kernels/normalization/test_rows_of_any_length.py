@@ -9,16 +9,9 @@ import triten as tt
 from triten.triton_kernels.normalization import row_norm, softmax, vectors
 
 F = tt.nn.functional
-SEED = int(np.random.default_rng().integers(1 << 31))
 ROUNDING = {tt.float32: 2.0**-24, tt.bfloat16: 2.0**-8, tt.float16: 2.0**-11, tt.float64: 2.0**-53}
 # One below and above four vectors, primes, whole vectors, and halves of one.
 CASES = [(tt.bfloat16, 31), (tt.bfloat16, 37), (tt.bfloat16, 36), (tt.float32, 17), (tt.float32, 12)]
-
-
-@pytest.fixture
-def rng():
-    print(f"seed {SEED}")
-    return np.random.default_rng(SEED)
 
 
 @pytest.fixture(params=["whole rows", "rows in blocks"])

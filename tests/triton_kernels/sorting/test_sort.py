@@ -14,23 +14,20 @@ EACH = pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS], ids=lambda d: d.na
 
 
 @pytest.fixture
-def draw():
-    """draw(sizes, dtype): many equal elements, NaN, infinities and zeros of both signs; the seed is printed."""
-    seed = int(np.random.SeedSequence().entropy % 2**32)
-    print(f"seed {seed}")
-    generator = np.random.default_rng(seed)
+def draw(rng):
+    """draw(sizes, dtype): many equal elements, NaN, infinities and zeros of both signs."""
 
     def make(sizes, dtype):
         if dtype is tt.bool:
-            return tt.from_numpy(generator.integers(0, 2, sizes).astype(np.bool_))
+            return tt.from_numpy(rng.integers(0, 2, sizes).astype(np.bool_))
         if not dtype.is_floating_point:
             limits = np.iinfo(dtype.np)
-            values = generator.integers(0, 12, sizes) - (4 if dtype.is_signed else 0)
-            special = generator.choice(np.array([limits.min, limits.max, 0], object), sizes)
-            return tt.from_numpy(np.where(generator.random(sizes) < 0.2, special, values).astype(dtype.np))
-        values = np.round(generator.standard_normal(sizes) * 4)
-        special = generator.choice([np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-6], sizes)
-        mixed = np.where(generator.random(sizes) < 0.3, special, values)
+            values = rng.integers(0, 12, sizes) - (4 if dtype.is_signed else 0)
+            special = rng.choice(np.array([limits.min, limits.max, 0], object), sizes)
+            return tt.from_numpy(np.where(rng.random(sizes) < 0.2, special, values).astype(dtype.np))
+        values = np.round(rng.standard_normal(sizes) * 4)
+        special = rng.choice([np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-6], sizes)
+        mixed = np.where(rng.random(sizes) < 0.3, special, values)
         return tt.from_numpy(mixed.astype(np.float32).astype(dtype.np))
 
     return make
