@@ -11,6 +11,7 @@ import numpy as np
 
 import triten as tt
 from triten.dispatch.structured import stub as stubs
+from triten.dispatch.structured.kernel_packages import KernelPackage
 from triten.dispatch.structured.stub import PlannedKernel, StructuredCall
 
 
@@ -18,7 +19,7 @@ def plant_faults(described: str) -> None:
     """Put faults into the CUDA kernels of stubs, with commas between: ``exp_stub:nothing`` writes nothing, ``:short``
     leaves out the last element, ``:raises`` raises, ``:dies`` ends the process, ``:hangs`` never ends.
     """
-    import triten.triton_kernels  # noqa: F401  so that the kernels are there to be replaced
+    KernelPackage("triten.triton_kernels", "cuda").load()  # so that the kernels are there to be replaced
 
     for each in described.split(","):
         stub, _, fault = each.partition(":")
