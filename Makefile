@@ -2,6 +2,7 @@
 #
 #   make demo         train the network of examples/train_digits.py (on the GPU where there is one)
 #   make test         the tests; TESTS="tests/runtime -k storage" picks some
+#   make test-random  the tests with a seed of their own, which is printed; SEED=... takes that one again
 #   make lint type    ruff; mypy --strict
 #   make generate     write dispatch/generated and the index of the CPU's kernels anew
 #   make coverage     write dispatch/coverage.md anew: which operators there are and what each has
@@ -24,6 +25,7 @@ ORACLE ?= .oracle
 WORKERS ?= auto
 DEMO_ARGS ?=
 TESTS ?=
+SEED ?=
 AOT_ARGS ?=
 BENCH_ARGS ?=
 CONFORMANCE_ARGS ?=
@@ -53,14 +55,18 @@ DEMO_READY := $(call stamp,perf)
 TEST_READY := $(VENV)/.installed-test$(if $(TEST_CUDA),-$(TEST_CUDA))
 DEV_READY := $(call stamp,dev)
 
-.PHONY: demo test lint type generate generate-check coverage wheel-check release-check bench screenshot bench-launch aot gpu-check gpu-bench \
-	conformance triton-matrix clean
+.PHONY: demo test test-random lint type generate generate-check coverage wheel-check release-check bench screenshot bench-launch aot \
+	gpu-check gpu-bench conformance triton-matrix clean
 
 demo: $(DEMO_READY)
 	$(RUN) examples/train_digits.py $(DEMO_ARGS)
 
 test: $(TEST_READY)
 	$(RUN) -m pytest -n $(WORKERS) $(TESTS)
+
+test-random: $(TEST_READY)
+	seed=$(or $(SEED),$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')); echo "SEED=$$seed"; \
+	$(RUN) -m pytest -n $(WORKERS) --seed $$seed --hypothesis-seed $$seed $(TESTS)
 
 lint: $(DEV_READY)
 	$(BIN)/ruff check .

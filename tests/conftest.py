@@ -1,9 +1,23 @@
-"""Settings of the whole test run: which CUDA driver, and the devices that a test is repeated on."""
+"""Settings of the whole test run: which CUDA driver, the seed, and the devices that a test is repeated on.
 
+Before each test the seeds of triten's generators and of Python's `random` are set from the run's seed and the test's
+own name, so that neither the order of tests nor their distribution over processes changes what a test draws. The
+fixture `rng` is a NumPy generator with the same seed. The run's seed is 0; ``--seed N`` (and `make test-random`, which
+chooses a new one and prints it) gives every test other numbers.
+
+What several folders of tests use lies in `triten.tests.shared`, which its docstring lists; what one folder uses lies in
+that folder's `conftest.py`.
+"""
+
+import gc
 import importlib.util
 import os
+import random
+import zlib
 
+import numpy as np
 import pytest
+from hypothesis import settings
 
 # Both are read once, when triten's CUDA driver and Triton itself are first imported. With TRITEN_CUDA set to
 # another value the same tests run on a GPU, where the interpreter must be off.
@@ -11,6 +25,55 @@ if os.environ.setdefault("TRITEN_CUDA", "interpret") == "interpret":
     os.environ["TRITON_INTERPRET"] = "1"
 else:
     os.environ.pop("TRITON_INTERPRET", None)
+
+# Before it is imported, so that its failed assertions show values.
+pytest.register_assert_rewrite("triten.tests.shared")
+
+import triten as tt  # noqa: E402
+
+settings.register_profile("fixed", deadline=None, derandomize=True, database=None)
+settings.register_profile("fresh", deadline=None, print_blob=True)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--seed", type=int, default=0, metavar="N", help="seed of the run, 0 by default")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("fresh" if config.getoption("seed") else "fixed")
+
+
+def pytest_collection_finish() -> None:
+    # Tens of thousands of tests are objects that no collection frees and that each would walk through, for 0.5 s.
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"seed: {config.getoption('seed')}"
+
+
+def _seed_of(item: pytest.Item) -> int:
+    return zlib.crc32(f"{item.config.getoption('seed')} {item.nodeid}".encode())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    seed = _seed_of(item)
+    random.seed(seed)
+    tt.manual_seed(seed)
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """The test's own seed, the same in each run with the same seed."""
+    return _seed_of(request.node)
+
+
+@pytest.fixture
+def rng(seed: int) -> np.random.Generator:
+    """A generator of random numbers with the test's own seed."""
+    return np.random.default_rng(seed)
 
 
 @pytest.fixture(params=["cpu", "cuda"])

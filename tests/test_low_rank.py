@@ -13,9 +13,7 @@ def of_rank(rng, *sizes, rank):
 
 @pytest.mark.parametrize("sizes", [(9, 5), (5, 9), (2, 3, 7, 6)])
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])
-def test_svd_of_low_rank(sizes, dtype):
-    seed = np.random.SeedSequence().entropy
-    rng = np.random.default_rng(seed)
+def test_svd_of_low_rank(rng, sizes, dtype):
     a = of_rank(rng, *sizes, rank=3)
     a = a + 1j * a[..., ::-1, :] if dtype == "complex128" else a
     x = tt.from_numpy(a.astype(dtype))
@@ -25,41 +23,32 @@ def test_svd_of_low_rank(sizes, dtype):
     )
     expected = np.linalg.svd(a, compute_uv=False)[..., :5]
     if dtype == "float64":
-        np.testing.assert_allclose(S.numpy(), expected, atol=1e-9, err_msg=f"{seed=}")
+        np.testing.assert_allclose(S.numpy(), expected, atol=1e-9)
         back = (U * S.unsqueeze(-2)) @ V.mH
-        np.testing.assert_allclose(back.numpy(), a, atol=1e-9, err_msg=f"{seed=}")
+        np.testing.assert_allclose(back.numpy(), a, atol=1e-9)
     identity = (V.mH @ V).numpy()
-    np.testing.assert_allclose(
-        identity, np.broadcast_to(np.eye(5), identity.shape), atol=1e-9, err_msg=f"{seed=}"
-    )
+    np.testing.assert_allclose(identity, np.broadcast_to(np.eye(5), identity.shape), atol=1e-9)
 
 
 @pytest.mark.parametrize("sizes", [(8, 5), (4, 6)])
-def test_a_mean_is_taken_off_and_gradients_flow(sizes):
-    seed = np.random.SeedSequence().entropy
-    rng = np.random.default_rng(seed)
+def test_a_mean_is_taken_off_and_gradients_flow(rng, sizes):
     a, mean = of_rank(rng, *sizes, rank=2), rng.standard_normal(sizes[-1])
     x = tt.from_numpy(a + mean).requires_grad_()
     S = tt.svd_lowrank(x, q=4, M=tt.from_numpy(mean))[1]
-    np.testing.assert_allclose(
-        S.detach().numpy(), np.linalg.svd(a, compute_uv=False)[:4], atol=1e-9, err_msg=f"{seed=}"
-    )
+    np.testing.assert_allclose(S.detach().numpy(), np.linalg.svd(a, compute_uv=False)[:4], atol=1e-9)
     tt.svd_lowrank(x, q=2, M=tt.from_numpy(mean))[1].sum().backward()
     u, _, vh = np.linalg.svd(a, full_matrices=False)
-    np.testing.assert_allclose(x.grad.numpy(), u[:, :2] @ vh[:2], atol=1e-6, err_msg=f"{seed=}")
+    np.testing.assert_allclose(x.grad.numpy(), u[:, :2] @ vh[:2], atol=1e-6)
 
 
-def test_principal_components():
-    seed = np.random.SeedSequence().entropy
-    a = of_rank(np.random.default_rng(seed), 20, 6, rank=3) + 5.0
+def test_principal_components(rng):
+    a = of_rank(rng, 20, 6, rank=3) + 5.0
     U, S, V = tt.pca_lowrank(tt.from_numpy(a))
     assert U.shape == (20, 6) and V.shape == (6, 6)
     centred = np.linalg.svd(a - a.mean(0), compute_uv=False)
-    np.testing.assert_allclose(S.numpy(), centred, atol=1e-9, err_msg=f"{seed=}")
+    np.testing.assert_allclose(S.numpy(), centred, atol=1e-9)
     S = tt.pca_lowrank(tt.from_numpy(a), 4, center=False)[1]
-    np.testing.assert_allclose(
-        S.numpy(), np.linalg.svd(a, compute_uv=False)[:4], atol=1e-9, err_msg=f"{seed=}"
-    )
+    np.testing.assert_allclose(S.numpy(), np.linalg.svd(a, compute_uv=False)[:4], atol=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 COMPILED = (
     "tests/perf/test_aot.py",
-    "tests/runtime/cuda/test_triton_driver.py",
+    "tests/runtime/cuda/triton/test_triton_driver.py",
     "tests/runtime/cuda/standin/test_triton_driver.py",
 )
 INTERPRETED = ("tests/runtime/cuda", "tests/triton_kernels")

@@ -11,7 +11,6 @@ import pytest
 import triten as tt
 
 F = tt.nn.functional
-RANDOM = np.random.default_rng(5)
 
 
 def maxima(x, kernel, stride, padding, dilation, out):
@@ -31,8 +30,8 @@ def maxima(x, kernel, stride, padding, dilation, out):
     return values, places
 
 
-def images(size, dtype=np.float32):
-    x = RANDOM.integers(-2, 3, (2, 3, *size)).astype(dtype)
+def images(rng, size, dtype=np.float32):
+    x = rng.integers(-2, 3, (2, 3, *size)).astype(dtype)
     return x
 
 
@@ -45,10 +44,10 @@ def images(size, dtype=np.float32):
     ],
 )
 @pytest.mark.parametrize("special", ["equals", "nan", "infinite"])
-def test_maxima_are_those_of_the_taps_one_after_another(size, window, special):
-    x = images(size)
+def test_maxima_are_those_of_the_taps_one_after_another(rng, size, window, special):
+    x = images(rng, size)
     if special != "equals":
-        x.reshape(-1)[RANDOM.integers(0, x.size, 25)] = np.nan if special == "nan" else -np.inf
+        x.reshape(-1)[rng.integers(0, x.size, 25)] = np.nan if special == "nan" else -np.inf
     pool = F.max_pool2d if len(size) == 2 else F.max_pool3d
     kernel, stride, padding, dilation, ceil_mode = window
     values, places = pool(tt.tensor(x), kernel, stride, padding, dilation, ceil_mode, return_indices=True)
@@ -67,8 +66,8 @@ def test_the_sign_of_a_zero_is_that_of_the_element_found():
 
 
 @pytest.mark.parametrize("dtype", [tt.bfloat16, tt.float16, tt.float64])
-def test_maxima_of_other_dtypes(dtype):
-    x = tt.tensor(images((5, 6))).to(dtype)
+def test_maxima_of_other_dtypes(rng, dtype):
+    x = tt.tensor(images(rng, (5, 6))).to(dtype)
     large = tt.cat([x] * 40)  # beyond the table
     for pool in (
         lambda t: F.max_pool2d(t, 2, 1, return_indices=True),
@@ -93,8 +92,8 @@ def test_maxima_of_other_dtypes(dtype):
         lambda x: F.interpolate(x, (3, 4), mode="area"),
     ],
 )
-def test_small_averages_are_those_of_large_arrays(average, special):
-    x = RANDOM.standard_normal((2, 3, 6, 7)).astype(np.float32)
+def test_small_averages_are_those_of_large_arrays(rng, average, special):
+    x = rng.standard_normal((2, 3, 6, 7)).astype(np.float32)
     x[0, 1, 2, 3] = special
     x[1, 2, 5, 6] = -special
     small, large = average(tt.tensor(x)), average(tt.cat([tt.tensor(x)] * 60))
@@ -138,12 +137,12 @@ def test_places_outside_are_zero_whatever_lies_at_the_edge(rank, align_corners, 
 
 
 @pytest.mark.parametrize("rank", [2, 3])
-def test_fractional_windows_of_small_arrays_are_those_of_large_ones(rank):
+def test_fractional_windows_of_small_arrays_are_those_of_large_ones(rng, rank):
     size, out = ((7, 6, 5)[:rank], (3, 4, 2)[:rank])
     pool = F.fractional_max_pool2d if rank == 2 else F.fractional_max_pool3d
-    x = RANDOM.standard_normal((2, 3, *size)).astype(np.float32)
+    x = rng.standard_normal((2, 3, *size)).astype(np.float32)
     x.reshape(-1)[::17] = np.nan
-    samples = RANDOM.random((60, 3, rank)).astype(np.float32)
+    samples = rng.random((60, 3, rank)).astype(np.float32)
     some = pool(tt.tensor(x), 2, out, return_indices=True, _random_samples=tt.tensor(samples[:2]))
     every = pool(
         tt.tensor(np.concatenate([x] * 30)), 2, out, return_indices=True, _random_samples=tt.tensor(samples)
@@ -154,8 +153,8 @@ def test_fractional_windows_of_small_arrays_are_those_of_large_ones(rank):
 
 @pytest.mark.parametrize("dtype", [tt.float32, tt.bfloat16, tt.float64])
 @pytest.mark.parametrize("special", [0, 1])
-def test_maxima_of_long_shares(dtype, special):
-    x = tt.tensor(RANDOM.integers(-9, 9, (40, 3, 2, 96)).astype(np.float32)).to(dtype)
+def test_maxima_of_long_shares(rng, dtype, special):
+    x = tt.tensor(rng.integers(-9, 9, (40, 3, 2, 96)).astype(np.float32)).to(dtype)
     if special:
         x[1, 2, 1, 50] = x[1, 2, 1, 70] = np.nan
     values, places = F.adaptive_max_pool2d(x, (2, 3), return_indices=True)

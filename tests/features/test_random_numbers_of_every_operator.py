@@ -229,9 +229,9 @@ def array(x: Any) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_same_generator_gives_the_same_numbers_on_every_device(name: str) -> None:
+def test_the_same_generator_gives_the_same_numbers_on_every_device(name: str, seed: int) -> None:
     dtypes, draw = CASES[name]
-    chance = random.Random()
+    chance = random.Random(seed)
     for dtype in dtypes:
         start = chance.getrandbits(32)
         results, offsets = [], []

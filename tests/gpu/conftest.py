@@ -37,14 +37,16 @@ class Run:
 
 
 @pytest.fixture
-def check(tmp_path: Path) -> Callable[..., Run]:
-    """check("--only", ...): the command with these arguments, interpreted, one worker."""
+def check(tmp_path: Path, seed: int) -> Callable[..., Run]:
+    """check("--only", ...): the command with these arguments, interpreted, one worker, with the test's seed."""
 
     def run(*arguments: str, file: str = "results.json", interpret: bool = True) -> Run:
         path = tmp_path / file
         command = [sys.executable, "-P", str(HERE / "check.py"), "--workers", "1", *arguments]
         if "--resume" not in arguments:
             command += ["--output", str(path)]
+        if "--resume" not in arguments and "--seed" not in arguments:
+            command += ["--seed", str(seed)]
         command += ["--interpret"] if interpret else []
         environment = {k: v for k, v in os.environ.items() if k not in ("TRITEN_CUDA", "TRITON_INTERPRET")}
         done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)

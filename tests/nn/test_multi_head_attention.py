@@ -13,14 +13,6 @@ import triten as tt
 forward = tt.nn.functional.multi_head_attention_forward
 
 
-@pytest.fixture
-def rng() -> np.random.Generator:
-    """Fresh numbers; the seed is shown where a test fails."""
-    seed = int(np.random.SeedSequence().generate_state(1)[0])
-    print(f"seed {seed}")
-    return np.random.default_rng(seed)
-
-
 def reference(
     layer: tt.nn.MultiheadAttention, q: Any, k: Any, v: Any, mask: Any = None
 ) -> tuple[np.ndarray, np.ndarray]:

@@ -17,14 +17,6 @@ aten = tt.ops.aten
 TOLERANCE = {"float32": 3e-6, "bfloat16": 2e-2, "float16": 2e-3, "float64": 1e-14}
 
 
-@pytest.fixture
-def rng() -> np.random.Generator:
-    """Fresh numbers; the seed is shown where a test fails."""
-    seed = int(np.random.SeedSequence().generate_state(1)[0])
-    print(f"seed {seed}")
-    return np.random.default_rng(seed)
-
-
 def reference(
     q: Any, k: Any, v: Any, mask: Any = None, is_causal: bool = False, scale: float | None = None
 ) -> tuple[Any, Any]:

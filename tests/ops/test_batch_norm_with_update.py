@@ -9,10 +9,7 @@ aten = tt.ops.aten
 
 
 @pytest.fixture
-def given(device):
-    seed = int(np.random.SeedSequence().generate_state(1)[0])
-    print("seed", seed)
-    rng = np.random.default_rng(seed)
+def given(rng, device):
     shapes = [(3, 4, 5), (4,), (4,), (4,)]
     x, weight, bias, mean = [tt.from_numpy(rng.normal(0, 1, shape)).to(device) for shape in shapes]
     return x, weight, bias, mean, tt.from_numpy(rng.uniform(0.5, 2, 4)).to(device)

@@ -5,13 +5,6 @@ import pytest
 
 import triten as tt
 
-RNG = np.random.default_rng(0)
-
-
-def numbers(*sizes: int) -> np.ndarray:
-    return RNG.standard_normal(sizes)
-
-
 EQUATIONS = [
     ("ij,jk->ik", (3, 4), (4, 5)),
     ("ij,jk", (3, 4), (4, 5)),
@@ -35,17 +28,17 @@ EQUATIONS = [
 
 
 @pytest.mark.parametrize("equation", EQUATIONS, ids=[e[0] for e in EQUATIONS])
-def test_einsum(equation: tuple, device: str) -> None:
+def test_einsum(rng: np.random.Generator, equation: tuple, device: str) -> None:
     text, *sizes = equation
-    operands = [numbers(*each) for each in sizes]
+    operands = [rng.standard_normal(each) for each in sizes]
     given = [tt.from_numpy(x).to(device) for x in operands]
     expected = np.einsum(text, *operands)
     np.testing.assert_allclose(tt.einsum(text, *given).cpu().numpy(), expected, atol=1e-12)
     np.testing.assert_allclose(tt.einsum(text, given).cpu().numpy(), expected, atol=1e-12)
 
 
-def test_einsum_in_the_order_of_a_path() -> None:
-    operands = [numbers(*sizes) for sizes in ((2, 3), (3, 4), (4, 5))]
+def test_einsum_in_the_order_of_a_path(rng: np.random.Generator) -> None:
+    operands = [rng.standard_normal(sizes) for sizes in ((2, 3), (3, 4), (4, 5))]
     given = [tt.from_numpy(x) for x in operands]
     expected = np.einsum("ij,jk,kl->il", *operands)
     for path in ([0, 1, 0, 1], [1, 2, 0, 1], [0, 2, 0, 1]):
@@ -53,8 +46,8 @@ def test_einsum_in_the_order_of_a_path() -> None:
         np.testing.assert_allclose(result.numpy(), expected, atol=1e-12)
 
 
-def test_einsum_of_sublists() -> None:
-    x = tt.from_numpy(numbers(2, 3))
+def test_einsum_of_sublists(rng: np.random.Generator) -> None:
+    x = tt.from_numpy(rng.standard_normal((2, 3)))
     assert tt.allclose(tt.einsum(x, [0, 1], [1, 0]), x.t())
     assert tt.allclose(tt.einsum(x, [..., 30], [30]), x.sum(0))
 
@@ -79,8 +72,8 @@ def test_einsum_refuses(equation: str, sizes: list, words: str) -> None:
         tt.einsum(equation, *[tt.ones(each) for each in sizes])
 
 
-def test_einsum_gradient() -> None:
-    a, b = (tt.from_numpy(numbers(*sizes)).requires_grad_() for sizes in ((2, 3, 4), (2, 4)))
+def test_einsum_gradient(rng: np.random.Generator) -> None:
+    a, b = (tt.from_numpy(rng.standard_normal(sizes)).requires_grad_() for sizes in ((2, 3, 4), (2, 4)))
     assert tt.autograd.gradcheck(lambda a, b: tt.einsum("bij,bj->i", a, b), (a, b))
 
 
@@ -88,8 +81,8 @@ def test_einsum_gradient() -> None:
     ("dims", "other"),
     [(0, (3,)), (1, (4, 5)), (2, (3, 4, 2)), (([1], [0]), (3, 2)), (([0, 2], [2, 0]), (4, 5, 4))],
 )
-def test_tensordot(dims: object, other: tuple, device: str) -> None:
-    a, b = numbers(4, 3, 4), numbers(*other)
+def test_tensordot(rng: np.random.Generator, dims: object, other: tuple, device: str) -> None:
+    a, b = rng.standard_normal((4, 3, 4)), rng.standard_normal(other)
     given = [tt.from_numpy(x).to(device) for x in (a, b)]
     expected = np.tensordot(a, b, dims)
     np.testing.assert_allclose(tt.tensordot(*given, dims=dims).cpu().numpy(), expected, atol=1e-12)
@@ -105,8 +98,8 @@ def test_tensordot_refuses() -> None:
         tt.tensordot(a, a.double(), dims=0)
 
 
-def test_products(device: str) -> None:
-    a, b = numbers(2, 3), numbers(3, 2)
+def test_products(rng: np.random.Generator, device: str) -> None:
+    a, b = rng.standard_normal((2, 3)), rng.standard_normal((3, 2))
     x, y = (tt.from_numpy(each).to(device) for each in (a, b))
     np.testing.assert_allclose(tt.kron(x, y).cpu().numpy(), np.kron(a, b))
     np.testing.assert_allclose(tt.inner(x, x).cpu().numpy(), np.inner(a, a), atol=1e-12)
@@ -126,9 +119,9 @@ def test_addr_leaves_out_what_beta_zero_multiplies() -> None:
 
 
 @pytest.mark.parametrize("correction", [0, 1])
-def test_covariances(correction: int, device: str) -> None:
-    x = numbers(3, 10)
-    counts, weights = RNG.integers(1, 4, 10), RNG.random(10)
+def test_covariances(rng: np.random.Generator, correction: int, device: str) -> None:
+    x = rng.standard_normal((3, 10))
+    counts, weights = rng.integers(1, 4, 10), rng.random(10)
     given = tt.from_numpy(x).to(device)
     f, a = tt.from_numpy(counts).to(device), tt.from_numpy(weights).to(device)
     for fweights, aweights in ((None, None), (f, None), (None, a), (f, a)):

@@ -13,14 +13,6 @@ import triten as tt
 DEVICES = ("cpu", "cuda")
 
 
-@pytest.fixture
-def rng() -> np.random.Generator:
-    """Fresh numbers; a failing test shows the seed."""
-    seed = int(np.random.SeedSequence().entropy) % 2**32
-    print(f"seed {seed}")
-    return np.random.default_rng(seed)
-
-
 def collapsed(path: tuple[int, ...], blank: int) -> tuple[int, ...]:
     """Repetitions once, and no blanks."""
     return tuple(label for label, _ in itertools.groupby(path) if label != blank)

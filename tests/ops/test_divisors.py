@@ -24,16 +24,15 @@ def wrapped(values, dtype):
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
-def test_divisors_and_multiples(device, dtype):
-    seed = np.random.SeedSequence().entropy
-    a, b = pairs(dtype, np.random.default_rng(seed))
+def test_divisors_and_multiples(rng, device, dtype):
+    a, b = pairs(dtype, rng)
     x, y = tt.from_numpy(a).to(device), tt.from_numpy(b).to(device)
     divisors = [math.gcd(int(p), int(q)) for p, q in zip(a, b, strict=True)]
-    np.testing.assert_array_equal(tt.gcd(x, y).cpu().numpy(), wrapped(divisors, dtype), f"{seed=}")
+    np.testing.assert_array_equal(tt.gcd(x, y).cpu().numpy(), wrapped(divisors, dtype))
     multiples = wrapped([math.lcm(int(p), int(q)) for p, q in zip(a, b, strict=True)], dtype)
     if dtype in ("int32", "int64"):
         multiples = np.abs(multiples)
-    np.testing.assert_array_equal(tt.lcm(x, y).cpu().numpy(), multiples, f"{seed=}")
+    np.testing.assert_array_equal(tt.lcm(x, y).cpu().numpy(), multiples)
 
 
 def test_forms_strides_and_promotion(device):

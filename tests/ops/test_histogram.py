@@ -10,13 +10,6 @@ import triten as tt
 DTYPES = [tt.float32, tt.float64]
 
 
-@pytest.fixture
-def rng():
-    seed = int(np.random.SeedSequence().generate_state(1)[0])
-    print("seed", seed)
-    return np.random.default_rng(seed)
-
-
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("density", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])

@@ -5,8 +5,7 @@ import pytest
 
 import triten as tt
 
-RNG = np.random.default_rng(0)
-X = RNG.standard_normal((3, 6))
+X = np.random.default_rng(0).standard_normal((3, 6))
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 5, 9])
@@ -34,9 +33,9 @@ def test_diff_refuses() -> None:
 
 @pytest.mark.parametrize("edge_order", [1, 2])
 @pytest.mark.parametrize("spacing", [1, 0.5, [2.0, 0.25], "coordinates"])
-def test_gradient(edge_order: int, spacing: object, device: str) -> None:
+def test_gradient(rng: np.random.Generator, edge_order: int, spacing: object, device: str) -> None:
     x = tt.from_numpy(X).to(device)
-    points = [np.cumsum(RNG.random(n) + 0.1) for n in X.shape]
+    points = [np.cumsum(rng.random(n) + 0.1) for n in X.shape]
     if spacing == "coordinates":
         expected = np.gradient(X, *points, edge_order=edge_order)
         given: object = [tt.from_numpy(p).to(device) for p in points]
@@ -58,9 +57,9 @@ def test_gradient_refuses() -> None:
 
 
 @pytest.mark.parametrize("dim", [0, 1])
-def test_trapezoid(dim: int, device: str) -> None:
+def test_trapezoid(rng: np.random.Generator, dim: int, device: str) -> None:
     y = tt.from_numpy(X).to(device)
-    points = np.cumsum(RNG.random(X.shape[dim]))
+    points = np.cumsum(rng.random(X.shape[dim]))
     x = tt.from_numpy(points).to(device)
     np.testing.assert_allclose(
         tt.trapezoid(y, dx=0.5, dim=dim).cpu().numpy(), np.trapezoid(X, dx=0.5, axis=dim)

@@ -7,8 +7,7 @@ import pytest
 
 import triten as tt
 
-RNG = np.random.default_rng(0)
-X = RNG.standard_normal((3, 4, 5))
+X = np.random.default_rng(0).standard_normal((3, 4, 5))
 ORDERS = [0, 0.5, 1, 2, 3, -1, -2, math.inf, -math.inf]
 
 
@@ -35,8 +34,8 @@ def test_matrix_norms(order: object, device: str) -> None:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_derivatives_of_norms(order: float) -> None:
-    x = tt.from_numpy(RNG.random((3, 4)) + 0.5).requires_grad_()
+def test_derivatives_of_norms(rng: np.random.Generator, order: float) -> None:
+    x = tt.from_numpy(rng.random((3, 4)) + 0.5).requires_grad_()
     assert tt.autograd.gradcheck(lambda x: tt.linalg.vector_norm(x, order, 1), (x,))
 
 
@@ -111,8 +110,10 @@ def test_norms_by_singular_values_refuse_narrow_floats(dtype: tt.dtype, order: s
 
 @pytest.mark.parametrize("order", [0, 1, 2, math.inf, -math.inf])
 @pytest.mark.parametrize("shape", [(7,), (300, 1500), (1500, 300), (2, 3, 70001)])
-def test_norms_of_large_tensors_in_every_layout(order: float, shape: tuple[int, ...]) -> None:
-    x = RNG.standard_normal(shape).astype(np.float32)
+def test_norms_of_large_tensors_in_every_layout(
+    rng: np.random.Generator, order: float, shape: tuple[int, ...]
+) -> None:
+    x = rng.standard_normal(shape).astype(np.float32)
     x[x < -2] = 0.0
     for layout in (x, np.asfortranarray(x), np.repeat(x, 2, 0)[::2]):
         wide = layout.astype(np.float64)

@@ -13,15 +13,8 @@ import triten as tt
 
 F = tt.nn.functional
 aten = tt.ops.aten
-SEED = int(np.random.default_rng().integers(1 << 31))
 FLOATS = [tt.float64, tt.float32, tt.bfloat16, tt.float16]
 TOLERANCE = {tt.float64: 1e-12, tt.float32: 4e-6, tt.bfloat16: 1.2e-2, tt.float16: 1.5e-3}
-
-
-@pytest.fixture
-def rng() -> np.random.Generator:
-    print(f"seed {SEED}")
-    return np.random.default_rng(SEED)
 
 
 def rounded(array: Any, dtype: tt.dtype) -> tuple[tt.Tensor, Any]:

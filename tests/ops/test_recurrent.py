@@ -16,14 +16,6 @@ Array = np.ndarray[Any, Any]
 aten = tt.ops.aten
 
 
-@pytest.fixture
-def rng() -> np.random.Generator:
-    """Fresh numbers; the seed is shown where a test fails."""
-    seed = int(np.random.SeedSequence().generate_state(1)[0])
-    print(f"seed {seed}")
-    return np.random.default_rng(seed)
-
-
 def sigmoid(x: Array) -> Array:
     return 1 / (1 + np.exp(-x))
 

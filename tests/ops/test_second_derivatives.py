@@ -8,14 +8,18 @@ import pytest
 
 import triten as tt
 
-GENERATOR = np.random.default_rng(11)
 
+@pytest.fixture
+def numbers(rng):
+    """numbers(*sizes): an array of normal numbers, or from `low` to its opposite."""
 
-def numbers(*shape: int, is_complex: bool = False, low: float | None = None) -> np.ndarray:
-    if low is not None:
-        return GENERATOR.uniform(low, -low, shape)
-    made = GENERATOR.standard_normal(shape)
-    return made + 1j * GENERATOR.standard_normal(shape) if is_complex else made
+    def made(*shape: int, is_complex: bool = False, low: float | None = None) -> np.ndarray:
+        if low is not None:
+            return rng.uniform(low, -low, shape)
+        real = rng.standard_normal(shape)
+        return real + 1j * rng.standard_normal(shape) if is_complex else real
+
+    return made
 
 
 def differences(function, arguments, directions, step=1e-6):
@@ -36,20 +40,26 @@ def gradients(function, seed):
     return first
 
 
-def assert_second(function, arguments, seed, directions, tolerance=1e-5):
-    """Backward through the gradients agrees with how they change along directions."""
-    leaves = [tt.from_numpy(a.copy()).requires_grad_() for a in arguments]
-    first = tt.autograd.grad(function(*leaves), leaves, tt.from_numpy(seed), create_graph=True)
-    weights = [numbers(*g.shape, is_complex=g.dtype.is_complex) for g in first]
-    second = tt.autograd.grad(first, leaves, [tt.from_numpy(w) for w in weights], allow_unused=True)
-    got = sum(
-        float((g.numpy().conj() * d).sum().real)
-        for g, d in zip(second, directions, strict=True)
-        if g is not None
-    )
-    moved = differences(gradients(function, seed), arguments, directions)
-    wanted = sum(float((w.conj() * m).sum().real) for w, m in zip(weights, moved, strict=True))
-    assert got == pytest.approx(wanted, rel=tolerance, abs=tolerance)
+@pytest.fixture
+def assert_second(numbers):
+    """assert_second(function, arguments, seed, directions): backward through the gradients agrees with how they
+    change along the directions."""
+
+    def check(function, arguments, seed, directions, tolerance=1e-5):
+        leaves = [tt.from_numpy(a.copy()).requires_grad_() for a in arguments]
+        first = tt.autograd.grad(function(*leaves), leaves, tt.from_numpy(seed), create_graph=True)
+        weights = [numbers(*g.shape, is_complex=g.dtype.is_complex) for g in first]
+        second = tt.autograd.grad(first, leaves, [tt.from_numpy(w) for w in weights], allow_unused=True)
+        got = sum(
+            float((g.numpy().conj() * d).sum().real)
+            for g, d in zip(second, directions, strict=True)
+            if g is not None
+        )
+        moved = differences(gradients(function, seed), arguments, directions)
+        wanted = sum(float((w.conj() * m).sum().real) for w, m in zip(weights, moved, strict=True))
+        assert got == pytest.approx(wanted, rel=tolerance, abs=tolerance)
+
+    return check
 
 
 MODES = [
@@ -58,7 +68,7 @@ MODES = [
 
 
 @pytest.mark.parametrize(("mode", "padding", "align"), MODES)
-def test_sampling_of_planes(mode: str, padding: str, align: bool) -> None:
+def test_sampling_of_planes(numbers, assert_second, mode: str, padding: str, align: bool) -> None:
     def sample(x, grid):
         return tt.nn.functional.grid_sample(x, grid, mode, padding, align)
 
@@ -67,7 +77,7 @@ def test_sampling_of_planes(mode: str, padding: str, align: bool) -> None:
 
 
 @pytest.mark.parametrize("padding", ["zeros", "reflection"])
-def test_sampling_of_volumes_on_both_devices(padding: str) -> None:
+def test_sampling_of_volumes_on_both_devices(numbers, assert_second, padding: str) -> None:
     x, grid, seed = numbers(1, 2, 3, 4, 5), numbers(1, 2, 1, 3, 3, low=-1.3), numbers(1, 2, 2, 1, 3)
 
     def sample(x, grid):
@@ -83,7 +93,7 @@ def test_sampling_of_volumes_on_both_devices(padding: str) -> None:
         assert tt.allclose(cpu, cuda.cpu())
 
 
-def test_sampling_of_no_place_and_beyond_all() -> None:
+def test_sampling_of_no_place_and_beyond_all(numbers) -> None:
     x = tt.from_numpy(numbers(1, 2, 3, 3)).requires_grad_()
     for grid in (np.zeros((1, 0, 2, 2)), np.full((1, 1, 2, 2), np.nan), np.full((1, 1, 2, 2), np.inf)):
         places = tt.from_numpy(grid).requires_grad_()
@@ -95,7 +105,7 @@ def test_sampling_of_no_place_and_beyond_all() -> None:
 
 @pytest.mark.parametrize("is_complex", [False, True])
 @pytest.mark.parametrize("upper", [False, True])
-def test_cholesky(upper: bool, is_complex: bool) -> None:
+def test_cholesky(numbers, assert_second, upper: bool, is_complex: bool) -> None:
     B, D = numbers(2, 3, 3, is_complex=is_complex), numbers(2, 3, 3, is_complex=is_complex)
     A, D = (M @ M.conj().swapaxes(-1, -2) + np.eye(3) for M in (B, D))
 
@@ -109,7 +119,7 @@ def test_cholesky(upper: bool, is_complex: bool) -> None:
 
 
 @pytest.mark.parametrize("is_complex", [False, True])
-def test_eigenvalues(is_complex: bool) -> None:
+def test_eigenvalues(numbers, assert_second, is_complex: bool) -> None:
     A, D = (numbers(2, 4, 4, is_complex=is_complex) for _ in range(2))
     A, D = (M + M.conj().swapaxes(-1, -2) for M in (A, D))
     assert_second(tt.linalg.eigvalsh, (A,), numbers(2, 4), (D,))
@@ -123,7 +133,7 @@ def test_eigenvalues(is_complex: bool) -> None:
 
 
 @pytest.mark.parametrize("is_complex", [False, True])
-def test_determinants(is_complex: bool) -> None:
+def test_determinants(numbers, assert_second, is_complex: bool) -> None:
     A, D = (numbers(2, 3, 3, is_complex=is_complex) for _ in range(2))
     assert_second(tt.linalg.det, (A,), numbers(2, is_complex=is_complex), (D,))
 

@@ -13,14 +13,6 @@ import triten as tt
 DEVICES = ("cpu", "cuda")
 
 
-@pytest.fixture
-def rng() -> np.random.Generator:
-    """Fresh numbers; a failing test shows the seed."""
-    seed = int(np.random.SeedSequence().entropy) % 2**32
-    print(f"seed {seed}")
-    return np.random.default_rng(seed)
-
-
 PLAIN = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min, "prod": np.prod}
 NOTHING = {"sum": 0.0, "mean": math.nan, "max": -math.inf, "min": math.inf, "prod": 1.0}
 CASES = [

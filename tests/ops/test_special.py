@@ -62,13 +62,6 @@ def named(name: str) -> Callable[..., Any]:
     return found
 
 
-def drawn(low: float, high: float, count: int) -> np.ndarray[Any, Any]:
-    """Fresh numbers; the seed is shown where a test fails."""
-    seed = int(np.random.default_rng().integers(1 << 30))
-    print("seed", seed)
-    return np.random.default_rng(seed).uniform(low, high, count)
-
-
 def check(name: str, device: str, dtype: str, exact: Callable[..., Any], *values: Any) -> None:
     given = [tt.tensor(v, device=device).to(getattr(tt, dtype)) for v in values]
     result = named(name)(*given)
@@ -81,21 +74,21 @@ def check(name: str, device: str, dtype: str, exact: Callable[..., Any], *values
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", PRECISION)
 @pytest.mark.parametrize("name", UNARY)
-def test_functions_of_one_number(name: str, dtype: str, device: str) -> None:
+def test_functions_of_one_number(rng: np.random.Generator, name: str, dtype: str, device: str) -> None:
     exact, low, high = UNARY[name]
     if dtype in ("float16", "bfloat16") and DTYPES.get(name.replace(".", "_")) == "f":
         with pytest.raises(NotImplementedError, match="not implemented for"):
             named(name)(tt.ones(3, dtype=getattr(tt, dtype), device=device))
         return
-    check(name, device, dtype, exact, drawn(low, high, 67))
+    check(name, device, dtype, exact, rng.uniform(low, high, 67))
 
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", ("float32", "float64"))
 @pytest.mark.parametrize("name", BINARY)
-def test_functions_of_two_numbers(name: str, dtype: str, device: str) -> None:
+def test_functions_of_two_numbers(rng: np.random.Generator, name: str, dtype: str, device: str) -> None:
     exact, low, high = BINARY[name]
-    check(name, device, dtype, exact, drawn(low, high, 37)[:, None], drawn(low, high, 5))
+    check(name, device, dtype, exact, rng.uniform(low, high, 37)[:, None], rng.uniform(low, high, 5))
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -109,16 +102,16 @@ def test_incomplete_gamma_functions_of_large_orders(a: float, device: str) -> No
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("order", (0, 1, 2, 3))
-def test_polygamma(order: int, device: str) -> None:
-    x = drawn(0.3, 9, 41)
+def test_polygamma(rng: np.random.Generator, order: int, device: str) -> None:
+    x = rng.uniform(0.3, 9, 41)
     found = tt.polygamma(order, tt.tensor(x, device=device))
     np.testing.assert_allclose(found.cpu().numpy(), reference.polygamma(order, x), 1e-9)
 
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", POLYNOMIALS)
-def test_polynomials(name: str, device: str) -> None:
-    x, n = drawn(-1.5, 1.5, 31)[:, None], np.arange(12)
+def test_polynomials(rng: np.random.Generator, name: str, device: str) -> None:
+    x, n = rng.uniform(-1.5, 1.5, 31)[:, None], np.arange(12)
     if name.startswith("shifted"):
         x = np.abs(x)
     found = getattr(tt.special, name)(tt.tensor(x, device=device), tt.tensor(n, device=device))

@@ -86,9 +86,8 @@ def test_refusals():
 
 @pytest.mark.parametrize("search", [None, "strong_wolfe"])
 @pytest.mark.parametrize("is_complex", [False, True])
-def test_beside_pytorch(search, is_complex):
+def test_beside_pytorch(rng, search, is_complex):
     torch = pytest.importorskip("torch")
-    rng = np.random.default_rng(np.random.SeedSequence().entropy)
     matrix, start = rng.standard_normal((5, 5)), rng.standard_normal(5)
     start = start + 1j * rng.standard_normal(5) if is_complex else start
     results = []

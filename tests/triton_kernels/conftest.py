@@ -29,11 +29,6 @@ def launches() -> Launches:
     return Launches()
 
 
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(7)
-
-
 @pytest.fixture(autouse=True)
 def settled() -> Iterator[None]:
     """Work that a test enqueued fails in that test."""

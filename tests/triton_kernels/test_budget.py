@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 import triten as tt
+from triten.dispatch.structured.kernel_packages import KernelPackage
 from triten.perf.ahead_of_time.coverage import element_bits, kernels_in, kernels_of
 from triten.perf.ahead_of_time.samples import kernel_files
 from triten.runtime.cuda.driver import driver
@@ -14,6 +15,7 @@ from triten.triton_kernels.budget import DECLARATIONS, Configuration, declare, r
 from triten.triton_kernels.products.matmul import matmul
 from triten.triton_kernels.tuning.choice import make_plans_anew
 
+KernelPackage("triten.triton_kernels", "cuda").load()
 OURS = {name: one for name, one in DECLARATIONS.items() if name.startswith("triten.")}
 
 

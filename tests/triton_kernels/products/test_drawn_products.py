@@ -26,8 +26,8 @@ SIDES = (0, 1, 2, 3, 8, 17, 31, 33, 40, 64)
 class Drawn:
     """Tensors on the device and their values, from one generator."""
 
-    def __init__(self, seed):
-        self.rng = np.random.default_rng(seed)
+    def __init__(self, rng):
+        self.rng = rng
 
     def one(self, *choices):
         return choices[self.rng.integers(len(choices))]
@@ -66,11 +66,9 @@ def wide(tensor):
 
 
 @pytest.fixture
-def drawn(monkeypatch):
+def drawn(monkeypatch, rng):
     """Drawn numbers, and tiles small enough for products to have several in each direction."""
-    seed = int(np.random.SeedSequence().generate_state(1)[0])
-    print(f"seed {seed}")  # shown on failure
-    made = Drawn(seed)
+    made = Drawn(rng)
     side, inner = made.one(16, 32), made.one(16, 32)
 
     def configuration(problem):

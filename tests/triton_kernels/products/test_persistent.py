@@ -14,19 +14,11 @@ TRANSPOSES = [(False, False), (True, False), (False, True), (True, True)]
 
 
 @pytest.fixture
-def seed(request):
-    seed = int(np.random.SeedSequence().generate_state(1)[0])
-    print(f"seed {seed}")  # shown on failure
-    return seed
-
-
-@pytest.fixture
-def drawn(seed):
-    """drawn(*sizes, dtype): a CUDA tensor of fresh normal numbers, and its values in float64."""
-    generator = np.random.default_rng(seed)
+def drawn(rng):
+    """drawn(*sizes, dtype): a CUDA tensor of normal numbers, and its values in float64."""
 
     def draw(*sizes, dtype=tt.float16):
-        host = tt.from_numpy(generator.standard_normal(sizes).astype(np.float32)).to(dtype)
+        host = tt.from_numpy(rng.standard_normal(sizes).astype(np.float32)).to(dtype)
         return host.to("cuda"), host.to(tt.float64).numpy()
 
     return draw

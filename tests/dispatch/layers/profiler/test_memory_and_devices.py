@@ -28,7 +28,7 @@ def in_thread(call):
     thread.join()
 
 
-def test_memory_is_attributed_to_operators(device, named):
+def test_memory_is_attributed_to_operators(device, named, own_pool):
     a = tt.ones(16, 16, device=device)
     with profile(profile_memory=True) as prof:
         with record_function("range"):

@@ -50,7 +50,7 @@ def titles(table):
 
 
 @needs_cuda
-def test_the_table_has_pytorchs_columns():
+def test_the_table_has_pytorchs_columns(own_pool):
     a = tt.ones(4, 4)
     with profile(activities=CPU) as prof:
         a @ a
