@@ -11,6 +11,7 @@ import numpy as np
 
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.tensor_impl import TensorImpl
+from ..runtime.traceback_filter import api_boundary
 from .core.tensor_function import overridable
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class _Consumable:
         return HOST
 
 
+@api_boundary
 def from_dlpack(ext_tensor: Any) -> Any:
     """A tensor over an array's memory (`torch.from_dlpack`).
 
@@ -108,6 +110,7 @@ def to_dlpack(tensor: Any) -> Any:
     return tensor.__dlpack__()
 
 
+@api_boundary
 def frombuffer(
     buffer: Any, *, dtype: ScalarType, count: int = -1, offset: int = 0, requires_grad: bool = False
 ) -> Any:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime.grad_mode import is_inference_mode_enabled
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.traceback_filter import hide_inner_frames
 from ..core.tensor_function import handle_tensor_function, has_tensor_function_unary
 from . import functional
 from .engine import own_copy
@@ -160,20 +161,24 @@ class AutogradMethods(_Base):
             >>> w.grad
             tensor([2., 4.])
         """
-        if gradient is not None and has_tensor_function_unary(gradient):
-            from ..tensor import Tensor
+        try:
+            if gradient is not None and has_tensor_function_unary(gradient):
+                from ..tensor import Tensor
 
-            handle_tensor_function(
-                Tensor.backward,
-                (self, gradient),
-                self,
-                gradient=gradient,
-                retain_graph=retain_graph,
-                create_graph=create_graph,
-                inputs=inputs,
-            )
-            return
-        functional.backward(self, gradient, retain_graph, create_graph, inputs)
+                handle_tensor_function(
+                    Tensor.backward,
+                    (self, gradient),
+                    self,
+                    gradient=gradient,
+                    retain_graph=retain_graph,
+                    create_graph=create_graph,
+                    inputs=inputs,
+                )
+                return
+            functional.backward(self, gradient, retain_graph, create_graph, inputs)
+        except BaseException as error:
+            hide_inner_frames(error)
+            raise
 
     def detach_(self) -> Any:
         """Take this tensor out of the graph that made it."""

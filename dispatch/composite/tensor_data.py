@@ -17,6 +17,7 @@ from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import dtype_of_number, from_numpy_dtype, get_default_dtype, integer_limits
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
+from ...runtime.traceback_filter import api_boundary, hide_inner_frames
 from ..core.op_overload import find_overload
 from ..iterator.type_promotion import promote_types
 from ..scalars import overflow_error
@@ -217,36 +218,40 @@ def tensor(
         spec = TensorSpec.of((), (), get_default_dtype(), CPU)
         number: Any = Tensor.from_data(np.array(data, spec.np_dtype), spec)
         return number.requires_grad_() if requires_grad else number  # type: ignore[no-any-return]
-    _check_options("tensor", dtype)
-    where = None if device is None else Device(device)
-    made: Any
-    if isinstance(data, TensorImpl):
-        source: Any = data
-        warn_of_copy("tensor")
-        made = source.detach().to(device=where, dtype=dtype, copy=True)
-    elif shows_device_memory(data):
-        made = _over_device_memory(data).to(device=where, dtype=dtype, copy=True)
-    else:
-        if isinstance(data, np.ndarray | np.generic):
-            if not data.dtype.isnative:
-                raise ValueError(_FOREIGN_ORDER)
-            from_numpy_dtype(data.dtype)
-            array = np.array(data, order="C")
-        elif _exports_array(data):
-            array = np.array(np.asarray(data), order="C")
+    try:
+        _check_options("tensor", dtype)
+        where = None if device is None else Device(device)
+        made: Any
+        if isinstance(data, TensorImpl):
+            source: Any = data
+            warn_of_copy("tensor")
+            made = source.detach().to(device=where, dtype=dtype, copy=True)
+        elif shows_device_memory(data):
+            made = _over_device_memory(data).to(device=where, dtype=dtype, copy=True)
         else:
-            array = _array_of(data, dtype)
-        made = _placed(_over_own(array), dtype, where)
-        if modes:
-            # A graph is to make the tensor at each run, not to keep the one that recording made.
-            made = find_overload("aten::lift_fresh_copy")(made)
-    if pin_memory:
-        made = made.pin_memory()
-    if names is not None:
-        made.names = names
-    if requires_grad:
-        made.requires_grad_()
-    return made  # type: ignore[no-any-return]
+            if isinstance(data, np.ndarray | np.generic):
+                if not data.dtype.isnative:
+                    raise ValueError(_FOREIGN_ORDER)
+                from_numpy_dtype(data.dtype)
+                array = np.array(data, order="C")
+            elif _exports_array(data):
+                array = np.array(np.asarray(data), order="C")
+            else:
+                array = _array_of(data, dtype)
+            made = _placed(_over_own(array), dtype, where)
+            if modes:
+                # A graph is to make the tensor at each run, not to keep the one that recording made.
+                made = find_overload("aten::lift_fresh_copy")(made)
+        if pin_memory:
+            made = made.pin_memory()
+        if names is not None:
+            made.names = names
+        if requires_grad:
+            made.requires_grad_()
+        return made  # type: ignore[no-any-return]
+    except BaseException as error:
+        hide_inner_frames(error)
+        raise
 
 
 def warn_of_copy(name: str) -> None:
@@ -307,21 +312,28 @@ def as_tensor(data: Any, dtype: ScalarType | None = None, device: Any = None) ->
         >>> a
         array([1., 1.])
     """
-    _check_options("as_tensor", dtype)
-    made: Any
-    if isinstance(data, TensorImpl):
-        made = data
-        if dtype is None and device is None:
-            return made  # type: ignore[no-any-return]
-        return made.to(device=None if device is None else Device(device), dtype=dtype)  # type: ignore[no-any-return]
-    if shows_device_memory(data):
-        return _over_device_memory(data).to(device=None if device is None else Device(device), dtype=dtype)  # type: ignore[no-any-return]
-    if isinstance(data, np.ndarray) or _exports_array(data):
-        made = from_numpy(np.asarray(data))
-        return _placed(made, dtype, None if device is None else Device(device))  # type: ignore[no-any-return]
-    return tensor(data, dtype=dtype, device=device)
+    try:
+        _check_options("as_tensor", dtype)
+        made: Any
+        if isinstance(data, TensorImpl):
+            made = data
+            if dtype is None and device is None:
+                return made  # type: ignore[no-any-return]
+            return made.to(device=None if device is None else Device(device), dtype=dtype)  # type: ignore[no-any-return]
+        if shows_device_memory(data):
+            return _over_device_memory(data).to(
+                device=None if device is None else Device(device), dtype=dtype
+            )  # type: ignore[no-any-return]
+        if isinstance(data, np.ndarray) or _exports_array(data):
+            made = from_numpy(np.asarray(data))
+            return _placed(made, dtype, None if device is None else Device(device))  # type: ignore[no-any-return]
+        return tensor(data, dtype=dtype, device=device)
+    except BaseException as error:
+        hide_inner_frames(error)
+        raise
 
 
+@api_boundary
 def asarray(
     obj: Any,
     *,
