@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..runtime.errors import not_a_tensor
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.tensor_impl import TensorImpl
 from ..runtime.traceback_filter import api_boundary
@@ -107,6 +108,8 @@ def to_dlpack(tensor: Any) -> Any:
         >>> tt.from_dlpack(tt.to_dlpack(tt.ones(2)))
         tensor([1., 1.])
     """
+    if not isinstance(tensor, TensorImpl):
+        raise not_a_tensor(tensor, "to_dlpack", "tensor")
     return tensor.__dlpack__()
 
 

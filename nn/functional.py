@@ -61,6 +61,8 @@ from ..dispatch.generated.functions import relu as _relu
 from ..dispatch.generated.functions import relu_ as _relu_
 from ..dispatch.generated.functions import smooth_l1_loss as _smooth_l1_loss
 from ..dispatch.generated.functions import softmax as _softmax
+from ..dispatch.tensor import Tensor
+from ..runtime.errors import not_a_tensor
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.traceback_filter import hide_inner_frames
 from . import (
@@ -451,6 +453,8 @@ def embedding(
         >>> tt.nn.functional.embedding(tt.tensor([1, 0]), tt.tensor([[1.0], [2.0]])).tolist()
         [[2.0], [1.0]]
     """
+    if not isinstance(weight, Tensor):
+        raise not_a_tensor(weight, "embedding", "weight", 2)
     if weight.dim() != 2:
         raise RuntimeError("'weight' must be 2-D")
     rows = weight.size(0)
@@ -473,9 +477,10 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = F
     """
     if input.__class__ not in plain_classes and has_tensor_function((input,)):
         return handle_tensor_function(dropout, (input,), input, p=p, training=training, inplace=inplace)
-    if not 0.0 <= p <= 1.0:
-        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
-    try: return _dropout_(input, p, training) if inplace else _dropout(input, p, training)  # fmt: skip
+    try:
+        if not 0.0 <= p <= 1.0:
+            raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+        return _dropout_(input, p, training) if inplace else _dropout(input, p, training)
     except BaseException as error:
         hide_inner_frames(error)
         raise

@@ -23,6 +23,7 @@ import functools
 import os
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from dis import opmap
 from types import FrameType, FunctionType, TracebackType
@@ -69,9 +70,9 @@ def hide_inner_frames(error: BaseException) -> None:
     """
     full = shows_full_tracebacks()
     _clear_chain(error, full)
+    _install_hooks()
     if full:
         return
-    _install_hooks()
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and _is_own(frame):
         frame.f_locals["__tracebackhide__"] = True
@@ -214,7 +215,7 @@ _hooks_installed = False
 
 
 def _install_hooks() -> None:
-    """Have uncaught errors printed without the last frame of the package, unless the program prints them itself."""
+    """Have uncaught errors printed without the last frame of the package, unless the program has hooks of its own."""
     global _hooks_installed
     if _hooks_installed:
         return
@@ -226,13 +227,17 @@ def _install_hooks() -> None:
 
 
 def _print_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if shows_full_tracebacks():
+        # Python's own way to print does not ask `linecache`, which has the lines of what was written out.
+        traceback.print_exception(kind, error, trace)
+        return
     _hide_everywhere(error)
     sys.__excepthook__(kind, error, error.__traceback__)
 
 
 def _print_uncaught_in_thread(given: threading.ExceptHookArgs) -> None:
     error = given.exc_value
-    if error is not None:
+    if error is not None and not shows_full_tracebacks():
         _hide_everywhere(error)
         given = threading.ExceptHookArgs((given.exc_type, error, error.__traceback__, given.thread))
     threading.__excepthook__(given)
@@ -240,8 +245,6 @@ def _print_uncaught_in_thread(given: threading.ExceptHookArgs) -> None:
 
 def _hide_everywhere(error: BaseException) -> None:
     """Leave the callers' entries alone in the tracebacks of an error and of all that it is chained to."""
-    if shows_full_tracebacks():
-        return
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
     while waiting:

@@ -80,7 +80,7 @@ def zeros_of(spec: TensorSpec) -> Any:
 
 
 def _as_tuple(value: Any) -> tuple[Any, ...]:
-    alone = isinstance(value, TensorImpl) or value is None or value.__class__ is GradientEdge
+    alone = isinstance(value, TensorImpl | str) or value is None or value.__class__ is GradientEdge
     return (value,) if alone else tuple(value)
 
 

@@ -7,6 +7,8 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ...runtime.grad_mode import is_inference_mode_enabled
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import hide_inner_frames
@@ -53,6 +55,11 @@ class AutogradMethods(_Base):
         tensor outside inference mode.
         """
         spec = self._spec
+        if not isinstance(requires_grad, bool | np.bool_):
+            kind = type(requires_grad).__name__
+            raise TypeError(
+                f"requires_grad_(): argument 'requires_grad' (position 1) must be bool, not {kind}"
+            )
         if requires_grad and not (spec.dtype.is_floating_point or spec.dtype.is_complex):
             raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
         if requires_grad and spec.is_inference and not is_inference_mode_enabled():

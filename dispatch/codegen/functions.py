@@ -335,7 +335,7 @@ def function_text(signature: PythonSignature, method: bool = False, takes_more: 
                     f"        plan = {short}[self._spec]",
                     "    elif len(args) == 1 and args[0].__class__ in SHORT:",
                     f"        plan = {short}[self._spec, args[0]]",
-                    "except KeyError:",
+                    "except (KeyError, AttributeError):",
                     "    pass",
                 ]
             else:

@@ -12,6 +12,7 @@ from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
 from ..scalars import truncated
 from ..structured.host_plans import computed_at_once, of_plain
+from ..structured.native.dims import wrap_dim
 from ..structured.part_plans import plan_of_part, plan_with_numbers
 from ..structured.register import planned_by
 from ..structured.supported_dtypes import check_dtype
@@ -76,7 +77,7 @@ def glu(self: Any, dim: int) -> Any:
     """The first half of a dimension times the sigmoid of the second."""
     if not self._spec.ndim:
         raise RuntimeError("glu does not support 0-dimensional tensors")
-    size = self._spec.sizes[dim]
+    size = self._spec.sizes[wrap_dim(dim, self._spec.ndim)]
     if size % 2:
         raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {size}")
     check_dtype("glu", self._spec.dtype, self._spec.device)

@@ -101,7 +101,7 @@ def _is_sequence(kind: type) -> bool:
     )
 
 
-def _dtype_of(leaves: list[Any]) -> ScalarType:
+def _dtype_of(leaves: list[Any], shape: Sequence[int] = ()) -> ScalarType:
     """The dtype that elements of these kinds have together; the default dtype for none."""
     common: ScalarType | None = None
     for kind in set(map(type, leaves)):
@@ -112,6 +112,8 @@ def _dtype_of(leaves: list[Any]) -> ScalarType:
         elif issubclass(kind, TensorImpl):
             dtypes = {leaf._spec.dtype for leaf in leaves if type(leaf) is kind}
         elif issubclass(kind, str | bytes):
+            if shape:
+                raise ValueError(f"too many dimensions '{kind.__name__}'")
             raise TypeError(f"new(): invalid data type '{kind.__name__}'")
         else:
             base = next((number for number in _PYTHON_NUMBERS if issubclass(kind, number)), None)
@@ -126,9 +128,8 @@ def _dtype_of(leaves: list[Any]) -> ScalarType:
 def _array_of(data: Any, dtype: ScalarType | None) -> Any:
     """Nested numbers as a new ndarray."""
     shape, leaves = _leaves(data)
-    chosen = dtype if dtype is not None else _dtype_of(leaves)
-    if dtype is not None:
-        _dtype_of(leaves)
+    found = _dtype_of(leaves, shape)
+    chosen = found if dtype is None else dtype
     if any(issubclass(kind, TensorImpl) for kind in set(map(type, leaves))):
         leaves = [_number_in(leaf) if isinstance(leaf, TensorImpl) else leaf for leaf in leaves]
     kinds = set(map(type, leaves))

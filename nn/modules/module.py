@@ -60,8 +60,7 @@ class Module(ConversionMixin, StateDictMixin):
             or own["_backward_hooks"]
             or own["_backward_pre_hooks"]
         ):
-            try:
-                return call_with_hooks(self, args, kwargs)
+            try: return call_with_hooks(self, args, kwargs)  # fmt: skip
             except BaseException as error:
                 hide_inner_frames(error)
                 raise

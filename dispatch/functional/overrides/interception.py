@@ -85,10 +85,10 @@ class Interception:
 
     def ask(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call of the function while it is exchanged."""
-        if not _active:
-            self._restore()
-            return self.original(*args, **kwargs)
         try:
+            if not _active:
+                self._restore()
+                return self.original(*args, **kwargs)
             disabled = state.disabled
             askers = overloaded(args, kwargs) if self.by_arguments and not disabled else []
             if not askers and (not state.modes or disabled == ALL_DISABLED):
