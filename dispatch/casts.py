@@ -27,8 +27,8 @@ class CastMethods(_Base):
         if self._spec.dtype is dtype and memory_format is preserve_format:
             return tensor
         try: return tensor.to(dtype, memory_format=memory_format)  # fmt: skip
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     def float(self, memory_format: MemoryFormat = preserve_format) -> Any:

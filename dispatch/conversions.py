@@ -250,8 +250,8 @@ class ConversionMethods(_Base):
         try:
             tensor: Any = self
             return tensor.to(device="cpu", memory_format=memory_format)
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     def cuda(
@@ -270,8 +270,8 @@ class ConversionMethods(_Base):
             if where.type != "cuda":
                 raise RuntimeError(f"Invalid device, must be cuda device, got '{where}'")
             return tensor.to(device=where, non_blocking=non_blocking, memory_format=memory_format)
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     @property

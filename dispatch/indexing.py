@@ -79,8 +79,8 @@ class IndexingMethods(_Base):
                 except (KeyError, TypeError):
                     try:
                         return _slice_first(tensor, index)
-                    except BaseException as error:
-                        hide_inner_frames(error)
+                    except BaseException:
+                        hide_inner_frames()
                         raise
                 return plan(self)
             if kind is tuple or index is None or index is Ellipsis:
@@ -89,15 +89,15 @@ class IndexingMethods(_Base):
                     return basic
             if kind in plain_classes and isinstance(index, TensorImpl) and index._spec.ndim:
                 try: return tensor.index((index,))  # fmt: skip
-                except BaseException as error:
-                    hide_inner_frames(error)
+                except BaseException:
+                    hide_inner_frames()
                     raise
             if kind is list and tensor._spec.device is CPU and all_ints(index) and index:
                 from .composite.tensor_data import from_numpy
 
                 try: return tensor.index((from_numpy(np.array(index, np.int64)),))  # fmt: skip
-                except BaseException as error:
-                    hide_inner_frames(error)
+                except BaseException:
+                    hide_inner_frames()
                     raise
         try:
             askers = overloaded((tensor, index), {})
@@ -107,8 +107,8 @@ class IndexingMethods(_Base):
             if advanced is not None:
                 return picked.index(advanced)
             return picked.alias() if picked is tensor else picked
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     def __delitem__(self, index: Any) -> None:
@@ -145,8 +145,8 @@ class IndexingMethods(_Base):
                 _write(basic, value, is_tensor)
             else:
                 _write_at(basic, advanced, value, is_tensor)
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
 
@@ -248,16 +248,16 @@ def _basic(tensor: Any, index: tuple[Any, ...]) -> Any:
             return None
     if numbers == len(index) > 0:
         try: return _element(tensor, index)  # fmt: skip
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
     try:
         plan = _basic_plans[tensor._spec][tuple(key)]
     except (KeyError, TypeError):
         try:
             plan = _plan_basic(tensor, index, tuple(key))
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
     return plan(tensor)
 

@@ -88,8 +88,8 @@ class QueryMethods(_Base):
                 kind = type(dtype).__name__
                 raise TypeError(f"to_dense(): argument 'dtype' (position 1) must be triten.dtype, not {kind}")
             return tensor if dtype is None else tensor.to(dtype)
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     def is_conj(self) -> bool:
@@ -156,8 +156,8 @@ class QueryMethods(_Base):
             from .composite.norm import old_norm
 
             return old_norm(self, p, dim, keepdim, None, dtype)
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     def lu(self, pivot: bool = True, get_infos: bool = False) -> Any:
@@ -172,6 +172,6 @@ class QueryMethods(_Base):
             operator = Dispatcher.singleton().find_schema_or_throw("aten::_lu_with_info")
             found = operator.call(self, pivot, False)
             return tuple(found) if get_infos else tuple(found)[:2]
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise

@@ -209,8 +209,8 @@ class TypeMethods(_Base):
             if kind.device_type == self.device.type:
                 return tensor.to(kind.dtype, non_blocking=non_blocking)
             return tensor.to(kind.device_type, kind.dtype, non_blocking=non_blocking)
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     def new(self, *data: Any, device: Any = None, **named: Any) -> Any:
@@ -225,8 +225,8 @@ class TypeMethods(_Base):
         """
         try:
             return constructed(self.dtype, self.device, data, device, named)
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
 

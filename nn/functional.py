@@ -176,8 +176,8 @@ def softmax(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Sca
     if input.__class__ not in plain_classes and has_tensor_function((input,)):
         return handle_tensor_function(softmax, (input,), input, dim=dim, _stacklevel=_stacklevel, dtype=dtype)
     try: return _softmax(input, _implicit_dim("softmax", input) if dim is None else dim, dtype)  # fmt: skip
-    except BaseException as error:
-        hide_inner_frames(error)
+    except BaseException:
+        hide_inner_frames()
         raise
 
 
@@ -208,8 +208,8 @@ def log_softmax(
             log_softmax, (input,), input, dim=dim, _stacklevel=_stacklevel, dtype=dtype
         )
     try: return _log_softmax(input, _implicit_dim("log_softmax", input) if dim is None else dim, dtype)  # fmt: skip
-    except BaseException as error:
-        hide_inner_frames(error)
+    except BaseException:
+        hide_inner_frames()
         raise
 
 
@@ -289,8 +289,8 @@ def cross_entropy(
     try:
         chosen = reduction_of(reduction, size_average, reduce, 3)
         return cross_entropy_loss(input, target, weight, chosen, ignore_index, float(label_smoothing))
-    except BaseException as error:
-        hide_inner_frames(error)
+    except BaseException:
+        hide_inner_frames()
         raise
 
 
@@ -351,8 +351,8 @@ def mse_loss(
         if weight is not None:
             return _weighted(_mse_loss(input, target, 0), weight, chosen)
         return _mse_loss(input, target, chosen)
-    except BaseException as error:
-        hide_inner_frames(error)
+    except BaseException:
+        hide_inner_frames()
         raise
 
 
@@ -424,8 +424,8 @@ def relu(input: Any, inplace: bool = False) -> Any:
     if input.__class__ not in plain_classes and has_tensor_function((input,)):
         return handle_tensor_function(relu, (input,), input, inplace=inplace)
     try: return _relu_(input) if inplace else _relu(input)  # fmt: skip
-    except BaseException as error:
-        hide_inner_frames(error)
+    except BaseException:
+        hide_inner_frames()
         raise
 
 
@@ -481,6 +481,6 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = F
         if not 0.0 <= p <= 1.0:
             raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
         return _dropout_(input, p, training) if inplace else _dropout(input, p, training)
-    except BaseException as error:
-        hide_inner_frames(error)
+    except BaseException:
+        hide_inner_frames()
         raise

@@ -47,8 +47,8 @@ def layer_norm(
             layer_norm, (input, weight, bias), input, normalized_shape, weight=weight, bias=bias, eps=eps
         )
     try: return _ops.layer_norm(input, normalized_shape, weight, bias, eps, True)  # fmt: skip
-    except BaseException as error:
-        hide_inner_frames(error)
+    except BaseException:
+        hide_inner_frames()
         raise
 
 

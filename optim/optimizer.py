@@ -265,8 +265,8 @@ def _stepping(step: Callable[..., Any]) -> Callable[..., Any]:
             for hook in [*hooks["step_post"].values()]:
                 hook(self, args, kwargs)
             return result
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     return stepped

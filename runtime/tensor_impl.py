@@ -94,8 +94,8 @@ class TensorImpl:
         if dim is None:
             return self._spec.strides
         try: return self._spec.strides[self._wrapped(dim)]  # fmt: skip
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     def size(self, dim: int | str | None = None) -> Size | int:
@@ -103,8 +103,8 @@ class TensorImpl:
         if dim is None:
             return self._spec.shape
         try: return self._spec.sizes[self._wrapped(dim)]  # fmt: skip
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     def _wrapped(self, dim: int | str) -> int:

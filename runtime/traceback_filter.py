@@ -5,7 +5,7 @@ handled. So an error that leaves the package would show the KeyError first, then
 caller's. `hide_inner_frames` is called where it leaves, in a handler that ends in a bare ``raise``::
 
     try: return plan(tensor)
-    except BaseException as error: hide_inner_frames(error); raise
+    except BaseException: hide_inner_frames(); raise
 
 On one line with what it guards, ``try`` is no instruction, so that a call that raises nothing pays nothing. The
 handler's own frame goes too: a bare ``raise`` adds none. What stays are the frames of the caller's code, callbacks
@@ -48,7 +48,7 @@ _LIBRARIES = sys.stdlib_module_names | {
 }
 """What the package calls: their frames are inner ones where the package has called them."""
 
-HANDLER = "except BaseException as error: hide_inner_frames(error); raise"
+HANDLER = "except BaseException: hide_inner_frames(); raise"
 """The handler of functions that are written out as text, with `hide_inner_frames` among their names."""
 
 _LOOKUPS = f"{_PACKAGE}.dispatch.generated."
@@ -62,12 +62,15 @@ def shows_full_tracebacks() -> bool:
     return os.environ.get("TRITEN_FULL_TRACEBACK", "0") not in ("", "0")
 
 
-def hide_inner_frames(error: BaseException) -> None:
-    """Take the package's frames and look-ups out of an error that leaves it; a bare ``raise`` is to follow.
+def hide_inner_frames() -> None:
+    """Take the package's frames and look-ups out of the error that is handled; a bare ``raise`` is to follow.
 
     An error's cause and the contexts that come from the caller's code stay. One that no ``raise`` of the package made
     is the package's fault more likely than its caller's: a note tells how to see where it arose.
     """
+    error = sys.exception()
+    if error is None:
+        return
     full = shows_full_tracebacks()
     _clear_chain(error, full)
     _install_hooks()
@@ -105,8 +108,8 @@ def _guarded(*args: Any, **kwargs: Any) -> Any:
     """The code of every function that `api_boundary` makes; its names are those of the one it belongs to."""
     try:
         return _function(*args, **kwargs)  # type: ignore[name-defined]  # noqa: F821
-    except BaseException as error:
-        hide_inner_frames(error)
+    except BaseException:
+        hide_inner_frames()
         raise
 
 

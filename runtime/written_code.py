@@ -60,5 +60,7 @@ def defined(name: str, text: str, label: str, names: dict[str, Any]) -> Any:
 
 def is_written(function: Any) -> bool:
     """Whether a function was made by `defined`."""
-    code = getattr(function, "__code__", None)
-    return code is not None and code.co_filename.startswith(_PREFIX)
+    try:
+        return bool(function.__code__.co_filename.startswith(_PREFIX))
+    except AttributeError:
+        return False

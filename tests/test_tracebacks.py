@@ -204,7 +204,7 @@ def test_a_plan_is_kept_once_it_has_run():
     packet = inspect.getmodule(tt.linear).linear_packet
     clear_plans()
     assert raised(F.linear, tt.ones(3, 4), tt.ones(5, 3)) is not None
-    assert not packet.plans
+    assert not any(packet.plans.values())
     F.linear(tt.ones(3, 4), tt.ones(5, 4))
     assert len(packet.plans) == 1
 
@@ -388,8 +388,8 @@ def test_what_the_package_hides_from_itself_does_not_hide_the_callers_error():
             try:
                 try: {}["inner"]
                 except KeyError: raise ValueError("inner") from None
-            except BaseException as error:
-                hide_inner_frames(error)
+            except BaseException:
+                hide_inner_frames()
                 raise
         """
     )

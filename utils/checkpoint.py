@@ -152,8 +152,8 @@ def checkpoint(
             raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
         know_tasks()
         return CheckpointFunction.apply(function, preserve_rng_state, *args)
-    except BaseException as error:
-        hide_inner_frames(error)
+    except BaseException:
+        hide_inner_frames()
         raise
 
 

@@ -218,8 +218,8 @@ class Function:
 
                 return apply_batched(cls, args)
             return cls._apply(args)
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     @classmethod

@@ -221,8 +221,8 @@ def backward(
             elif value is not None:
                 meta = target._autograd
                 meta.grad = value if meta.grad is None else meta.grad + value
-    except BaseException as error:
-        hide_inner_frames(error)
+    except BaseException:
+        hide_inner_frames()
         raise
 
 

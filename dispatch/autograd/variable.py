@@ -183,8 +183,8 @@ class AutogradMethods(_Base):
                 )
                 return
             functional.backward(self, gradient, retain_graph, create_graph, inputs)
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     def detach_(self) -> Any:

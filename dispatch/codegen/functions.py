@@ -65,8 +65,8 @@ OPERATORS: dict[str, tuple[str, ...]] = {
 own stand in `dispatch/operators.py`."""
 
 HANDLER = (
-    "except BaseException as error:",
-    "    hide_inner_frames(error)",
+    "except BaseException:",
+    "    hide_inner_frames()",
     "    raise",
 )
 """What follows a call whose errors are to leave without this package's frames."""

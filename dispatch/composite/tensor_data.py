@@ -250,8 +250,8 @@ def tensor(
         if requires_grad:
             made.requires_grad_()
         return made  # type: ignore[no-any-return]
-    except BaseException as error:
-        hide_inner_frames(error)
+    except BaseException:
+        hide_inner_frames()
         raise
 
 
@@ -329,8 +329,8 @@ def as_tensor(data: Any, dtype: ScalarType | None = None, device: Any = None) ->
             made = from_numpy(np.asarray(data))
             return _placed(made, dtype, None if device is None else Device(device))  # type: ignore[no-any-return]
         return tensor(data, dtype=dtype, device=device)
-    except BaseException as error:
-        hide_inner_frames(error)
+    except BaseException:
+        hide_inner_frames()
         raise
 
 

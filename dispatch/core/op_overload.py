@@ -91,16 +91,16 @@ class OpOverload:
                     return handle(self, askers, args, kwargs)
                 return unmarked(self._entry.call(*self.bind(args, kwargs)))
             return self._entry.call(*self.bind(args, kwargs))
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     def redispatch(self, key_set: DispatchKeySet, /, *args: Any, **kwargs: Any) -> Any:
         """Call the kernel of this key set."""
         try:
             return self._entry.call_with_keys(key_set.raw_repr(), self.bind(args, kwargs))
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     def has_kernel_for_dispatch_key(self, key: DispatchKey) -> bool:
@@ -181,8 +181,8 @@ class OpOverloadGroup:
                 [e.schema for e in entries], args, kwargs, self._qualified.partition("::")[2]
             )
             return unmarked(next(e for e in entries if e.schema is schema).call(*bound))
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     def __dir__(self) -> list[str]:

@@ -8,8 +8,7 @@ generated function will find it. Calls under modes, guards or with ``out=`` come
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -183,32 +182,32 @@ class OverloadPacket:
         """
         try:
             return self._miss(args, False, FUNCTION)
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     def miss_method(self, *args: Any) -> Plan:
         """`miss` of the method."""
         try:
             return self._miss(args, False, METHOD)
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     def miss_scaled(self, *args: Any) -> Plan:
         """`miss` where some `scale` argument is not at its default."""
         try:
             return self._miss(args, True, FUNCTION)
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     def miss_scaled_method(self, *args: Any) -> Plan:
         """`miss_scaled` of the method."""
         try:
             return self._miss(args, True, METHOD)
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     def _miss(self, args: Sequence[Any], scaled: bool, form: str) -> Plan:
@@ -232,13 +231,9 @@ class OverloadPacket:
             keep = keep and holds
         else:
             plan = binding.plan(args, parts)
-        if not is_written(plan):
-            return _first_run(
-                plan, partial(self._store, epoch, table, parts[0], rest, nested) if keep else None
-            )
         if keep:
             self._store(epoch, table, parts[0], rest, nested, plan)
-        return plan
+        return plan if is_written(plan) else _first_run(plan, table, parts[0], rest, nested)
 
     def _parts(
         self, args: Sequence[Any], scaled: bool
@@ -340,7 +335,7 @@ class OverloadPacket:
         """
         askers = overrides.overloaded_in(args)
         if askers and not overrides.state.disabled:
-            return _first_run(lambda *_: self.handled_in(form, askers, *self._as_written(args)))
+            return _first_run(lambda *_: self.handled_in(form, askers, *self._as_written(args)), {})
         if not overrides.is_marked(parts):
             return None
         key = (scaled, *parts)
@@ -425,16 +420,16 @@ class OverloadPacket:
         """
         try:
             return self._miss_out(args[:-1], args[-1], FUNCTION)
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     def miss_out_method(self, *args: Any) -> Plan:
         """`miss_out` of the method."""
         try:
             return self._miss_out(args[:-1], args[-1], METHOD)
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     def _miss_out(self, args: Sequence[Any], out: Any, form: str) -> Plan:
@@ -443,7 +438,7 @@ class OverloadPacket:
         if askers and not overrides.state.disabled:
             written, options = self._as_written(args)
             options["out"] = out
-            return _first_run(lambda *_: self.handled_in(form, askers, written, options))
+            return _first_run(lambda *_: self.handled_in(form, askers, written, options), {})
         positional, named = self._split(args)
         named["out"] = out
         entry, bound = self.resolve(positional, named)
@@ -464,14 +459,10 @@ class OverloadPacket:
             runtime.append((name, value))
         runtime.append((entry.schema.out_arguments[0].name, out))
         plan, holds, _ = adapted(entry, bound, runtime)
-        store = None
-        if keep and holds and not overrides.is_marked(key) and is_hashable(whole := (*key, out._spec)):
-            store = partial(self._store, epoch, self.outs, whole, None, False)
-        if not is_written(plan):
-            return _first_run(plan, store)
-        if store is not None:
-            store(plan)
-        return plan
+        whole = (*key, out._spec) if keep else ()
+        if keep and holds and not overrides.is_marked(key) and is_hashable(whole):
+            self._store(epoch, self.outs, whole, None, False, plan)
+        return plan if is_written(plan) else _first_run(plan, self.outs, whole)
 
     def operator_miss(self, special: str, *args: Any) -> Plan:
         """`miss` for Python's binary operators: NotImplemented, as a plan, for an operand of a foreign type."""
@@ -481,8 +472,8 @@ class OverloadPacket:
             ):
                 return self._compared if special in _COMPARED_ANYWAY else not_implemented
             return self._miss(args, False, special)
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     def invert_miss(self, tensor: Any) -> Plan:
@@ -490,8 +481,8 @@ class OverloadPacket:
         try:
             _check_invertible(tensor)
             return self._miss((tensor,), False, METHOD)
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     def call_invert(self, tensor: Any) -> Any:
@@ -499,8 +490,8 @@ class OverloadPacket:
         try:
             _check_invertible(tensor)
             return self.call_method_parameters(tensor)
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     def call_operator(self, special: str, *args: Any) -> Any:
@@ -512,8 +503,8 @@ class OverloadPacket:
             if not self.is_foreign(args[1]):
                 return self._call_parameters(args)
             return self._compared(*args) if special in _COMPARED_ANYWAY else NotImplemented
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     def _compared(self, tensor: Any, other: Any) -> Any:
@@ -524,8 +515,8 @@ class OverloadPacket:
 
         try:
             return self.call(tensor, as_tensor(other))
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     @staticmethod
@@ -537,16 +528,16 @@ class OverloadPacket:
         """Resolve and call through this thread's key sets: under guards, modes, inference mode."""
         try:
             return self.call_as(args, kwargs, FUNCTION)
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     def call_method(self, *args: Any, **kwargs: Any) -> Any:
         """`call` of the method."""
         try:
             return self.call_as(args, kwargs, METHOD)
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     def call_as(self, args: Sequence[Any], kwargs: dict[str, Any], form: str) -> Any:
@@ -563,8 +554,8 @@ class OverloadPacket:
         try:
             was_handled, result = self._handled(FUNCTION, args, out)
             return result if was_handled else self._call_parameters(args, out)
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     def call_method_parameters(self, *args: Any, out: Any = None) -> Any:
@@ -572,8 +563,8 @@ class OverloadPacket:
         try:
             was_handled, result = self._handled(METHOD, args, out)
             return result if was_handled else self._call_parameters(args, out)
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     def _call_parameters(self, args: Sequence[Any], out: Any = None) -> Any:
@@ -620,8 +611,8 @@ class OverloadPacket:
         """
         try:
             return call_deprecated(self, args, named, method)
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     def general(self, args: tuple[Any, ...], kwargs: dict[str, Any], form: str = "") -> Any:
@@ -648,8 +639,8 @@ class OverloadPacket:
             if where == FIRST:
                 return plan(args[0])
             return _called(plan, where, args, kwargs)
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     def _miss_general(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any], form: str) -> Any:
@@ -688,20 +679,34 @@ class OverloadPacket:
         return result
 
 
-def _first_run(plan: Plan, store: Callable[[Plan], None] | None = None) -> Plan:
-    """A plan that has no handler for its errors, with one, for the run after a miss; if that succeeds it is stored."""
+def _first_run(
+    plan: Plan, table: dict[Any, Any], first: Any = (), rest: Any = None, nested: bool = False
+) -> Plan:
+    """A plan that has no handler for its errors with one, for the run after a miss.
+
+    Where that run fails, the plan is forgotten: the next call of the kind comes here again.
+    """
 
     def run(*runtime: Any) -> Any:
         try:
-            result = plan(*runtime)
-        except BaseException as error:
-            hide_inner_frames(error)
+            return plan(*runtime)
+        except BaseException:
+            hide_inner_frames()
+            _forget(plan, table, first, rest, nested)
             raise
-        if store is not None:
-            store(plan)
-        return result
 
     return run
+
+
+def _forget(plan: Plan, table: dict[Any, Any], first: Any, rest: Any, nested: bool) -> None:
+    """Take a plan out of its table, if it is there."""
+    with _lock:
+        try:
+            plans, key = (table[first], rest) if nested else (table, first)
+            if plans[key] is plan:
+                del plans[key]
+        except (KeyError, TypeError):  # Never stored: its key may be no key.
+            pass
 
 
 def _called(plan: Plan, where: list[int | str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

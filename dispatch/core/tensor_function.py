@@ -336,11 +336,11 @@ def _asking_first(*args: Any, **kwargs: Any) -> Any:
             if has_tensor_function(relevant):
                 try:
                     return handle_tensor_function(_public, relevant, *args, **kwargs)  # type: ignore[name-defined]  # noqa: F821
-                except BaseException as error:
-                    hide_inner_frames(error)
+                except BaseException:
+                    hide_inner_frames()
                     raise
             break
     try: return _function(*args, **kwargs)  # type: ignore[name-defined]  # noqa: F821  # fmt: skip
-    except BaseException as error:
-        hide_inner_frames(error)
+    except BaseException:
+        hide_inner_frames()
         raise

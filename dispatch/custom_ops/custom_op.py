@@ -203,8 +203,8 @@ class CustomOpDef:
         """Dispatch. Raises TypeError for arguments that do not fit the schema."""
         try:
             return self._opoverload(*args, **kwargs)
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     def __repr__(self) -> str:

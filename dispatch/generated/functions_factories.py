@@ -503,13 +503,13 @@ def empty(*sizes: Any, **options: Any) -> Any:
         except (KeyError, TypeError):
             try:
                 return _empty(*sizes)
-            except BaseException as error:
-                hide_inner_frames(error)
+            except BaseException:
+                hide_inner_frames()
                 raise
         return plan()
     try: return _empty(*sizes, **options)  # fmt: skip
-    except BaseException as error:
-        hide_inner_frames(error)
+    except BaseException:
+        hide_inner_frames()
         raise
 
 
@@ -609,13 +609,13 @@ def zeros(*sizes: Any, **options: Any) -> Any:
         except (KeyError, TypeError):
             try:
                 return _zeros(*sizes)
-            except BaseException as error:
-                hide_inner_frames(error)
+            except BaseException:
+                hide_inner_frames()
                 raise
         return plan()
     try: return _zeros(*sizes, **options)  # fmt: skip
-    except BaseException as error:
-        hide_inner_frames(error)
+    except BaseException:
+        hide_inner_frames()
         raise
 
 
@@ -663,13 +663,13 @@ def ones(*sizes: Any, **options: Any) -> Any:
         except (KeyError, TypeError):
             try:
                 return _ones(*sizes)
-            except BaseException as error:
-                hide_inner_frames(error)
+            except BaseException:
+                hide_inner_frames()
                 raise
         return plan()
     try: return _ones(*sizes, **options)  # fmt: skip
-    except BaseException as error:
-        hide_inner_frames(error)
+    except BaseException:
+        hide_inner_frames()
         raise
 
 

@@ -58,8 +58,8 @@ def broadcast_shapes(*sizes: Sequence[int] | int) -> tuple[int, ...]:
                 )
             out = infer_size(out, shape)
         return out
-    except BaseException as error:
-        hide_inner_frames(error)
+    except BaseException:
+        hide_inner_frames()
         raise
 
 

@@ -207,7 +207,7 @@ def _computing(quiet: bool, target: str, given: Sequence[str]) -> list[str]:
         "try:",
         f"    {target}run_quiet(compute, {called})",
         "except RuntimeError as error:",
-        "    if not is_taken(error): hide_inner_frames(error); raise",
+        "    if not is_taken(error): hide_inner_frames(); raise",
         f"    try: {target}run_quiet_copy(compute, {called})",
         f"    {HANDLER}",
         HANDLER,

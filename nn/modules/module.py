@@ -61,12 +61,12 @@ class Module(ConversionMixin, StateDictMixin):
             or own["_backward_pre_hooks"]
         ):
             try: return call_with_hooks(self, args, kwargs)  # fmt: skip
-            except BaseException as error:
-                hide_inner_frames(error)
+            except BaseException:
+                hide_inner_frames()
                 raise
         try: return self.forward(*args, **kwargs)  # fmt: skip
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     # Attributes

@@ -143,8 +143,8 @@ class DataLoader(Generic[T_co]):
                 yield self.collate_fn(
                     at_once(indices) if at_once else [self.dataset[index] for index in indices]
                 )
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     def _of_iterable(self) -> Iterator[Any]:
@@ -166,8 +166,8 @@ class DataLoader(Generic[T_co]):
                     )
                     expected = None
                 yield self.collate_fn(batch[0] if self.batch_size is None else batch)
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     def __len__(self) -> int:

@@ -86,8 +86,8 @@ def is_autocast_available(device_type: str) -> bool:
     """
     try:
         return _parse(device_type, "is_autocast_available").type in DEFAULT_DTYPES
-    except BaseException as error:
-        hide_inner_frames(error)
+    except BaseException:
+        hide_inner_frames()
         raise
 
 
@@ -102,8 +102,8 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
     """
     try:
         return bool(local.autocast >> backend_of(device_type, "is_autocast_enabled") & 1)
-    except BaseException as error:
-        hide_inner_frames(error)
+    except BaseException:
+        hide_inner_frames()
         raise
 
 
@@ -155,8 +155,8 @@ def get_autocast_dtype(device_type: str) -> ScalarType:
     """
     try:
         return state.dtypes[backend_of(device_type, "get_autocast_dtype")]
-    except BaseException as error:
-        hide_inner_frames(error)
+    except BaseException:
+        hide_inner_frames()
         raise
 
 

@@ -74,8 +74,8 @@ class Traced:
             forward = self._forward or self.recompile()
             results = forward(_Constants(self.graph.constants), *[leaves[i] for i in self._tensors])
             return tree_unflatten(results, self.out_spec)
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
     @property

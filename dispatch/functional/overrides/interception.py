@@ -97,8 +97,8 @@ class Interception:
             if func is None:
                 func, args = args[0], args[1:]
             return (handle_operator if self.operator else handle)(func, askers, args, kwargs)
-        except BaseException as error:
-            hide_inner_frames(error)
+        except BaseException:
+            hide_inner_frames()
             raise
 
 
