@@ -17,7 +17,9 @@ from typing import Any
 MAX_TEXTS = 512
 """So many texts are kept, compiled; the one that was asked for longest ago goes first, its lines too."""
 
-_PREFIX = f"<{__name__.partition('.')[0]} "
+WRITTEN = f"<{__name__.partition('.')[0]} "
+"""How the file names of all texts begin."""
+
 _codes: OrderedDict[tuple[str, str], CodeType] = OrderedDict()
 _numbers = itertools.count(1)
 _lock = threading.Lock()
@@ -35,7 +37,7 @@ def compiled(text: str, label: str) -> CodeType:
         if code is not None:
             _codes.move_to_end(key)
             return code
-    filename = f"{_PREFIX}{label} #{next(_numbers)}>"
+    filename = f"{WRITTEN}{label} #{next(_numbers)}>"
     code = compile(text, filename, "exec")
     with _lock:
         linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
@@ -61,6 +63,6 @@ def defined(name: str, text: str, label: str, names: dict[str, Any]) -> Any:
 def is_written(function: Any) -> bool:
     """Whether a function was made by `defined`."""
     try:
-        return bool(function.__code__.co_filename.startswith(_PREFIX))
+        return bool(function.__code__.co_filename.startswith(WRITTEN))
     except AttributeError:
         return False
