@@ -110,7 +110,8 @@ def to_dlpack(tensor: Any) -> Any:
     """
     if not isinstance(tensor, TensorImpl):
         raise not_a_tensor(tensor, "to_dlpack", "tensor")
-    return tensor.__dlpack__()
+    made: Any = tensor
+    return made.__dlpack__()
 
 
 @api_boundary

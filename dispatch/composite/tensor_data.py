@@ -322,9 +322,8 @@ def as_tensor(data: Any, dtype: ScalarType | None = None, device: Any = None) ->
                 return made  # type: ignore[no-any-return]
             return made.to(device=None if device is None else Device(device), dtype=dtype)  # type: ignore[no-any-return]
         if shows_device_memory(data):
-            return _over_device_memory(data).to(
-                device=None if device is None else Device(device), dtype=dtype
-            )  # type: ignore[no-any-return]
+            made = _over_device_memory(data)
+            return made.to(device=None if device is None else Device(device), dtype=dtype)  # type: ignore[no-any-return]
         if isinstance(data, np.ndarray) or _exports_array(data):
             made = from_numpy(np.asarray(data))
             return _placed(made, dtype, None if device is None else Device(device))  # type: ignore[no-any-return]
