@@ -10,8 +10,10 @@ caller's. `hide_inner_frames` is called where it leaves, in a handler that ends 
 On one line with what it guards, ``try`` is no instruction, so that a call that raises nothing pays nothing. The
 handler's own frame goes too: a bare ``raise`` adds none. What stays are the frames of the caller's code, callbacks
 included, and at most the one frame of the package that the caller called, where that has no handler of its own; it
-is marked ``__tracebackhide__``, which pytest and IPython leave out, and `sys.excepthook` and `threading.excepthook`
-leave it out from the first error on, unless the program has set hooks of its own.
+is marked ``__tracebackhide__``, which pytest leaves out (and IPython, unless it is the last), and `sys.excepthook` and
+`threading.excepthook` leave it out from the first error on, unless the program has set hooks of its own. A plan that
+is no written-out text (`written_code`), a composition above all, has a handler for its first run alone: an error of a
+later one may show a frame or two more where neither pytest nor a hook prints it.
 
 ``TRITEN_FULL_TRACEBACK=1`` in the environment, read when an error arises, keeps all frames. The idea is JAX's
 (jax/_src/traceback_util.py).
