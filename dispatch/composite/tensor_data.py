@@ -112,8 +112,8 @@ def _dtype_of(leaves: list[Any], shape: Sequence[int] = ()) -> ScalarType:
         elif issubclass(kind, TensorImpl):
             dtypes = {leaf._spec.dtype for leaf in leaves if type(leaf) is kind}
         elif issubclass(kind, str | bytes):
-            if shape:
-                raise ValueError(f"too many dimensions '{kind.__name__}'")
+            if shape and isinstance(leaves[0], str):
+                raise ValueError("too many dimensions 'str'")
             raise TypeError(f"new(): invalid data type '{kind.__name__}'")
         else:
             base = next((number for number in _PYTHON_NUMBERS if issubclass(kind, number)), None)
