@@ -28,6 +28,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from dis import opmap
+from inspect import CO_OPTIMIZED
 from types import FrameType, FunctionType, TracebackType
 from typing import Any, TypeVar
 
@@ -80,7 +81,8 @@ def hide_inner_frames() -> None:
         return
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and _is_own(frame):
-        frame.f_locals["__tracebackhide__"] = True
+        if frame.f_code.co_flags & CO_OPTIMIZED:  # A function's: a module's locals are its globals.
+            frame.f_locals["__tracebackhide__"] = True
         frame = frame.f_back
 
 
@@ -115,18 +117,25 @@ def _guarded(*args: Any, **kwargs: Any) -> Any:
         raise
 
 
+OWN, LIBRARY, CALLER = range(3)
+
+
+@functools.lru_cache(maxsize=4096)
+def _kind_of(module: str) -> int:
+    """Whose a module of this name is; the package's own programs are callers."""
+    top, _, rest = module.partition(".")
+    if top == _PACKAGE:
+        return CALLER if rest.partition(".")[0] in _CALLERS else OWN
+    return LIBRARY if top in _LIBRARIES else CALLER
+
+
+def _kind(frame: FrameType) -> int:
+    name = frame.f_globals.get("__name__")
+    return _kind_of(name) if isinstance(name, str) else CALLER
+
+
 def _is_own(frame: FrameType) -> bool:
-    """Whether the package runs there, and not one of its subpackages that are programs."""
-    name = frame.f_globals.get("__name__")
-    if not isinstance(name, str):
-        return False
-    top, _, rest = name.partition(".")
-    return top == _PACKAGE and rest.partition(".")[0] not in _CALLERS
-
-
-def _is_library(frame: FrameType) -> bool:
-    name = frame.f_globals.get("__name__")
-    return isinstance(name, str) and name.partition(".")[0] in _LIBRARIES
+    return _kind(frame) == OWN
 
 
 def _entries(trace: TracebackType | None) -> list[TracebackType]:
@@ -142,9 +151,10 @@ def _of_callers(entries: list[TracebackType]) -> list[TracebackType]:
     kept = []
     inside = False
     for entry in entries:
-        if _is_own(entry.tb_frame):
+        kind = _kind(entry.tb_frame)
+        if kind == OWN:
             inside = True
-        elif not inside or not _is_library(entry.tb_frame):
+        elif kind == CALLER or not inside:
             inside = False
             kept.append(entry)
     return kept
