@@ -72,7 +72,7 @@ type: $(DEV_READY)
 
 generate: $(DEV_READY)
 	$(RUN) -m triten.dispatch.codegen
-	$(RUN) -m triten.cpu_fallback
+	$(RUN) -m triten.dispatch.codegen.kernel_index
 
 coverage: $(DEV_READY)
 	$(RUN) -m triten.dispatch.coverage --format markdown > coverage.tmp
@@ -80,7 +80,7 @@ coverage: $(DEV_READY)
 
 generate-check: $(DEV_READY)
 	$(RUN) -m triten.dispatch.codegen --check
-	$(RUN) -m triten.cpu_fallback --check
+	$(RUN) -m triten.dispatch.codegen.kernel_index --check
 
 # `build/` of an earlier wheel would add modules that are no longer there.
 wheel-check: $(BIN)/python

@@ -1,6 +1,5 @@
 """The public namespace, declared in one place; the package's `__init__` re-exports it."""
 
-from importlib import import_module as _import_module
 from math import e, inf, nan, pi
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
@@ -24,10 +23,7 @@ from . import (
     special,
     utils,
 )
-from . import signal_namespace as signal
-from ._lazy_subpackage import LazySubpackage as _LazySubpackage
 from .dispatch import load as _load
-from .dispatch import random
 from .dispatch.autograd.anomaly import (
     is_anomaly_check_nan_enabled,
     is_anomaly_enabled,
@@ -37,8 +33,19 @@ from .dispatch.autograd.grad_mode import enable_grad, inference_mode, no_grad, s
 from .dispatch.composite.tensor_data import as_tensor, asarray, from_numpy, tensor
 from .dispatch.core.op_overload import Ops as _Ops
 from .dispatch.core.tags import Tag
-from .dispatch.functional.autocast.mode import autocast
-from .dispatch.functional.autocast.state import (
+from .dispatch.functions.low_rank import lu, pca_lowrank, svd_lowrank
+from .dispatch.functions.queries import *
+from .dispatch.functions.variadic import *
+from .dispatch.generated import functions as _functions
+from .dispatch.generated.functions import *
+from .dispatch.generated.functions import segment_reduce as _segment_reduce
+from .dispatch.iterator.broadcast import broadcast_shapes
+from .dispatch.iterator.loops import cpu_kernel
+from .dispatch.iterator.parallel import get_num_threads, set_num_threads
+from .dispatch.iterator.tensor_iterator import TensorIterator, TensorIteratorConfig
+from .dispatch.iterator.type_promotion import can_cast, promote_types, result_type
+from .dispatch.layers.autocast.mode import autocast
+from .dispatch.layers.autocast.state import (
     autocast_decrement_nesting,
     autocast_increment_nesting,
     clear_autocast_cache,
@@ -50,32 +57,13 @@ from .dispatch.functional.autocast.state import (
     set_autocast_dtype,
     set_autocast_enabled,
 )
-from .dispatch.functional.overrides.device_context import get_default_device
-from .dispatch.functional.python_key import TensorDispatchMode
-from .dispatch.functional.vmap import vmap
-from .dispatch.generated import functions as _functions
-from .dispatch.generated.functions import *
-from .dispatch.generated.functions import segment_reduce as _segment_reduce
-from .dispatch.interchange import from_dlpack, frombuffer, to_dlpack
-from .dispatch.iterator.broadcast import broadcast_shapes
-from .dispatch.iterator.loops import cpu_kernel
-from .dispatch.iterator.parallel import get_num_threads, set_num_threads
-from .dispatch.iterator.tensor_iterator import TensorIterator, TensorIteratorConfig
-from .dispatch.iterator.type_promotion import can_cast, promote_types, result_type
-from .dispatch.named_methods import align_tensors
-from .dispatch.print_options import set_printoptions
-from .dispatch.random import (
-    Generator,
-    default_generator,
-    get_rng_state,
-    initial_seed,
-    manual_seed,
-    seed,
-    set_rng_state,
-)
-from .dispatch.structured.stub import register_loader as _register_loader
-from .dispatch.tensor import Tensor
-from .dispatch.tensor_types import (
+from .dispatch.layers.overrides.device_context import get_default_device
+from .dispatch.layers.python_key import TensorDispatchMode
+from .dispatch.layers.vmap import vmap
+from .dispatch.methods.interchange import from_dlpack, frombuffer, to_dlpack
+from .dispatch.methods.names import align_tensors
+from .dispatch.methods.print_options import set_printoptions
+from .dispatch.methods.tensor_types import (
     BFloat16Tensor,
     BoolTensor,
     ByteTensor,
@@ -88,8 +76,18 @@ from .dispatch.tensor_types import (
     ShortTensor,
     set_default_tensor_type,
 )
-from .functional import *
-from .low_rank import lu, pca_lowrank, svd_lowrank
+from .dispatch.random import (
+    Generator,
+    default_generator,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
+)
+from .dispatch.structured.kernel_packages import KernelPackage as _KernelPackage
+from .dispatch.structured.stub import register_loader as _register_loader
+from .dispatch.tensor import Tensor
 from .runtime import cuda as _cuda_runtime  # so that a program may import Triton next
 from .runtime.determinism import (
     are_deterministic_algorithms_enabled,
@@ -114,6 +112,8 @@ from .runtime.errors import (
 from .runtime.float32_precision import get_float32_matmul_precision, set_float32_matmul_precision
 from .runtime.grad_mode import is_grad_enabled, is_inference_mode_enabled
 from .runtime.layout import layout, sparse_coo, sparse_csr, strided
+from .runtime.lazy_import import LazyModule as _LazyModule
+from .runtime.lazy_import import namespace_package as _namespace_package
 from .runtime.memory_format import (
     channels_last,
     channels_last_3d,
@@ -148,7 +148,6 @@ from .runtime.scalar_type import bool_ as bool
 from .runtime.size import Size
 from .runtime.storage import Storage as UntypedStorage
 from .serialization import load, save
-from .tensor_queries import *
 
 half, double, short, long = float16, float64, int16, int64
 float, int, cfloat, cdouble = float32, int32, complex64, complex128
@@ -156,20 +155,15 @@ newaxis = None
 ops = _Ops()
 
 # The first stands above the root, which does not import it; the second is for tests alone.
-perf = _LazySubpackage(f"{__package__}.perf")
-testing = _LazySubpackage(f"{__package__}.testing")
+perf = _LazyModule(f"{__package__}.perf")
+testing = _LazyModule(f"{__package__}.testing")
 if _TYPE_CHECKING:
-    from . import triton_kernels
+    from . import random, signal, triton_kernels, types
 else:
-    triton_kernels = _LazySubpackage(f"{__package__}.triton_kernels")
-
-
-def _load_cpu_kernels(name: str | None) -> None:
-    _import_module(".cpu_fallback", __package__).load(name)
-
-
-def _load_cuda_kernels(name: str | None) -> None:
-    _import_module(".triton_kernels", __package__)
+    random = _namespace_package(f"{__package__}.random")
+    signal = _namespace_package(f"{__package__}.signal")
+    types = _namespace_package(f"{__package__}.types")
+    triton_kernels = _LazyModule(f"{__package__}.triton_kernels")
 
 
 def _choose_cuda_driver() -> None:
@@ -179,8 +173,8 @@ def _choose_cuda_driver() -> None:
 
 
 _load()
-_register_loader("cpu", _load_cpu_kernels)
-_register_loader("cuda", _load_cuda_kernels, _choose_cuda_driver)
+_register_loader("cpu", _KernelPackage(f"{__package__}.cpu_fallback", "cpu").load)
+_register_loader("cuda", _KernelPackage(f"{__package__}.triton_kernels", "cuda").load, _choose_cuda_driver)
 
 # Python reaches derivatives through `ops.aten`, as in PyTorch; one of them its operator database has by name.
 _DERIVATIVES = {name for name in _functions.__all__ if name.endswith("_backward")} - {

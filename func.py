@@ -5,29 +5,18 @@
 `functionalize` takes the writes, and the views, out of one.
 """
 
-from ._lazy_names import lazy_names
+from .runtime.lazy_import import lazy_names
 
-_TRANSFORMS = {
-    "Graph": "graph.graph",
-    "Node": "graph.graph",
-    "Traced": "graph.traced",
-    "functionalize": "functionalization.functionalize",
-    "grad": "transforms",
-    "grad_and_value": "transforms",
-    "hessian": "jacobians",
-    "jacfwd": "jacobians",
-    "jacrev": "jacobians",
-    "jvp": "transforms",
-    "make_graph": "graph.make_graph",
-    "vjp": "transforms",
-    "vmap": "vmap",
+_MODULES = {
+    ".dispatch.layers.functionalization.functionalize": "functionalize",
+    ".dispatch.layers.graph.graph": "Graph Node",
+    ".dispatch.layers.graph.make_graph": "make_graph",
+    ".dispatch.layers.graph.traced": "Traced",
+    ".dispatch.layers.jacobians": "hessian jacfwd jacrev",
+    ".dispatch.layers.transforms": "grad grad_and_value jvp vjp",
+    ".dispatch.layers.vmap": "vmap",
+    ".nn.modules.functional_call": "functional_call stack_module_state",
 }
-"""The module of `dispatch/functional/` that has a name; it is imported with the name's first use."""
+"""The names of each module."""
 
-_PLACES = {name: f"dispatch.functional.{module}" for name, module in _TRANSFORMS.items()} | dict.fromkeys(
-    ("functional_call", "stack_module_state"), "nn.modules.functional_call"
-)
-
-__all__ = sorted(_PLACES)
-
-__getattr__, __dir__ = lazy_names(__name__, __package__, _PLACES)
+__getattr__, __dir__, __all__ = lazy_names(__name__, _MODULES)

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ._lazy_names import lazy_names
 from .dispatch.core.library import Library, fallthrough_kernel
 from .dispatch.iterator.loops import cpu_kernel
 from .dispatch.schema import infer_schema
@@ -21,6 +20,7 @@ from .runtime.allocator import Allocator, get_allocator, set_allocator
 from .runtime.data_ptr import DataPtr
 from .runtime.device_guard import DeviceGuard, DeviceGuardImpl, register_device_guard
 from .runtime.errors import InternalAssertError, check, internal_assert, internal_assert_debug_only
+from .runtime.lazy_import import lazy_names
 
 if TYPE_CHECKING:
     from .dispatch.custom_ops.cpu_fallback import cpu_fallback
@@ -83,23 +83,21 @@ __all__ = [
 ]
 
 _AT_FIRST_USE = {
-    "dispatch.custom_ops.cpu_fallback": "cpu_fallback",
-    "dispatch.custom_ops.custom_op": "CustomOpDef custom_op",
-    "dispatch.custom_ops.fake_context": "get_ctx",
-    "dispatch.custom_ops.from_blob": "from_blob",
-    "dispatch.custom_ops.opcheck": "OpCheckError opcheck",
-    "dispatch.custom_ops.pointwise_kernels": "gpu_kernel wrap_kernel",
-    "dispatch.custom_ops.registration": (
+    ".dispatch.custom_ops.cpu_fallback": "cpu_fallback",
+    ".dispatch.custom_ops.custom_op": "CustomOpDef custom_op",
+    ".dispatch.custom_ops.fake_context": "get_ctx",
+    ".dispatch.custom_ops.from_blob": "from_blob",
+    ".dispatch.custom_ops.opcheck": "OpCheckError opcheck",
+    ".dispatch.custom_ops.pointwise_kernels": "gpu_kernel wrap_kernel",
+    ".dispatch.custom_ops.registration": (
         "define impl register_autocast register_autograd register_fake register_kernel register_vmap"
     ),
-    "runtime.cuda.driver": "driver",
-    "runtime.custom_dtype": "register_dtype",
+    ".runtime.cuda.driver": "driver",
+    ".runtime.custom_dtype": "register_dtype",
 }
 """The names of each module that is imported with their first use."""
 
-_PLACES = {name: module for module, names in _AT_FIRST_USE.items() for name in names.split()}
-
-__getattr__, __dir__ = lazy_names(__name__, str(__package__), _PLACES)
+__getattr__, __dir__, _ = lazy_names(__name__, _AT_FIRST_USE)
 
 
 Grid = Sequence[int] | Callable[[Mapping[str, Any]], Sequence[int]]
@@ -179,7 +177,7 @@ class use_triton_driver:
         from .runtime.cuda.driver import driver
 
         found = driver()
-        from .runtime.cuda import triton_driver
+        from .runtime.cuda.triton import driver as triton_driver
 
         self._restore = triton_driver.restore
         self._previous = triton_driver.active()

@@ -33,9 +33,9 @@ from .dispatch.core.tensor_function import (
     has_tensor_function_unary,
     has_tensor_function_variadic,
 )
-from .dispatch.functional.overrides import overridable as _overridable
-from .dispatch.functional.overrides.function_mode import BaseTensorFunctionMode, TensorFunctionMode
-from .dispatch.functional.overrides.subclass_attributes import default_nowrap_functions
+from .dispatch.layers.overrides import overridable as _overridable
+from .dispatch.layers.overrides.function_mode import BaseTensorFunctionMode, TensorFunctionMode
+from .dispatch.layers.overrides.subclass_attributes import default_nowrap_functions
 from .dispatch.tensor import Tensor
 
 __all__ = [

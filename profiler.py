@@ -5,44 +5,20 @@ The profiler itself is imported when one of its names is first asked for.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .runtime.lazy_import import lazy_names
 
 if TYPE_CHECKING:
-    from .dispatch.functional.profiler.events import DeviceType
-    from .dispatch.functional.profiler.profile import (
-        ExperimentalConfig,
-        ProfilerAction,
-        ProfilerActivity,
-        profile,
-        record_function,
-        schedule,
-        supported_activities,
-        tensorboard_trace_handler,
-    )
+    pass
 
-__all__ = [
-    "DeviceType",
-    "ExperimentalConfig",
-    "ProfilerAction",
-    "ProfilerActivity",
-    "profile",
-    "record_function",
-    "schedule",
-    "supported_activities",
-    "tensorboard_trace_handler",
-]
+_MODULES = {
+    ".dispatch.layers.profiler.events": "DeviceType",
+    ".dispatch.layers.profiler.profile": (
+        "ExperimentalConfig ProfilerAction ProfilerActivity profile record_function schedule supported_activities "
+        "tensorboard_trace_handler"
+    ),
+}
+"""The names of each module, all of them imported with their first use."""
 
-
-def __getattr__(name: str) -> Any:
-    # Here and not in the package's own module, where it would slow every `tt.add` down: CPython looks names of a
-    # module up without a cache where the module has this function.
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .dispatch.functional.profiler import profile
-
-    found = globals()[name] = getattr(profile, name)
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__, __all__ = lazy_names(__name__, _MODULES)

@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 from .dispatch.autograd.grad_mode import no_grad
 from .dispatch.generated import functions as _ops
-from .dispatch.pickling import _bytes_of, _rebuilt, _rebuilt_storage
+from .dispatch.methods.pickling import _bytes_of, _rebuilt, _rebuilt_storage
 from .dispatch.tensor import Tensor
 from .runtime import scalar_type
 from .runtime.device import device as Device

@@ -7,33 +7,22 @@ register from `cpu_fallback` and `triton_kernels`, which import this folder and 
 from collections.abc import Callable
 from typing import Any
 
-# What a user finds here beside the folders; not imported with the package, which code generation needs bare.
-_PUBLIC = {
-    "Dispatcher": ".core.dispatcher",
-    "ExcludeDispatchKeyGuard": "..runtime.local_dispatch_key_set",
-    "FunctionSchema": ".schema",
-    "IncludeDispatchKeyGuard": "..runtime.local_dispatch_key_set",
-    "KernelFunction": ".core.kernel_function",
-    "OperatorEntry": ".core.operator_entry",
-    "RegistrationHandle": ".core.registration",
-    "SchemaError": ".schema",
-    "parse_schema": ".schema",
-    "record_kernels": ".structured.record_kernels",
-    "show_trace": ".functional.trace",
-}
+from ..runtime.lazy_import import lazy_names
 
-
-def __getattr__(name: str) -> Any:
-    module = _PUBLIC.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
-
-    return getattr(importlib.import_module(module, __name__), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_PUBLIC})
+# Not imported with the package, which code generation needs bare.
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        ".core.dispatcher": "Dispatcher",
+        ".core.kernel_function": "KernelFunction",
+        ".core.operator_entry": "OperatorEntry",
+        ".core.registration": "RegistrationHandle",
+        ".layers.trace": "show_trace",
+        ".schema": "FunctionSchema SchemaError parse_schema",
+        ".structured.record_kernels": "record_kernels",
+        "..runtime.local_dispatch_key_set": "ExcludeDispatchKeyGuard IncludeDispatchKeyGuard",
+    },
+)
 
 
 def _forward_mode(op: Any, key_set: Any, stack: list[Any]) -> None:
@@ -45,14 +34,14 @@ def _forward_mode(op: Any, key_set: Any, stack: list[Any]) -> None:
 
 def _plan_named(op: Any, key_set: int, args: Any) -> Any:
     """The planner of the Named key, loaded when the first named tensor comes."""
-    from .functional.named.key import plan_named
+    from .layers.named.key import plan_named
 
     return plan_named(op, key_set, args)
 
 
 def _functionalize(op: Any, key_set: Any, stack: list[Any]) -> None:
     # Imported by the first call that is to be rewritten.
-    from .functional.functionalization.functionalize import functionalize_fallback
+    from .layers.functionalization.functionalize import functionalize_fallback
 
     functionalize_fallback(op, key_set, stack)
 
@@ -61,7 +50,7 @@ def _registration(family: str) -> Callable[[], None]:
     """The function that defines a family's operators and registers their kernels."""
     import importlib
 
-    return importlib.import_module(f".generated.registrations_{family}", __name__).register  # type: ignore[no-any-return]
+    return importlib.import_module(f".generated.registrations.{family}", __name__).register  # type: ignore[no-any-return]
 
 
 def load() -> None:
@@ -76,9 +65,9 @@ def load() -> None:
     from .autograd.recording import not_differentiable
     from .core.dispatcher import Dispatcher
     from .core.kernel_function import KernelFunction
-    from .functional import plan_batched
-    from .functional.python_key import PYTHON, python_fallback
-    from .generated.operator_index import OPERATORS
+    from .generated.registrations.operator_index import OPERATORS
+    from .layers import plan_batched
+    from .layers.python_key import PYTHON, python_fallback
 
     dispatcher = Dispatcher.singleton()
     with dispatcher.loading():
@@ -116,6 +105,6 @@ def load() -> None:
             ):
                 dispatcher.register_fallback(key, KernelFunction.fallthrough("functionality without kernel"))
     if os.environ.get("TRITEN_SHOW_DISPATCH_TRACE", "0") not in ("", "0"):
-        from .functional.trace import trace_everything
+        from .layers.trace import trace_everything
 
         trace_everything()

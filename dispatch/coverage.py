@@ -16,15 +16,15 @@ from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from ..autograd.forward_mode import find_formula
+from ..core.dispatcher import Dispatcher
+from ..core.operator_entry import AUTOGRAD, EXPLICIT, IMPLICIT, OperatorEntry
+from ..layers.batching.table import REFUSED, RULES
+from ..plans.register import stub_of
+from ..plans.view_kernel import ViewKernel
 from ..runtime.dispatch_key import BY_NAME, DispatchKey
-from .autograd.forward_mode import find_formula
-from .core.dispatcher import Dispatcher
-from .core.operator_entry import AUTOGRAD, EXPLICIT, IMPLICIT, OperatorEntry
-from .functional.batching.table import REFUSED, RULES
-from .schema.parser import parse_schema
-from .structured.register import stub_of
-from .structured.stub import load_kernels, stub_names
-from .structured.view_kernel import ViewKernel
+from ..schema.parser import parse_schema
+from ..structured.stub import load_kernels, stub_names
 
 DEVICES = ("CPU", "Meta", "CUDA")
 COLUMNS = ("operator", *DEVICES, "derivative", "batching", "forms")

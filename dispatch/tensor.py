@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from ..runtime.tensor_impl import TensorImpl
-from .autograd.variable import AutogradMethods
-from .casts import CastMethods
-from .conversions import ConversionMethods
 from .core.tensor_function import plain_classes
-from .generated.tensor_methods import TensorMethods
-from .indexing import IndexingMethods
-from .interchange import InterchangeMethods
-from .named_methods import NamedMethods
-from .operators import ReflectedOperators
-from .python_elementwise import PythonElementwiseMethods
-from .query_methods import QueryMethods
+from .generated.methods import TensorMethods
+from .methods.autograd import AutogradMethods
+from .methods.casts import CastMethods
+from .methods.conversions import ConversionMethods
+from .methods.indexing import IndexingMethods
+from .methods.interchange import InterchangeMethods
+from .methods.names import NamedMethods
+from .methods.python_elementwise import PythonElementwiseMethods
+from .methods.queries import QueryMethods
+from .methods.reflected_operators import ReflectedOperators
+from .methods.subclasses import SubclassMethods
+from .methods.tensor_types import TypeMethods
+from .methods.unique import UniqueMethods
 from .schema import register_exact_type
-from .subclasses import SubclassMethods
 from .tensor_meta import TensorMeta
-from .tensor_types import TypeMethods
-from .unique_methods import UniqueMethods
 
 
 class Tensor(

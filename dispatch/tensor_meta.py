@@ -22,7 +22,7 @@ class TensorMeta(type):
         tensor = order[root]
         if handler is disabled_tensor_function and cls.__bases__ == (tensor,):
             return order
-        from .functional.overrides.subclass_attributes import overridden_attributes
+        from .layers.overrides.subclass_attributes import overridden_attributes
 
         overridden = overridden_attributes()
         order = [each for each in order if each is not overridden]

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..dispatch.core.tensor_function import overridable
 from ..dispatch.generated import functions as ops
-from ..dispatch.structured.native.dims import wrap_dim
+from ..dispatch.structured.meta.dims import wrap_dim
 
 __all__ = [
     "fractional_max_pool2d",

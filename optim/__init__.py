@@ -6,23 +6,20 @@ A file beside them is an algorithm, `lr_scheduler` how rates change. A name's mo
 
 from __future__ import annotations
 
-from .._lazy_names import lazy_names
+from ..runtime.lazy_import import lazy_names
 
 _MODULES = {
-    "adafactor": "Adafactor",
-    "adam": "Adam AdamW",
-    "adam_kin": "Adamax NAdam RAdam",
-    "adaptive": "Adadelta Adagrad RMSprop",
-    "averaged_sgd": "ASGD",
-    "lbfgs": "LBFGS",
-    "muon": "Muon",
-    "optimizer": "Optimizer",
-    "resilient": "Rprop",
-    "sgd": "SGD",
+    ".adafactor": "Adafactor",
+    ".adam": "Adam AdamW",
+    ".adam_kin": "Adamax NAdam RAdam",
+    ".adaptive": "Adadelta Adagrad RMSprop",
+    ".averaged_sgd": "ASGD",
+    ".lbfgs": "LBFGS",
+    ".muon": "Muon",
+    ".optimizer": "Optimizer",
+    ".resilient": "Rprop",
+    ".sgd": "SGD",
 }
-_PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
-_SUBMODULES = {"lr_scheduler": "lr_scheduler", "swa_utils": "swa_utils"}
+_SUBMODULES = ("lr_scheduler", "swa_utils")
 
-__all__ = sorted([*_PLACES, *_SUBMODULES])
-
-__getattr__, __dir__ = lazy_names(__name__, __name__, _PLACES, _SUBMODULES)
+__getattr__, __dir__, __all__ = lazy_names(__name__, _MODULES, _SUBMODULES)

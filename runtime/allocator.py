@@ -133,7 +133,7 @@ def get_allocator(device_type: str) -> Allocator:
                 f"Allocator for {device_type} is not set. A backend brings its own by "
                 f"set_allocator('{device_type}', ...); those with one: {', '.join(sorted(_registry))}."
             )
-        from .cuda.caching_allocator import CUDA_ALLOCATOR
+        from .cuda.memory.caching_allocator import CUDA_ALLOCATOR
 
         found = _registry[device_type] = CUDA_ALLOCATOR
     return found

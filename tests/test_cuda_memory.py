@@ -13,7 +13,7 @@ pytest.importorskip("triton", reason="triton has no wheel for this platform")
 
 import triten as tt
 from triten.runtime.allocator import get_allocator
-from triten.runtime.cuda.caching_allocator import CUDA_ALLOCATOR
+from triten.runtime.cuda.memory.caching_allocator import CUDA_ALLOCATOR
 
 LAST = tt.cuda.device_count() - 1
 
@@ -190,7 +190,7 @@ def test_before_the_first_use_there_is_nothing_to_tell_and_another_allocator_may
         import triten as tt
         print(tt.cuda.memory_stats(), tt.cuda.memory_allocated(), tt.cuda.memory_snapshot())
         tt.cuda.empty_cache()
-        from triten.runtime.cuda.caching_allocator import CachingAllocator
+        from triten.runtime.cuda.memory.caching_allocator import CachingAllocator
         class Mine(CachingAllocator):
             def allocate(self, nbytes, device):
                 print("asked for", nbytes)

@@ -22,15 +22,15 @@ from triten.dispatch.core.dispatcher import Dispatcher
 from triten.dispatch.core.kernel_function import KernelFunction
 from triten.dispatch.core.operator_entry import observers
 from triten.dispatch.custom_ops import fake_context
-from triten.dispatch.functional import python_key, trace
-from triten.dispatch.functional.profiler import session as profile_session
 from triten.dispatch.iterator import parallel
+from triten.dispatch.layers import python_key, trace
+from triten.dispatch.layers.profiler import session as profile_session
 from triten.dispatch.structured.stub import recorders
 from triten.runtime import grad_mode
 from triten.runtime.allocator import HostAllocator, get_allocator, set_allocator
-from triten.runtime.cuda.caching_allocator import CUDA_ALLOCATOR
 from triten.runtime.cuda.driver import driver
-from triten.runtime.cuda.memory_inspection import nested_stats
+from triten.runtime.cuda.memory.caching_allocator import CUDA_ALLOCATOR
+from triten.runtime.cuda.memory.inspection import nested_stats
 from triten.runtime.cuda.transfer import copy_across
 from triten.runtime.data_ptr import DataPtr
 from triten.runtime.dispatch_key import Functionality, functionality_bit

@@ -1,6 +1,6 @@
 """Numbers from one Triton type to another, as PyTorch converts them."""
 
-from ..runtime.cuda.lazy_triton import tl, triton
+from ..runtime.cuda.triton.lazy_triton import tl, triton
 from ..runtime.scalar_type import dtype as ScalarType
 
 COMPUTE = {"i1": tl.int1, "fp16": tl.float32, "bf16": tl.float32, "fp8e5": tl.float32, "fp8e4nv": tl.float32}

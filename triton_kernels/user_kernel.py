@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..runtime.cuda.driver import constexpr_key, driver, kernel_name
-from ..runtime.cuda.kernel_arguments import parameters_of, pointer_type, scalar_type
+from ..runtime.cuda.triton.kernel_arguments import parameters_of, pointer_type, scalar_type
 from ..runtime.device import device as Device
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.tensor_impl import TensorImpl

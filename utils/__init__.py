@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from .. import nn
-from .._lazy_names import lazy_names
-from ..dispatch.device_methods import generate_methods
+from ..dispatch.methods.privateuse1 import generate_methods
 from ..runtime.device import device as Device
+from ..runtime.lazy_import import lazy_names
 from ..runtime.privateuse1 import rename_privateuse1_backend
 from ..runtime.scalar_type import dtype
 
@@ -27,7 +27,7 @@ ROOT = __package__.rpartition(".")[0]
 
 __all__ = ["checkpoint", "data", "generate_methods_for_privateuse1_backend", "rename_privateuse1_backend"]
 
-__getattr__, __dir__ = lazy_names(__name__, __name__, {}, {"checkpoint": "checkpoint", "data": "data"})
+__getattr__, __dir__, _ = lazy_names(__name__, {}, ("checkpoint", "data"))
 
 
 def generate_methods_for_privateuse1_backend(

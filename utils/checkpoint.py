@@ -14,13 +14,13 @@ from .. import nn
 from ..autograd import Function, backward, enable_grad, no_grad
 from ..dispatch.autograd.graph import current_task, know_tasks
 from ..dispatch.autograd.saved_tensors import saved_tensors_hooks
-from ..dispatch.functional.autocast.mode import autocast
-from ..dispatch.functional.autocast.state import (
+from ..dispatch.generated import functions as _ops
+from ..dispatch.layers.autocast.mode import autocast
+from ..dispatch.layers.autocast.state import (
     get_autocast_dtype,
     is_autocast_cache_enabled,
     is_autocast_enabled,
 )
-from ..dispatch.generated import functions as _ops
 from ..dispatch.random import fork_rng
 from ..dispatch.tensor import Tensor
 from ..runtime import generator as _streams

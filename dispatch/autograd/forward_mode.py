@@ -166,7 +166,7 @@ def find_formula(name: str) -> Formula | None:
     family = _index().FAMILY_OF.get(name)
     if family is None:
         return None
-    module = importlib.import_module(f"..generated.forward_{family}", __package__)
+    module = importlib.import_module(f"..generated.forward.{family}", __package__)
     formulas: Mapping[str, Formula] = module.FORMULAS
     return formulas[name]
 

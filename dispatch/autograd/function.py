@@ -97,7 +97,7 @@ class FunctionCtx(Node):
             else:
                 out.append(unpack_result(self, tensor, version, number))
         if any(t is not None and t._spec.unnamed is not t._spec for t in out):
-            from ..functional.named.key import without_names
+            from ..layers.named.key import without_names
 
             return without_names(tuple(out))  # type: ignore[no-any-return]
         return tuple(out)
@@ -214,7 +214,7 @@ class Function:
         """
         try:
             if any(isinstance(a, TensorImpl) and a._spec.keys & _BATCHED for a in args):
-                from ..functional.batching.function import apply_batched
+                from ..layers.batching.function import apply_batched
 
                 return apply_batched(cls, args)
             return cls._apply(args)

@@ -53,7 +53,7 @@ def _below_overrides(run: Callable[..., Any]) -> Callable[..., Any]:
 
 def ones_of(spec: TensorSpec) -> Callable[[], Any]:
     """A function that makes a tensor of ones of this spec."""
-    from ..structured.native.factories import filled
+    from ..structured.meta.factories import filled
     from ..tensor import Tensor
 
     # Of a subclass or a batched tensor only the metadata: it has bytes of its own.
@@ -74,7 +74,7 @@ def ones_of(spec: TensorSpec) -> Callable[[], Any]:
 
 def zeros_of(spec: TensorSpec) -> Any:
     """A contiguous tensor of zeros of this spec's sizes, dtype and device."""
-    from ..structured.native.factories import filled
+    from ..structured.meta.factories import filled
 
     return filled(TensorSpec.contiguous(spec.sizes, spec.dtype, spec.device), "zero_stub", 0)()
 
@@ -135,7 +135,7 @@ def _ignoring_names(grad: Any) -> Any:
 
 
 def _twin_of(tensor: Any) -> Any:
-    from ..functional.named.key import twin_of
+    from ..layers.named.key import twin_of
 
     return twin_of(tensor)
 
@@ -339,7 +339,7 @@ def _batched_grad(
     materialize_grads: bool,
 ) -> tuple[Any, ...]:
     """`grad` of each gradient along the first dimensions of `grad_outputs`."""
-    from ..functional.vmap import vmap
+    from ..layers.vmap import vmap
 
     used: list[int] = []
     sources = _as_tuple(inputs)

@@ -18,6 +18,7 @@ from .registrations import (
     functions_index_module,
     index_module,
     operator_index_module,
+    package_module,
     registrations_module,
     tensor_methods_module,
 )
@@ -37,27 +38,31 @@ def generate() -> dict[str, str]:
     for family in families:
         functions = operators.of_family(family)
         own = [d for d in derivatives if d.function.family == family]
-        files[f"functions_{family}.py"] = functions_module(family, functions, deprecated)
-        files[f"methods_{family}.py"] = methods_module(family, functions, deprecated)
-        files[f"registrations_{family}.py"] = registrations_module(family, functions, own)
+        files[f"functions/{family}.py"] = functions_module(family, functions, deprecated)
+        files[f"methods/{family}.py"] = methods_module(family, functions, deprecated)
+        files[f"registrations/{family}.py"] = registrations_module(family, functions, own)
         if own:
-            files[f"autograd_{family}.py"] = autograd_module(family, own, functions)
+            files[f"autograd/{family}.py"] = autograd_module(family, own, functions)
             if any(d.forward for d in own):
-                files[f"forward_{family}.py"] = forward_module(family, own)
+                files[f"forward/{family}.py"] = forward_module(family, own)
         names[family] = sorted(
             name
             for name, signature in packets_of(functions).items()
             if any("function" in f.variants for f in signature.overloads if f.form != "out")
         )
-    files["__init__.py"] = index_module(families, families)
-    files["tensor_methods.py"] = tensor_methods_module(families)
-    files["forward.py"] = forward_index(derivatives, list(operators.functions))
-    files["operator_index.py"] = operator_index_module(
+    files["__init__.py"] = index_module(families)
+    files["autograd/__init__.py"] = package_module("Plans of the Autograd keys, a module for each family.")
+    files["registrations/__init__.py"] = package_module(
+        "Definitions of operators and their kernels, a module for each family."
+    )
+    files["methods/__init__.py"] = tensor_methods_module(families)
+    files["forward/__init__.py"] = forward_index(derivatives, list(operators.functions))
+    files["registrations/operator_index.py"] = operator_index_module(
         {family: [str(f.name) for f in operators.of_family(family)] for family in families}
     )
-    files["functions.py"] = functions_index_module(names)
-    files["functions.pyi"] = functions_stub(operators)
-    files["tensor_methods.pyi"] = methods_stub(operators)
+    files["functions/__init__.py"] = functions_index_module(names)
+    files["functions/__init__.pyi"] = functions_stub(operators)
+    files["methods/__init__.pyi"] = methods_stub(operators)
     return files
 
 
@@ -93,7 +98,10 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=DISPATCH / "generated", help="the folder to write to")
     arguments = parser.parse_args()
     files = formatted(generate())
-    present = {p.name for p in arguments.output.glob("*.py*")}
+    present = {
+        str(p.relative_to(arguments.output)) for p in arguments.output.rglob("*.py*") if p.suffix != ".pyc"
+    }
+    present.discard("kernel_index.py")  # written by `kernel_index`, from the kernels themselves
     stale = sorted(
         [n for n, text in files.items() if n not in present or (arguments.output / n).read_text() != text]
         + list(present - set(files))
@@ -105,6 +113,7 @@ def main() -> int:
         return 1 if stale else 0
     for name in stale:
         if name in files:
+            (arguments.output / name).parent.mkdir(parents=True, exist_ok=True)
             (arguments.output / name).write_text(files[name])
         else:
             (arguments.output / name).unlink()

@@ -377,9 +377,9 @@ def autograd_module(family: str, derivatives: list[Derivative], functions: list[
     code = "\n\n\n".join(parts)
     words = set(re.findall(r"\b[A-Za-z_][A-Za-z_0-9]*\b", code))
     imports = ["from collections.abc import Sequence", "from typing import Any", ""]
-    imports.append("from ...runtime.grad_mode import grad_disabled, is_grad_enabled")
+    imports.append("from ....runtime.grad_mode import grad_disabled, is_grad_enabled")
     if "TensorImpl" in words:
-        imports.append("from ...runtime.tensor_impl import TensorImpl")
+        imports.append("from ....runtime.tensor_impl import TensorImpl")
     inplace_names = sorted(words & {"check_inplace", "inplace_edge", "rebase_history"})
     node_names = sorted(
         words
@@ -405,18 +405,18 @@ def autograd_module(family: str, derivatives: list[Derivative], functions: list[
         manual.setdefault(written[name], []).append(name)
     generated = sorted(c for c in calls if c not in builtins and c not in written)
     for module, functions_of in sorted(manual.items()):
-        imports.append(f"from ..autograd.formulas.{module} import {', '.join(functions_of)}")
+        imports.append(f"from ...autograd.formulas.{module} import {', '.join(functions_of)}")
     if inplace_names:
-        imports.append(f"from ..autograd.inplace import {', '.join(inplace_names)}")
-    imports.append(f"from ..autograd.node import {', '.join(node_names)}")
+        imports.append(f"from ...autograd.inplace import {', '.join(inplace_names)}")
+    imports.append(f"from ...autograd.node import {', '.join(node_names)}")
     if shared:
-        imports.append(f"from ..autograd.recording import {', '.join(shared)}")
+        imports.append(f"from ...autograd.recording import {', '.join(shared)}")
     if "saves_refused" in words:
-        imports.append("from ..core.inference import saves_refused")
-    imports.append("from ..core.kernel_function import Plan")
-    imports.append("from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry")
+        imports.append("from ...core.inference import saves_refused")
+    imports.append("from ...core.kernel_function import Plan")
+    imports.append("from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry")
     if generated:
-        imports.append(f"from .functions import {', '.join(generated)}")
+        imports.append(f"from ..functions import {', '.join(generated)}")
     return text + "\n".join(imports) + "\n\n\n" + code + "\n"
 
 

@@ -34,14 +34,14 @@ def forward_module(family: str, derivatives: list[Derivative]) -> str:
     for name in sorted(called & written.keys()):
         manual.setdefault(written[name], []).append(name)
     imports += [
-        f"from ..autograd.formulas.{m} import {', '.join(names)}" for m, names in sorted(manual.items())
+        f"from ...autograd.formulas.{m} import {', '.join(names)}" for m, names in sorted(manual.items())
     ]
     shared = sorted(called & {"plus", "tangent_like", "zero_tangent"})
     if shared:
-        imports.append(f"from ..autograd.tangents import {', '.join(shared)}")
+        imports.append(f"from ...autograd.tangents import {', '.join(shared)}")
     generated = sorted(called - _BUILTINS - written.keys() - set(shared))
     if generated:
-        imports.append(f"from .functions import {', '.join(generated)}")
+        imports.append(f"from ..functions import {', '.join(generated)}")
     text = HEADER.format(title=f"Forward mode of the {family} family.", source="derivatives.yaml")
     return text + "\n".join(imports) + "\n\n\n" + code + f"\n\n\nFORMULAS = {{\n{rows}}}\n"
 

@@ -62,7 +62,7 @@ OPERATORS: dict[str, tuple[str, ...]] = {
     "bitwise_not": ("__invert__",),
 }
 """Python's special methods, by the operator that serves them; the reflected ones without an operator of their
-own stand in `dispatch/operators.py`."""
+own stand in `dispatch/methods/reflected_operators.py`."""
 
 HANDLER = (
     "except BaseException:",
@@ -532,7 +532,7 @@ def methods_module(
         tables += wanted
     imports = imports_for(body, family, packet=False)
     if tables:
-        imports += f"from .functions_{family} import (\n" + "".join(f"    {t},\n" for t in tables) + ")\n"
+        imports += f"from ..functions.{family} import (\n" + "".join(f"    {t},\n" for t in tables) + ")\n"
     return text + imports + "\n\n" + body
 
 
@@ -541,24 +541,24 @@ def imports_for(code: str, family: str, packet: bool = True) -> str:
     names = set(re.findall(r"\b[A-Za-z_][A-Za-z_0-9]*\b", code))
     lines = ["from typing import Any", ""]
     if "modes" in names:
-        lines.append("from ...runtime.local_dispatch_key_set import modes")
+        lines.append("from ....runtime.local_dispatch_key_set import modes")
     formats = sorted(names & {"contiguous_format", "preserve_format", "channels_last"})
     if formats:
-        lines.append(f"from ...runtime.memory_format import {', '.join(formats)}")
+        lines.append(f"from ....runtime.memory_format import {', '.join(formats)}")
     dtypes = sorted(names & {"int64", "float32"})
     if dtypes:
-        lines.append(f"from ...runtime.scalar_type import {', '.join(dtypes)}")
+        lines.append(f"from ....runtime.scalar_type import {', '.join(dtypes)}")
     if "hide_inner_frames" in names:
-        lines.append("from ...runtime.traceback_filter import hide_inner_frames")
+        lines.append("from ....runtime.traceback_filter import hide_inner_frames")
     parts = sorted(names & {"NOT_GIVEN", "Parameter"})
     if parts:
-        lines.append(f"from ..core.call_parts import {', '.join(parts)}")
+        lines.append(f"from ...core.call_parts import {', '.join(parts)}")
     from_packet = ["SHORT"] * ("SHORT" in names) + ["packet"] * packet
     if from_packet:
-        lines.append(f"from ..core.overload_packet import {', '.join(from_packet)}")
+        lines.append(f"from ...core.overload_packet import {', '.join(from_packet)}")
     if "METHOD" in names:
-        lines.append("from ..core.public_form import METHOD")
+        lines.append("from ...core.public_form import METHOD")
     constants = sorted(n for n in names if re.fullmatch(r"INT_(NEG_)?\d+", n))
     if constants:
-        lines.append(f"from ..core.constants import {', '.join(constants)}")
+        lines.append(f"from ...core.constants import {', '.join(constants)}")
     return "\n".join(lines) + "\n"

@@ -75,7 +75,7 @@ class Location:
 class NativeFunction:
     """One operator.
 
-    `meta`, `stub` and `planner` name functions of the family's module in `structured/native/`; `dispatch` maps
+    `meta`, `stub` and `planner` name functions of the family's module in `structured/meta/`; `dispatch` maps
     keys to functions of `composite/`. `wrapped_numbers` lets Python numbers stand for tensors, as PyTorch's parser
     does for arithmetic; ``rest`` for all but the first, ``src`` for the second alone, ``one`` where another argument
     is a tensor. `python_binding` is false for overloads that only the dispatcher knows, and ``positional`` for those

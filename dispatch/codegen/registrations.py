@@ -17,6 +17,7 @@ def registrations_module(family: str, functions: list[NativeFunction], derivativ
     used: set[str] = set()
     modules: set[str] = set()
     forms: set[str] = set()
+    aliased: set[str] = set()
     differentiable = {str(d.function.name): d for d in derivatives}
     twins: dict[str, Derivative] = {}
     for d in derivatives:
@@ -30,29 +31,29 @@ def registrations_module(family: str, functions: list[NativeFunction], derivativ
         lines.append(f'define("{f.name}", {str(f.schema)!r}, "{f.location}"{tags}{wrapped})')
         used.add("define")
         if f.is_view:
-            lines.append(f'view("{f.name}", native.{f.meta or f.base})')
+            lines.append(f'view("{f.name}", meta.{f.meta or f.base})')
             used.add("view")
-            modules.add("native")
+            modules.add("meta")
         elif f.structured:
             out = out_twin(f, functions)
             through = "" if out is None else f', "{out.name}"'
-            lines.append(f'structured("{f.name}", native.{f.meta}, "{f.stub}", "{f.form}"{through})')
+            lines.append(f'structured("{f.name}", meta.{f.meta}, "{f.stub}", "{f.form}"{through})')
             used.add("structured")
-            modules.add("native")
+            modules.add("meta")
         if f.planner is not None and f.stub is not None:
-            lines.append(f'planned("{f.name}", "{f.stub}", native.{f.planner})')
+            lines.append(f'planned("{f.name}", "{f.stub}", meta.{f.planner})')
             used.add("planned")
-            modules.add("native")
+            modules.add("meta")
         elif f.planner is not None:
-            lines.append(f'planner("{f.name}", "CompositeExplicitAutograd", native.{f.planner})')
+            lines.append(f'planner("{f.name}", "CompositeExplicitAutograd", meta.{f.planner})')
             used.add("planner")
-            modules.add("native")
+            modules.add("meta")
         for key, kernel in f.dispatch:
             composition = f"composition.{kernel}"
             if f.written and f.form == "inplace" and f"{kernel}_" in operators:
                 # An alias: the operator's own in-place form keeps what its derivative needs.
-                composition = f"functions_{family}.{kernel}_"
-                modules.add("functions")
+                composition = f"{kernel}_"
+                aliased.add(composition)
             elif f.written:
                 several = f", {len(f.schema.returns)}" if len(f.schema.returns) > 1 else ""
                 exact = ", exact=True" if f.exact_out and f.form == "out" else ""
@@ -80,17 +81,18 @@ def registrations_module(family: str, functions: list[NativeFunction], derivativ
         n for m, n in (("never", "never_differentiable"), ("refuse", "out_refuses_grad")) if m in modules
     ]
     if recording:
-        imports.append(f"from ..autograd.recording import {', '.join(recording)}")
+        imports.append(f"from ...autograd.recording import {', '.join(recording)}")
     if "composition" in modules:
-        imports.append(f"from ..composite import {family} as composition")
+        imports.append(f"from ...composite import {family} as composition")
     if forms:
-        imports.append(f"from ..composite.forms import {', '.join(sorted(forms))}")
-    if "native" in modules:
-        imports.append(f"from ..structured.native import {family} as native")
-    imports.append(f"from ..structured.register import {', '.join(sorted(used))}")
-    siblings = [f"{m}_{family}" for m in ("autograd", "functions") if m in modules]
-    if siblings:
-        imports.append(f"from . import {', '.join(siblings)}")
+        imports.append(f"from ...composite.forms import {', '.join(sorted(forms))}")
+    if "meta" in modules:
+        imports.append(f"from ...structured.meta import {family} as meta")
+    imports.append(f"from ...plans.register import {', '.join(sorted(used))}")
+    if "autograd" in modules:
+        imports.append(f"from ..autograd import {family} as autograd_{family}")
+    if aliased:
+        imports.append(f"from ..functions.{family} import {', '.join(sorted(aliased))}")
     imports.sort()
     body = "\n".join(f"    {line}" for line in lines)
     return (
@@ -118,18 +120,24 @@ def out_twin(f: NativeFunction, functions: list[NativeFunction]) -> NativeFuncti
     return None
 
 
-def index_module(families: list[str], with_methods: list[str]) -> str:
-    """`generated/__init__.py`: registers everything; lists the families."""
-    text = HEADER.format(title="Generated code, a shard for each family of operators.", source="*.yaml")
+def package_module(title: str) -> str:
+    """The ``__init__.py`` of a folder that only holds modules."""
+    return HEADER.format(title=title, source="*.yaml")
+
+
+def index_module(families: list[str]) -> str:
+    """`generated/__init__.py`: the families."""
+    text = HEADER.format(
+        title="Generated code, a folder for each kind, a module for each family.", source="*.yaml"
+    )
     names = "".join(f'    "{f}",\n' for f in families)
-    del with_methods
     return text + f"FAMILIES = (\n{names})\n"
 
 
 def tensor_methods_module(families: list[str]) -> str:
     """`generated/tensor_methods.py`: the one mixin that `Tensor` takes."""
     text = HEADER.format(title="All generated methods of Tensor, as one mixin.", source="*.yaml")
-    imports = "\n".join(f"from .methods_{f} import {f.title().replace('_', '')}Methods" for f in families)
+    imports = "\n".join(f"from .{f} import {f.title().replace('_', '')}Methods" for f in families)
     bases = "".join(f"    {f.title().replace('_', '')}Methods,\n" for f in families)
     return (
         text
@@ -158,9 +166,7 @@ def functions_index_module(names: dict[str, list[str]]) -> str:
     exported: list[str] = []
     for family, functions in names.items():
         if functions:
-            imports += (
-                f"from .functions_{family} import (\n" + "".join(f"    {n},\n" for n in functions) + ")\n"
-            )
+            imports += f"from .{family} import (\n" + "".join(f"    {n},\n" for n in functions) + ")\n"
             exported += functions
     public = sorted(name for name in exported if not name.startswith(NAMESPACED))
     listed = "".join(f'    "{n}",\n' for n in public)

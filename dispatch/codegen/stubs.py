@@ -16,14 +16,14 @@ import builtins
 from collections.abc import Sequence
 from typing import Any, overload
 
-from ...runtime.cuda.stream import Stream
-from ...runtime.device import device
-from ...runtime.generator import Generator
-from ...runtime.layout import layout
-from ...runtime.memory_format import memory_format
-from ...runtime.scalar_type import dtype
-from ...runtime.storage import Storage
-from ..tensor import Tensor
+from ....runtime.cuda.stream import Stream
+from ....runtime.device import device
+from ....runtime.generator import Generator
+from ....runtime.layout import layout
+from ....runtime.memory_format import memory_format
+from ....runtime.scalar_type import dtype
+from ....runtime.storage import Storage
+from ...tensor import Tensor
 
 Number = bool | int | float | builtins.complex
 

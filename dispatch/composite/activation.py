@@ -10,11 +10,11 @@ from ...runtime.tensor_spec import TensorSpec
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
+from ..plans.delegated import plan_of_part, plan_with_numbers
+from ..plans.host_compositions import computed_at_once, of_plain
+from ..plans.register import planned_by
 from ..scalars import truncated
-from ..structured.host_plans import computed_at_once, of_plain
-from ..structured.native.dims import wrap_dim
-from ..structured.part_plans import plan_of_part, plan_with_numbers
-from ..structured.register import planned_by
+from ..structured.meta.dims import wrap_dim
 from ..structured.supported_dtypes import check_dtype
 
 SELU_ALPHA = 1.6732632423543772848170429916717

@@ -17,7 +17,7 @@ from ...runtime.grad_mode import is_grad_enabled
 from ...runtime.scalar_type import bfloat16, bool_, float16, float32
 from ..autograd.tangents import tangents_of
 from ..generated import functions as ops
-from ..structured.native.attention import LARGEST_HEAD
+from ..structured.meta.attention import LARGEST_HEAD
 
 
 def _validate(query: Any, key: Any, value: Any, mask: Any, dropout_p: float, is_causal: bool) -> None:

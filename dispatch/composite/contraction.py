@@ -10,11 +10,11 @@ from typing import Any
 from ...runtime.scalar_type import bool_
 from ..generated import functions as ops
 from ..iterator.type_promotion import promote_types
-from ..structured.host_kernel import on_host
-from ..structured.host_plans import computed_at_once
-from ..structured.native import statistics
-from ..structured.native.dims import wrap_dim
-from ..structured.register import planned_by
+from ..plans.host_compositions import computed_at_once
+from ..plans.host_kernel import on_host
+from ..plans.register import planned_by
+from ..structured.meta import statistics
+from ..structured.meta.dims import wrap_dim
 from .einsum import einsum
 from .forms import out_form
 

@@ -17,8 +17,8 @@ from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan, Planner
 from ..core.operator_entry import OperatorEntry
 from ..generated.functions import add, convolution, neg, stack, view_as_complex, view_as_real
-from ..structured.native.convolution import for_each_dimension
-from ..structured.register import planned_by
+from ..plans.register import planned_by
+from ..structured.meta.convolution import for_each_dimension
 
 
 def _by_parts(input: Any, weight: Any) -> bool:

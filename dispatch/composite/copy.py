@@ -14,9 +14,9 @@ from ...runtime.tensor_spec import TensorSpec
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..generated.functions import _to_copy, empty_like
-from ..structured.native.copy import resolve_device
-from ..structured.part_plans import plan_of_part
-from ..structured.register import planned_by
+from ..plans.delegated import plan_of_part
+from ..plans.register import planned_by
+from ..structured.meta.copy import resolve_device
 
 
 def contiguous(self: Any, memory_format: MemoryFormat) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 from ...runtime.scalar_type import int64
 from ...runtime.tensor_impl import TensorImpl
 from ..generated import functions as ops
-from ..structured.native.loss import MEAN, SUM
+from ..structured.meta.loss import MEAN, SUM
 from .tensor_data import tensor
 
 

@@ -53,8 +53,8 @@ def refused(operator: str) -> Callable[..., Any]:
 
 def flatten_to(self: Any, start_dim: int, end_dim: int, out_dim: str) -> Any:
     """`torch.flatten` of a range of dimensions, which together get a name."""
-    from ..functional.named.key import renamed
-    from ..structured.native.dims import wrap_dim
+    from ..layers.named.key import renamed
+    from ..structured.meta.dims import wrap_dim
     from .views import flatten
 
     names: Names = self._spec.names
@@ -88,7 +88,7 @@ def flatten_names(self: Any, dims: Sequence[str], out_dim: str) -> Any:
 
 def unflatten_to(self: Any, dim: str, sizes: Sequence[int], names: Sequence[str | None]) -> Any:
     """`torch.unflatten` of a dimension by name into others with names."""
-    from ..functional.named.key import renamed
+    from ..layers.named.key import renamed
     from .views import unflatten
 
     before: Names = self._spec.names
@@ -139,7 +139,7 @@ def unflatten_namedshape(self: Any, dim: str, sizes: Any) -> Any:
 
 def diagonal_by_name(self: Any, outdim: str, dim1: str, dim2: str, offset: int) -> Any:
     """`torch.diagonal` of two dimensions by name; the new one gets a name of its own."""
-    from ..functional.named.key import renamed
+    from ..layers.named.key import renamed
 
     names: Names = self._spec.names
     diagonal = self.diagonal(offset, position_of(dim1, names), position_of(dim2, names))

@@ -8,8 +8,8 @@ from typing import Any
 from ..core.overload_packet import packets
 from ..generated import functions as ops
 from ..iterator.broadcast import infer_size
-from ..structured.host_kernel import on_host
-from ..structured.register import planned_by
+from ..plans.host_kernel import on_host
+from ..plans.register import planned_by
 from .forms import owned
 
 USE_PRODUCTS_FROM = 25

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..generated import functions as ops
-from ..structured.host_kernel import on_host
-from ..structured.register import planned_by
+from ..plans.host_kernel import on_host
+from ..plans.register import planned_by
 
 ELLIPSIS = "..."
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"

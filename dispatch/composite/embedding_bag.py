@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..generated import functions as ops
-from ..structured.native.embedding_bag import MAX, MEAN
+from ..structured.meta.embedding_bag import MAX, MEAN
 
 
 def embedding_bag(

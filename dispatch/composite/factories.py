@@ -16,13 +16,13 @@ from ...runtime.tensor_impl import TensorImpl
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..generated.functions import _arange_, _linspace_, as_strided, empty, empty_like, empty_strided, fill_
+from ..plans.delegated import is_unseen
+from ..plans.host_compositions import computed_at_once
+from ..plans.register import planned_by
 from ..scalars import overflow_error
 from ..structured.allocation import allocator_of, numpy_may_allocate
-from ..structured.host_plans import computed_at_once
-from ..structured.native import placing
-from ..structured.native.factories import spec_from
-from ..structured.part_plans import is_unseen
-from ..structured.register import planned_by
+from ..structured.meta import placing
+from ..structured.meta.factories import spec_from
 from ..structured.stub import StructuredCall, find_kernel
 from ..tensor import Tensor
 from .dimnames import named_factory

@@ -15,16 +15,16 @@ from ..autograd.formulas.factorization import adjoint
 from ..core.overload_packet import packets
 from ..generated import functions as ops
 from ..iterator.broadcast import infer_size
-from ..structured.host_kernel import on_host
+from ..plans.host_kernel import on_host
+from ..plans.register import planned_by
 from ..structured.library_routine import LIBRARY_DTYPES, raise_failure
-from ..structured.native.factorization import (
+from ..structured.meta.factorization import (
     check_compatible,
     check_floating,
     check_matrix,
     check_square,
     column_major,
 )
-from ..structured.register import planned_by
 from .forms import named, owned
 
 

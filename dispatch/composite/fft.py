@@ -8,9 +8,9 @@ from typing import Any
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import get_default_dtype
 from ..generated import functions as ops
-from ..structured.host_kernel import on_host
-from ..structured.native.dims import wrap_dim
-from ..structured.register import planned_by
+from ..plans.host_kernel import on_host
+from ..plans.register import planned_by
+from ..structured.meta.dims import wrap_dim
 from .forms import write_out
 from .signal_windows import bartlett_window as bartlett_window
 from .signal_windows import blackman_window as blackman_window

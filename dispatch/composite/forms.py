@@ -8,7 +8,7 @@ from typing import Any
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from ..iterator.overlap import assert_no_internal_overlap, check_write_overlap, shares_memory
-from ..structured.native.joining import can_cast
+from ..structured.meta.joining import can_cast
 from ..structured.resizing import resize_output
 from ..structured.result_types import named_results
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...runtime.scalar_type import int64
 from ..generated import functions as ops
-from ..structured.native.fractional_pooling import SIDES, check_images
+from ..structured.meta.fractional_pooling import SIDES, check_images
 from .forms import out_form
 
 

@@ -15,11 +15,11 @@ from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..core.overload_packet import packets
 from ..generated.functions import empty_like
-from ..structured.host_plans import computed_at_once
-from ..structured.native import placing
-from ..structured.native.views import expand as expanded
-from ..structured.native.views import infer_size
-from ..structured.register import planned_by
+from ..plans.host_compositions import computed_at_once
+from ..plans.register import planned_by
+from ..structured.meta import placing
+from ..structured.meta.views import expand as expanded
+from ..structured.meta.views import infer_size
 from ..structured.resizing import resize_output
 from .forms import check_out
 from .views import plan_at_start

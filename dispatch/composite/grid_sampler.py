@@ -7,7 +7,7 @@ from typing import Any
 
 from ...runtime.scalar_type import float32
 from ..generated import functions as ops
-from ..structured.native.grid_sampler import check_grid_sampler
+from ..structured.meta.grid_sampler import check_grid_sampler
 
 
 def grid_sampler(

@@ -14,8 +14,8 @@ from typing import Any
 from ...runtime.scalar_type import bool_, float32, float64, int64
 from ...runtime.scalar_type import dtype as ScalarType
 from ..generated import functions as ops
-from ..structured.host_plans import computed_at_once
-from ..structured.native import statistics
+from ..plans.host_compositions import computed_at_once
+from ..structured.meta import statistics
 from .forms import named, write_out
 
 C_NAMES = {

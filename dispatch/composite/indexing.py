@@ -16,14 +16,14 @@ from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
 from ..iterator.broadcast import infer_size
 from ..iterator.overlap import assert_no_internal_overlap, check_no_overlap, shares_memory
+from ..plans.delegated import is_unseen
+from ..plans.functional import FunctionalForm
+from ..plans.host_compositions import computed_at_once
+from ..plans.register import planned_by
 from ..structured.allocation import allocator_of, numpy_may_allocate
-from ..structured.functional_plans import FunctionalForm
-from ..structured.host_plans import computed_at_once
-from ..structured.native import placing
-from ..structured.native.dims import wrap_dim
-from ..structured.native.joining import can_cast
-from ..structured.part_plans import is_unseen
-from ..structured.register import planned_by
+from ..structured.meta import placing
+from ..structured.meta.dims import wrap_dim
+from ..structured.meta.joining import can_cast
 from ..structured.stub import PlannedKernel, StructuredCall, find_kernel
 from ..tensor import Tensor
 from .dimnames import by_name, refused

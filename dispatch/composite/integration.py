@@ -7,7 +7,7 @@ from typing import Any
 
 from ...runtime.scalar_type import bool_, uint8
 from ..generated import functions as ops
-from ..structured.native.dims import wrap_dim
+from ..structured.meta.dims import wrap_dim
 from .forms import out_form
 
 

@@ -12,7 +12,7 @@ from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..generated.functions import _unsafe_view, addmm, bmm, dot, mm, mv
 from ..iterator.broadcast import infer_size
-from ..structured.register import planned_by
+from ..plans.register import planned_by
 from ..structured.resizing import resize_output
 from ..tensor import Tensor
 from .forms import check_overlap, out_form, write_out

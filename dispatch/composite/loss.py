@@ -14,11 +14,11 @@ from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
 from ..iterator.type_promotion import can_cast, promote_types, result_type_of
-from ..structured.host_plans import AtOnce, computed_at_once
-from ..structured.native import host_losses
-from ..structured.native.loss import MEAN, NONE
-from ..structured.part_plans import first_of, plan_of_part
-from ..structured.register import planned_by
+from ..plans.delegated import first_of, plan_of_part
+from ..plans.host_compositions import AtOnce, computed_at_once
+from ..plans.register import planned_by
+from ..structured.meta import host_losses
+from ..structured.meta.loss import MEAN, NONE
 from ..structured.supported_dtypes import check_dtype
 from ..tensor import Tensor
 

@@ -10,10 +10,10 @@ from ...runtime.scalar_type import bfloat16, finfo, float16, float32, float64
 from ..autograd.formulas.factorization import adjoint, pivots_sign
 from ..core.overload_packet import packets
 from ..generated import functions as ops
-from ..structured.host_kernel import on_host
-from ..structured.native.dims import wrap_dim
-from ..structured.native.factorization import check_floating, check_matrix, check_square
-from ..structured.register import planned_by
+from ..plans.host_kernel import on_host
+from ..plans.register import planned_by
+from ..structured.meta.dims import wrap_dim
+from ..structured.meta.factorization import check_floating, check_matrix, check_square
 from .forms import named, owned
 from .matrix_exponential import exponential
 

@@ -9,12 +9,12 @@ from typing import Any
 from ...runtime.scalar_type import bfloat16, float16, float32
 from ..generated import functions as ops
 from ..iterator.type_promotion import promote_types, result_type_of
-from ..structured.host_kernel import on_host
-from ..structured.host_plans import computed_at_once
-from ..structured.native import host_losses
-from ..structured.native.dims import reduced_dims, wrap_dim
-from ..structured.native.factorization import check_floating
-from ..structured.register import planned_by
+from ..plans.host_compositions import computed_at_once
+from ..plans.host_kernel import on_host
+from ..plans.register import planned_by
+from ..structured.meta import host_losses
+from ..structured.meta.dims import reduced_dims, wrap_dim
+from ..structured.meta.factorization import check_floating
 
 ONE_PASS = {0: "0", 1: "1", 2: "2", math.inf: "inf", -math.inf: "-inf"}
 """Orders of vector norms that one pass over real elements gives, and their names there."""

@@ -11,14 +11,14 @@ from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..core.overload_packet import packets
 from ..generated import functions as ops
-from ..structured.native.normalization import (
+from ..plans.delegated import first_of, plan_of_part
+from ..plans.register import planned_by
+from ..structured.meta.normalization import (
     channels_of,
     check_channels,
     check_features,
     check_normalized_shape,
 )
-from ..structured.part_plans import first_of, plan_of_part
-from ..structured.register import planned_by
 from .forms import check_out, out_form, write_out
 
 

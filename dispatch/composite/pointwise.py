@@ -58,9 +58,9 @@ from ..generated.functions import (
     xlogy,
     xlogy_,
 )
-from ..structured.host_plans import computed_at_once, of_plain
-from ..structured.part_plans import plan_of_part
-from ..structured.register import planned_by
+from ..plans.delegated import plan_of_part
+from ..plans.host_compositions import computed_at_once, of_plain
+from ..plans.register import planned_by
 from .forms import outermost_first, restored, write_out
 from .indexing import nonzero_numpy
 

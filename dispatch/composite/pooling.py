@@ -12,10 +12,10 @@ from ..core.kernel_function import Plan, Planner
 from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
 from ..generated.functions import avg_pool2d, max_pool2d_with_indices
-from ..structured.host_plans import computed_at_once
-from ..structured.native import host_unpooling
-from ..structured.part_plans import first_of, plan_of_part
-from ..structured.register import planned_by
+from ..plans.delegated import first_of, plan_of_part
+from ..plans.host_compositions import computed_at_once
+from ..plans.register import planned_by
+from ..structured.meta import host_unpooling
 from ..structured.supported_dtypes import check_dtype
 
 

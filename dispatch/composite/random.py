@@ -24,10 +24,10 @@ from ..generated.functions import (
     where,
 )
 from ..iterator.overlap import check_write_overlap, shares_memory
-from ..structured.native.factories import like_spec, spec_from
-from ..structured.native.random import fresh_integers, fresh_normal
-from ..structured.part_plans import is_unseen
-from ..structured.register import planned_by
+from ..plans.delegated import is_unseen
+from ..plans.register import planned_by
+from ..structured.meta.factories import like_spec, spec_from
+from ..structured.meta.random import fresh_integers, fresh_normal
 from ..structured.supported_dtypes import check_dtype
 from .dimnames import named_factory
 from .forms import check_out, out_form

@@ -8,9 +8,9 @@ from typing import Any
 from ...runtime.grad_mode import is_grad_enabled
 from ...runtime.scalar_type import bool_
 from ..generated import functions as ops
-from ..structured.host_plans import computed_at_once
-from ..structured.native import statistics
-from ..structured.native.dims import wrap_dim
+from ..plans.host_compositions import computed_at_once
+from ..structured.meta import statistics
+from ..structured.meta.dims import wrap_dim
 from .dimnames import by_name, refused
 
 

@@ -12,10 +12,10 @@ from typing import Any
 from ...runtime.scalar_type import bool_, int64
 from ..generated import functions as ops
 from ..iterator.type_promotion import result_type
-from ..structured.host_plans import computed_at_once
-from ..structured.native import statistics as meta
-from ..structured.native.dims import wrap_dim
-from ..structured.native.reduction import check_nonempty
+from ..plans.host_compositions import computed_at_once
+from ..structured.meta import statistics as meta
+from ..structured.meta.dims import wrap_dim
+from ..structured.meta.reduction import check_nonempty
 from ..structured.result_types import named_results
 from .dimnames import by_name
 

@@ -12,9 +12,9 @@ from ...runtime.scalar_type import int64
 from ..generated import functions as ops
 from ..generated.functions import unsqueeze
 from ..iterator.broadcast import broadcast_shapes
-from ..structured.host_plans import computed_at_once
-from ..structured.native import placing
-from ..structured.native.dims import wrap_dim
+from ..plans.host_compositions import computed_at_once
+from ..structured.meta import placing
+from ..structured.meta.dims import wrap_dim
 from .tensor_data import tensor
 from .views import (
     narrow,

@@ -9,8 +9,8 @@ from ...runtime.scalar_type import dtype as ScalarType
 from ..core.kernel_function import Plan, Planner
 from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
-from ..structured.part_plans import plan_of_part
-from ..structured.register import planned_by
+from ..plans.delegated import plan_of_part
+from ..plans.register import planned_by
 from .dimnames import by_name
 
 

@@ -43,7 +43,7 @@ from ..generated.functions import (
     special_zeta,
     xlogy,
 )
-from ..structured.host_plans import computed_at_once, of_plain
+from ..plans.host_compositions import computed_at_once, of_plain
 from .forms import inplace_form
 
 __all__ = [

@@ -10,9 +10,9 @@ from ...runtime.scalar_type import bool_, float32, float64, int64
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_impl import TensorImpl
 from ..generated import functions as ops
-from ..structured.host_plans import computed_at_once
-from ..structured.native import statistics as meta
-from ..structured.native.dims import wrap_dim
+from ..plans.host_compositions import computed_at_once
+from ..structured.meta import statistics as meta
+from ..structured.meta.dims import wrap_dim
 from .forms import out_form
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
-from ..structured.part_plans import plan_with_numbers
-from ..structured.register import planned_by
+from ..plans.delegated import plan_with_numbers
+from ..plans.register import planned_by
 
 
 def output_size_of(

@@ -18,10 +18,10 @@ from ..autograd.creation import mark_several
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..generated.functions import _unsafe_view, view_as_real
-from ..structured.native.dims import wrap_dim
-from ..structured.native.views import infer_size, view_strides
-from ..structured.part_plans import plan_of_part
-from ..structured.register import planned_by
+from ..plans.delegated import plan_of_part
+from ..plans.register import planned_by
+from ..structured.meta.dims import wrap_dim
+from ..structured.meta.views import infer_size, view_strides
 from . import dimnames, views_in_place
 
 

@@ -21,7 +21,7 @@ from ..core.library import caller
 from ..core.op_overload import OpOverload
 from ..core.operator_entry import OperatorEntry
 from ..core.registration import RegistrationHandle
-from ..functional.autocast.state import backend_of, is_autocast_available
+from ..layers.autocast.state import backend_of, is_autocast_available
 from ..schema import FunctionSchema, base_type, infer_schema, is_tensor_like, parse_schema
 from .fake_context import run_fake
 from .user_function import call_function, check_results
@@ -52,7 +52,7 @@ def autocast_kernel(device_type: str, dtype: ScalarType) -> tuple[DispatchKey, K
         raise TypeError(f"register_autocast(): cast_inputs must be triten.dtype, not {type(dtype).__name__}")
     if not is_autocast_available(device_type):
         raise ValueError(f"Device type '{device_type}' does not support autocast.")
-    from ..functional.autocast.kernels import autocast_key, casting_to, planner_of
+    from ..layers.autocast.kernels import autocast_key, casting_to, planner_of
 
     backend = backend_of(device_type, "register_autocast")
     planner = planner_of(casting_to(dtype), backend)

@@ -45,7 +45,7 @@ def pinned_allocator_of(spec: TensorSpec, operator: str) -> Callable[[], Any]:
     Raises RuntimeError for a tensor elsewhere, and where there is no CUDA device.
     """
     from ...runtime.cuda.driver import is_available
-    from ...runtime.cuda.pinned_memory import PINNED_ALLOCATOR
+    from ...runtime.cuda.memory.pinned import PINNED_ALLOCATOR
 
     if spec.is_meta:
         return allocator_of(spec)

@@ -8,8 +8,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from ...dispatch.functional.autocast.state import is_autocast_enabled
 from ...dispatch.generated import functions as _ops
+from ...dispatch.layers.autocast.state import is_autocast_enabled
 from .. import init
 from ..utils.rnn import PackedSequence
 from .module import Module

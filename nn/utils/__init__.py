@@ -7,18 +7,15 @@ its first use.
 
 from __future__ import annotations
 
-from ..._lazy_names import lazy_names
+from ...runtime.lazy_import import lazy_names
 
-_SUBMODULES = {name: name for name in ("parametrizations", "parametrize", "rnn")}
+_SUBMODULES = ("parametrizations", "parametrize", "rnn")
 _MODULES = {
-    "clipping": "clip_grad_norm_ clip_grad_value_ clip_grads_with_norm_ get_total_norm",
-    "construction": "convert_conv2d_weight_memory_format convert_conv3d_weight_memory_format skip_init",
-    "fusion": "fuse_conv_bn_eval fuse_conv_bn_weights fuse_linear_bn_eval fuse_linear_bn_weights",
-    "norm_hooks": "remove_spectral_norm remove_weight_norm spectral_norm weight_norm",
-    "vectors": "parameters_to_vector vector_to_parameters",
+    ".clipping": "clip_grad_norm_ clip_grad_value_ clip_grads_with_norm_ get_total_norm",
+    ".construction": "convert_conv2d_weight_memory_format convert_conv3d_weight_memory_format skip_init",
+    ".fusion": "fuse_conv_bn_eval fuse_conv_bn_weights fuse_linear_bn_eval fuse_linear_bn_weights",
+    ".norm_hooks": "remove_spectral_norm remove_weight_norm spectral_norm weight_norm",
+    ".vectors": "parameters_to_vector vector_to_parameters",
 }
-_PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
-__all__ = sorted([*_SUBMODULES, *_PLACES])
-
-__getattr__, __dir__ = lazy_names(__name__, __name__, _PLACES, _SUBMODULES)
+__getattr__, __dir__, __all__ = lazy_names(__name__, _MODULES, _SUBMODULES)

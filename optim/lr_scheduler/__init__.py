@@ -6,20 +6,17 @@ imported with its first use.
 
 from __future__ import annotations
 
-from ..._lazy_names import lazy_names
+from ...runtime.lazy_import import lazy_names
 
 _MODULES = {
-    "combined": "ChainedScheduler SequentialLR",
-    "cosine": "CosineAnnealingLR CosineAnnealingWarmRestarts",
-    "cyclic": "CyclicLR OneCycleLR",
-    "factors": (
+    ".combined": "ChainedScheduler SequentialLR",
+    ".cosine": "CosineAnnealingLR CosineAnnealingWarmRestarts",
+    ".cyclic": "CyclicLR OneCycleLR",
+    ".factors": (
         "ConstantLR ExponentialLR LambdaLR LinearLR MultiStepLR MultiplicativeLR PolynomialLR StepLR"
     ),
-    "plateau": "ReduceLROnPlateau",
-    "scheduler": "LRScheduler",
+    ".plateau": "ReduceLROnPlateau",
+    ".scheduler": "LRScheduler",
 }
-_PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
-__all__ = sorted(_PLACES)
-
-__getattr__, __dir__ = lazy_names(__name__, __name__, _PLACES)
+__getattr__, __dir__, __all__ = lazy_names(__name__, _MODULES)

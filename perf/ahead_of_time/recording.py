@@ -136,7 +136,11 @@ def versions() -> list[str]:
         f"{name}={os.environ.get(name)}" for name in ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
     ]
     here = Path(__file__).parent
-    ours = [here / "worker.py", here / "disassembly.py", here.parents[1] / "runtime" / "cuda" / "compile.py"]
+    ours = [
+        here / "worker.py",
+        here / "disassembly.py",
+        here.parents[1] / "runtime" / "cuda" / "triton" / "compile.py",
+    ]
     return [
         str(triton.__version__),
         *tools,

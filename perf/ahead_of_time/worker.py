@@ -33,8 +33,8 @@ def inspect(request: Request) -> dict[str, Any]:
     """
     import triton
 
-    from ...runtime.cuda.compile import compile_kernel
     from ...runtime.cuda.tensor_map import descriptor_type
+    from ...runtime.cuda.triton.compile import compile_kernel
 
     kernel = find(request.kernel)
     binary = compile_kernel(

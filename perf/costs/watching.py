@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from ...dispatch.core.op_overload import OpOverload
 from ...dispatch.core.operator_entry import trials
-from ...dispatch.functional.python_key import TensorDispatchMode
-from ...dispatch.functional.pytree import tree_leaves, tree_map
 from ...dispatch.generated.functions import empty_strided
+from ...dispatch.layers.python_key import TensorDispatchMode
+from ...dispatch.layers.pytree import tree_leaves, tree_map
 from ...dispatch.tensor import Tensor
 from ...nn import Module, Parameter
 from ...optim import Optimizer

@@ -40,6 +40,8 @@ _PLACES = {
     "dispatch/generated/forward": AUTOGRAD,
     "dispatch/tensor.py": WRAPPER,
     "dispatch/autograd": AUTOGRAD,
+    "dispatch/methods": WRAPPER,
+    "dispatch/plans": PLAN,
     "dispatch/structured": PLAN,
     "dispatch/iterator": PLAN,
     "dispatch/iterator/parallel.py": KERNEL,
@@ -50,7 +52,6 @@ _PLACES = {
     "runtime/tensor_impl.py": ALLOCATION,
     "runtime/cuda": KERNEL,
     "runtime/cuda/memory": ALLOCATION,
-    "runtime/cuda/caching": ALLOCATION,
     "cpu_fallback": KERNEL,
     "triton_kernels": KERNEL,
 }
@@ -62,7 +63,7 @@ def layer_of(filename: str) -> str | None:
 
     Example:
         >>> from triten.perf.host_profile.layers import ROOT, layer_of
-        >>> layer_of(f"{ROOT}/dispatch/autograd/engine.py"), layer_of(f"{ROOT}/cpu_fallback/pooling.py")
+        >>> layer_of(f"{ROOT}/dispatch/autograd/engine.py"), layer_of(f"{ROOT}/cpu_fallback/pooling/pooling.py")
         ('autograd', 'kernel')
         >>> layer_of("/usr/lib/python3/json/decoder.py") is None
         True

@@ -11,9 +11,9 @@ from typing import Any
 
 from ...autograd import enable_grad, no_grad
 from ...dispatch.core.op_overload import OpOverload, find_overload
-from ...dispatch.functional.python_key import split_arguments, without_modes
 from ...dispatch.generated import functions
 from ...dispatch.generated.functions import ones
+from ...dispatch.layers.python_key import split_arguments, without_modes
 from ...dispatch.random import fork_rng
 from ...dispatch.tensor import Tensor
 from ...runtime.device import device as Device

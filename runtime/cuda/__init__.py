@@ -5,8 +5,8 @@
 cubins ahead of time. `stream.py`, `event.py` and `devices.py` are what users see as `tt.cuda`; `pinned_memory.py`
 gives out page-locked host memory, `transfer.py` copies between host and devices, and `array_interface.py` shares
 device memory with other libraries. `capture.py` has the rules of stream capture, `graph.py` what users see of graphs,
-`graph_capture.py` what a graph collects besides work. The two implementations (`cupy_driver.py` and
-`interpreter_driver.py`, with the parts that bear their names) are reached through `driver.driver()` only, so that
+`graph_capture.py` what a graph collects besides work. The two implementations (`cupy/` and
+`interpreter/`) are reached through `driver.driver()` only, so that
 neither Triton nor CuPy is imported before the first use of a CUDA device. Kernels and operators do not belong here.
 """
 

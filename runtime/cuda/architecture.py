@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from .lazy_triton import stand_in
 from .tensor_map import descriptor_type
+from .triton.lazy_triton import stand_in
 
 OLDEST = 80
 """The oldest compute capability that Triton supports, major times 10 plus minor."""

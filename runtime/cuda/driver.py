@@ -428,7 +428,7 @@ def current_driver() -> Driver | None:
 
 
 def _choose() -> Driver:
-    from .triton_import import offer_to_triton
+    from .triton.import_hook import offer_to_triton
 
     global _driver
     with _driver_lock:
@@ -461,8 +461,10 @@ def _interpreter() -> Driver:
                 "Set TRITON_INTERPRET=1 in the environment, or use a CUDA device of triten before importing "
                 "triton."
             )
-    from . import interpreter_launch  # noqa: F401  takes over Triton's own way of running a kernel
-    from .interpreter_driver import InterpreterDriver
+    from .interpreter import (  # noqa: F401  takes over Triton's own way of running a kernel
+        launch as interpreter_launch,
+    )
+    from .interpreter.driver import InterpreterDriver
 
     return InterpreterDriver()
 
@@ -470,7 +472,7 @@ def _interpreter() -> Driver:
 def _cupy() -> Driver:
     if importlib.util.find_spec("cupy") is None:
         raise RuntimeError(_NO_GPU.format(reason="cupy is not installed"))
-    from .cupy_driver import CuPyDriver, count_devices
+    from .cupy.driver import CuPyDriver, count_devices
 
     count, reason = count_devices()
     if count == 0:
@@ -486,6 +488,6 @@ def is_available() -> bool:
         return importlib.util.find_spec("triton") is not None
     if importlib.util.find_spec("cupy") is None:
         return False
-    from .cupy_driver import count_devices
+    from .cupy.driver import count_devices
 
     return count_devices()[0] > 0

@@ -15,12 +15,12 @@ from types import TracebackType
 from typing import NamedTuple
 
 from ..generator import Generator
-from .caching_allocator import CUDA_ALLOCATOR
 from .capture import ILLEGAL_STATE, CaptureMode, capture_error, checked_mode
 from .device_guard import device_guard
 from .driver import Driver, current_driver, driver
 from .graph_capture import FaultFlags, GraphCapture, GraphGenerator, captures_of, forget_replays, note_replay
-from .memory_cache import new_pool_id
+from .memory.cache import new_pool_id
+from .memory.caching_allocator import CUDA_ALLOCATOR
 from .stream import Stream, StreamContext, get_stream_from_external
 
 PoolHandle = tuple[int, int]

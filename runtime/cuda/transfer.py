@@ -14,7 +14,7 @@ from .capture import UNSUPPORTED, capture_error
 from .device_guard import device_guard
 from .driver import Driver, driver
 from .graph_capture import captures_of, raise_faults
-from .pinned_memory import PINNED_ALLOCATOR
+from .memory.pinned import PINNED_ALLOCATOR
 
 
 def copy_across(dst: Any, src: Any, nbytes: int, non_blocking: bool = False) -> None:

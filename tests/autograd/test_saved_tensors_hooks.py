@@ -8,7 +8,7 @@ import pytest
 
 import triten as tt
 from triten.dispatch.autograd import saved_tensors
-from triten.dispatch.generated.autograd_pointwise import MulBackward0
+from triten.dispatch.generated.autograd.pointwise import MulBackward0
 
 graph = tt.autograd.graph
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.cpu_fallback import banded_products, line_maps
-from triten.cpu_fallback.banded_products import LONG_TILE, TILE, Band
+from triten.cpu_fallback.resampling import banded_products, line_maps
+from triten.cpu_fallback.resampling.banded_products import LONG_TILE, TILE, Band
 
 SEED = 22
 interpolate = tt.nn.functional.interpolate

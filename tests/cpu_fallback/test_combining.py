@@ -7,7 +7,7 @@ import pytest
 
 import triten as tt
 import triten.nn.functional as F
-from triten.cpu_fallback import combining, sparse_rows
+from triten.cpu_fallback.indexing import combining, sparse_rows
 
 SEED = int(np.random.default_rng().integers(1 << 31))
 COUNT, SIZE = 700, 90

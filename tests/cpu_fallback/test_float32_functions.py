@@ -5,8 +5,8 @@ import pytest
 import scipy.special
 
 import triten as tt
-from triten.cpu_fallback.float32_functions import FUNCTIONS
-from triten.cpu_fallback.vector_passes import LONG
+from triten.cpu_fallback.elementwise.vector_passes import LONG
+from triten.cpu_fallback.special.float32_functions import FUNCTIONS
 
 LGAMMA = "lgamma"
 CALLS = {

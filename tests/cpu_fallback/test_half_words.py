@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.cpu_fallback import half_words
+from triten.cpu_fallback.reduction import half_words
 
 SEED = 20
 SHAPES = [(1 << 13,), (67, 130), (5, 7, 258), (2, 9000), (1, 1 << 12), (4099, 2), (700, 3, 6)]

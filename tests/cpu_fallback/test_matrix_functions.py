@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.dispatch.structured import host_kernel
+from triten.dispatch.plans import host_kernel
 from triten.dispatch.structured.record_kernels import record_kernels
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.cpu_fallback import sums
-from triten.cpu_fallback.reduced_blocks import FLAT_FROM, KEPT_FROM, ROWS
+from triten.cpu_fallback.reduction import sums
+from triten.cpu_fallback.reduction.blocks import FLAT_FROM, KEPT_FROM, ROWS
 
 SHAPE = (67, 31, 83)
 assert math.prod(SHAPE) > KEPT_FROM > FLAT_FROM

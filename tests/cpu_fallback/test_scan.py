@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.cpu_fallback.prefix_sums import BLOCK, LEAST, RUN
-from triten.cpu_fallback.scan import SHARED_FROM
+from triten.cpu_fallback.reduction.prefix_sums import BLOCK, LEAST, RUN
+from triten.cpu_fallback.reduction.scan import SHARED_FROM
 
 SHAPES = [
     (3, SHARED_FROM // 3 + 77),  # several blocks to a line

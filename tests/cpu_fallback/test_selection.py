@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.cpu_fallback.selection import SMALL, selected
+from triten.cpu_fallback.elementwise.selection import SMALL, selected
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "int8", "bool", "complex64", "complex128"])

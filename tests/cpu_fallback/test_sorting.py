@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.cpu_fallback import sorting
+from triten.cpu_fallback.sorting import sorting
 
 DTYPES = ["float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"]
 SHAPES = [(1, 1), (3, 2), (5, 257), (1, 65537), (200, 200)]

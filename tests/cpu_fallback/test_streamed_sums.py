@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.cpu_fallback import reduced_blocks, reduction
-from triten.cpu_fallback.reduced_blocks import STREAM_RUN, over_streamed, side_by_side
+from triten.cpu_fallback.reduction import blocks as reduced_blocks
+from triten.cpu_fallback.reduction import reduction
+from triten.cpu_fallback.reduction.blocks import STREAM_RUN, over_streamed, side_by_side
 
 SEED = 21
 RUN = STREAM_RUN

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.cpu_fallback.vector_passes import LONG, PASSES
+from triten.cpu_fallback.elementwise.vector_passes import LONG, PASSES
 
 EDGES = [0.0, -0.0, 1.0, -1.0, 2.5, -7.0, np.inf, -np.inf, np.nan, 1e-40, -1e-45, 1e30, -1e38, 2.0**30 + 3]
 UNARY = {"logical_not", "sgn", "sign"}

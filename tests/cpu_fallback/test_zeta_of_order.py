@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.special
 
-from triten.cpu_fallback import special_math
+from triten.cpu_fallback.special import special_math
 
 
 @pytest.mark.parametrize("order", range(2, special_math.HIGHEST_ORDER + 2))

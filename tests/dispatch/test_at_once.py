@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.cpu_fallback.compositions import KERNELS
+from triten.cpu_fallback.elementwise.compositions import KERNELS
 from triten.dispatch.structured.stub import has_kernel
 
 VALUES = [0.0, -0.0, 0.75, -1.25, 3.0, -40.0, float("inf"), -float("inf"), float("nan")]

@@ -163,7 +163,7 @@ def test_generated_methods():
 
 def test_a_module_class_gets_the_method():
     run("""
-    from triten.dispatch.device_methods import module_methods
+    from triten.dispatch.methods.privateuse1 import module_methods
     class Module:
         weight = tt.ones(2)
         def _apply(self, f):

@@ -15,7 +15,7 @@ import pytest
 
 import triten as tt
 from triten.dispatch.core.dispatcher import Dispatcher
-from triten.dispatch.generated.operator_index import OPERATORS
+from triten.dispatch.generated.registrations.operator_index import OPERATORS
 
 F16, BF16, F32, F64 = tt.float16, tt.bfloat16, tt.float32, tt.float64
 FLOATS, INTEGERS = (F32, F64, F16, BF16), (tt.int64, tt.int32, tt.int16, tt.int8, tt.uint8)

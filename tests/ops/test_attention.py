@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.cpu_fallback import attention as kernels
+from triten.cpu_fallback.attention import attention as kernels
 
 attention = tt.nn.functional.scaled_dot_product_attention
 aten = tt.ops.aten

@@ -126,7 +126,7 @@ def test_layouts(case: str, layout: str) -> None:
 
 
 def test_many_images_are_taken_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    from triten.cpu_fallback import convolution_columns
+    from triten.cpu_fallback.convolution import columns as convolution_columns
 
     monkeypatch.setattr(convolution_columns, "COLUMN_BYTES", 10_000)
     x, w, b = sample(5, 2, 11, 10), sample(3, 2, 3, 3, seed=1), sample(3, seed=2)

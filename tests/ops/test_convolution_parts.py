@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.cpu_fallback import convolution_columns, convolution_rows
+from triten.cpu_fallback.convolution import columns as convolution_columns
+from triten.cpu_fallback.convolution import rows as convolution_rows
 from triten.dispatch.core.dispatcher import Dispatcher
 
 

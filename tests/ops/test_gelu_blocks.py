@@ -5,7 +5,7 @@ import pytest
 from scipy import special
 
 import triten as tt
-from triten.cpu_fallback import gelu as module
+from triten.cpu_fallback.elementwise import gelu as module
 
 SEED = int(np.random.default_rng().integers(1 << 31))
 

@@ -7,8 +7,12 @@ import pytest
 
 import triten as tt
 import triten.nn.functional as F
-from triten.cpu_fallback import convolution, convolution_columns, moments, pooling, row_norm, selection
-from triten.cpu_fallback import pointwise_math as arithmetic
+from triten.cpu_fallback.convolution import columns as convolution_columns
+from triten.cpu_fallback.convolution import convolution
+from triten.cpu_fallback.elementwise import pointwise_math as arithmetic
+from triten.cpu_fallback.elementwise import selection
+from triten.cpu_fallback.normalization import moments, row_norm
+from triten.cpu_fallback.pooling import pooling
 
 SEED = int(np.random.default_rng().integers(1 << 31))
 
@@ -138,8 +142,8 @@ def normalised(x, axes, weight, bias, eps=1e-5):
 @pytest.mark.parametrize("groups", [None, 1, 3])
 def test_channel_norms_of_every_layout_and_block(monkeypatch, rng, threads, layout, other, groups):
     for block in (8, 64, 1 << 16):
-        monkeypatch.setattr("triten.cpu_fallback.channel_norm.BLOCK", block)
-        monkeypatch.setattr("triten.cpu_fallback.channel_norm.GRAIN", 1)
+        monkeypatch.setattr("triten.cpu_fallback.normalization.channel_norm.BLOCK", block)
+        monkeypatch.setattr("triten.cpu_fallback.normalization.channel_norm.GRAIN", 1)
         # Plans are kept by shape.
         sizes = (3, 6, 5 + threads, 3 + block.bit_length())
         x, g = (rng.standard_normal(sizes) * 2 + 5 for _ in range(2))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.cpu_fallback.philox import draws32, draws64, philox, words
+from triten.cpu_fallback.random.philox import draws32, draws64, philox, words
 
 FLOATS = [tt.float16, tt.bfloat16, tt.float32, tt.float64]
 N = 20000

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.cpu_fallback import softmax as module
-from triten.cpu_fallback import softmax_rows
+from triten.cpu_fallback.normalization import softmax as module
+from triten.cpu_fallback.normalization import softmax_rows
 
 SEED = int(np.random.default_rng().integers(1 << 31))
 SHAPES = [(701, 3), (3, 701), (37, 5, 11), (1, 2, 700), (5, 4, 3, 11)]

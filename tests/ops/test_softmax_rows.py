@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.cpu_fallback import softmax as whole
-from triten.cpu_fallback import softmax_rows as module
+from triten.cpu_fallback.normalization import softmax as whole
+from triten.cpu_fallback.normalization import softmax_rows as module
 
 SEED = int(np.random.default_rng().integers(1 << 31))
 FUNCTIONS = {"softmax": tt.softmax, "log_softmax": tt.log_softmax}

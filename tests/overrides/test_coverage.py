@@ -8,7 +8,7 @@ import pytest
 
 import triten as tt
 from triten import overrides
-from triten.dispatch.functional.overrides import overridable
+from triten.dispatch.layers.overrides import overridable
 
 TAKEN = object()
 """What every handler here returns."""

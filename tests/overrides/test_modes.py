@@ -9,7 +9,7 @@ import pytest
 import triten as tt
 from triten import overrides
 from triten.dispatch.core.tensor_function import state
-from triten.dispatch.functional.overrides import interception
+from triten.dispatch.layers.overrides import interception
 from triten.overrides import BaseTensorFunctionMode, TensorFunctionMode
 
 F = tt.nn.functional

@@ -12,7 +12,7 @@ import triton.language as tl
 from triton.runtime.interpreter import TensorHandle
 
 import triten as tt
-from triten.runtime.cuda import interpreter_semantics
+from triten.runtime.cuda.interpreter import semantics as interpreter_semantics
 from triten.triton_kernels import launch
 from triten.triton_kernels.elementwise import elementwise, rows, tiles
 

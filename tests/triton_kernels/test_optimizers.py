@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.runtime.cuda.pinned_memory import PINNED_ALLOCATOR
+from triten.runtime.cuda.memory.pinned import PINNED_ALLOCATOR
 
 DTYPES = [tt.float32, tt.float64, tt.float16, tt.bfloat16]
 SGD = {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.dispatch.structured.native.dims import reduced_shape
+from triten.dispatch.structured.meta.dims import reduced_shape
 from triten.dispatch.structured.stub import StructuredCall, find_kernel
 from triten.runtime.tensor_spec import TensorSpec
 

@@ -11,8 +11,8 @@ if sys.argv[1:] == ["without"]:
     sys.modules["triton"] = None
 
 import triten as tt
-from triten.runtime.cuda import cubin_store
 from triten.runtime.cuda import driver as cuda
+from triten.runtime.cuda.triton import cubin_store
 
 CAPABILITY = 80
 compiled = []

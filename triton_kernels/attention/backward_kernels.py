@@ -9,7 +9,7 @@ Numerics: scores, their gradients and all sums are float32; weights and gradient
 dtype for products.
 """
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import STREAMING, Configuration, declare
 from ..conversion import convert
 from .scores import kept, load_tile, product_of_tiles, with_bias

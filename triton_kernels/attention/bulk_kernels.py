@@ -9,7 +9,7 @@ Warp specialisation of the loops over keys was tried with Triton 3.9 and these d
 for 128x128x64 with 8, but spills 8 to 16 bytes of each. So none of them is declared.
 """
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import declare
 from ..conversion import convert
 from .scores import product_of_tiles

@@ -11,7 +11,7 @@ scores are all minus infinity gives zeros. A NaN score makes its row NaN. Values
 zero, so that an infinite or NaN one may reach queries that it is hidden from.
 """
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..conversion import convert
 from ..random.random import start_of_draws

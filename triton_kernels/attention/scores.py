@@ -4,7 +4,7 @@ Scores are in units of log 2, so that a probability is one `exp2`. A *line* is o
 C order of (batch, head, query); lines number the softmax's statistics and the draws of dropout.
 """
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..random import random_functions as f
 from ..random.random import draws
 

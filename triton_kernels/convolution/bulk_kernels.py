@@ -9,7 +9,7 @@ small picture.
 
 from __future__ import annotations
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..conversion import convert
 from ..products.product import tile_of

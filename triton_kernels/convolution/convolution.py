@@ -12,7 +12,7 @@ from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.cuda.driver import driver
-from ...runtime.cuda.lazy_triton import tl
+from ...runtime.cuda.triton.lazy_triton import tl
 from ..budget import Configuration
 from ..launch import ALIGNMENT, Launch, cdiv, integer_type, interpreted, launch_nothing
 from ..tuning.choice import configuration

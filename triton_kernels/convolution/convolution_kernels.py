@@ -7,7 +7,7 @@ taps of its own. A phase is a convolution with a stride of one, so that no produ
 there, and nothing is scattered.
 """
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..conversion import convert
 from ..products.product import tile_of

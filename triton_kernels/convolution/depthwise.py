@@ -9,7 +9,7 @@ from typing import Any
 from ...dispatch.structured.stub import StructuredCall
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.driver import driver
-from ...runtime.cuda.lazy_triton import tl
+from ...runtime.cuda.triton.lazy_triton import tl
 from ...runtime.tensor_spec import TensorSpec
 from ..budget import Configuration
 from ..elementwise.copy import copy_kernel

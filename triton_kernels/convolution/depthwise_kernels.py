@@ -5,7 +5,7 @@ channels. With pixels innermost a tap's shift leaves no alignment along them, so
 neighbouring lanes lie beside each other.
 """
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..conversion import convert
 

@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...dispatch.structured.native.convolution import for_each_dimension
+from ...dispatch.structured.meta.convolution import for_each_dimension
 from ...dispatch.structured.stub import StructuredCall
-from ...runtime.cuda.lazy_triton import tl
+from ...runtime.cuda.triton.lazy_triton import tl
 from ...runtime.float32_precision import convolution_allows_tf32
 from ...runtime.memory_format import channels_last_strides
 from ...runtime.tensor_spec import TensorSpec

@@ -4,7 +4,7 @@ Rows of the product are outputs, its columns the channels of one tap, or channel
 few. The pixels are cut into parts of float32 (float64 for itself), which a second launch adds up in their order.
 """
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..conversion import convert
 from ..products.product import tile_of

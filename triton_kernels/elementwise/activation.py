@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...dispatch.structured.stub import register_stub, with_defaults
-from ...runtime.cuda.lazy_triton import libdevice, tl, triton
+from ...runtime.cuda.triton.lazy_triton import libdevice, tl, triton
 from .pointwise import FLOAT, pointwise
 from .pointwise_functions import divide
 

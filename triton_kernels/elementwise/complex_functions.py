@@ -5,7 +5,7 @@ are. Sources: ISO/IEC 9899:1999, Annex G; Kahan, "Branch Cuts for Complex Elemen
 "Algorithm 116: Complex Division" (1962).
 """
 
-from ...runtime.cuda.lazy_triton import libdevice, tl, triton
+from ...runtime.cuda.triton.lazy_triton import libdevice, tl, triton
 from .number_parts import nan_to_num as replaced
 from .pointwise_functions import divide as divide_real
 from .pointwise_functions import sqrt as sqrt_real

@@ -6,8 +6,8 @@ from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
-from ...runtime.cuda.lazy_triton import triton
 from ...runtime.cuda.transfer import copy_between_devices
+from ...runtime.cuda.triton.lazy_triton import triton
 from ...runtime.scalar_type import int64
 from ...runtime.tensor_spec import TensorSpec
 from ..conversion import triton_type

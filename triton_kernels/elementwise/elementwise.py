@@ -15,7 +15,7 @@ from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall
 from ...runtime.cuda.driver import driver
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ...runtime.device import CPU
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ...runtime.tensor_spec import TensorSpec
 from ..budget import STREAMING, Configuration, declare
 from ..conversion import compute_type, convert

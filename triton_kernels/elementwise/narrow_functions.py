@@ -7,7 +7,7 @@ that are rounded away here. Each function is within 2**-17 of the true value rel
 Where exp(-a) overflows quotients are zero, as they are in float32.
 """
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 
 
 @triton.jit

@@ -1,6 +1,6 @@
 """Scalar functions that take numbers apart or look at what is not a number: signs, exponents, divisors, NaN."""
 
-from ...runtime.cuda.lazy_triton import libdevice, tl, triton
+from ...runtime.cuda.triton.lazy_triton import libdevice, tl, triton
 from .pointwise_functions import divide
 
 INFINITY = tl.constexpr(float("inf"))

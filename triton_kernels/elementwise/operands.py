@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...dispatch.scalars import truncated
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ...runtime.tensor_spec import TensorSpec
 from ..conversion import convert, type_name
 

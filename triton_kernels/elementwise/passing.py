@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...dispatch.structured.stub import StructuredCall
-from ...runtime.cuda.lazy_triton import tl
+from ...runtime.cuda.triton.lazy_triton import tl
 from ...runtime.tensor_spec import TensorSpec
 from ..geometry import Geometry
 from ..launch import ALIGNMENT, Launch

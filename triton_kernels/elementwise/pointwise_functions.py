@@ -5,7 +5,7 @@ the skeleton converts. Division and square root round as IEEE has it; NaN goes t
 lets it.
 """
 
-from ...runtime.cuda.lazy_triton import libdevice, tl, triton
+from ...runtime.cuda.triton.lazy_triton import libdevice, tl, triton
 
 
 @triton.jit

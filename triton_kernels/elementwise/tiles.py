@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 
 from ...dispatch.structured.stub import StructuredCall
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import FLOATS8, STREAMING, Configuration, declare
 from ..conversion import convert
 from ..geometry import Geometry

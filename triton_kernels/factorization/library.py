@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...dispatch.structured.library_routine import ROUTINES, LibraryRoutine, raise_failure, routine_of
-from ...dispatch.structured.native.factorization import column_major
+from ...dispatch.structured.meta.factorization import column_major
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.device_guard import device_guard

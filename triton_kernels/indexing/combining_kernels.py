@@ -1,6 +1,6 @@
 """The program that combines elements at equal keys, in their order, and what it combines them by."""
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import NUMBERS, Configuration, declare
 from ..conversion import convert
 from ..reduction.reduction_kernels import offset_of

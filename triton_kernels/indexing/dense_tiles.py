@@ -1,6 +1,6 @@
 """Tiles of elements that lie side by side, read in vectors."""
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 
 
 @triton.jit

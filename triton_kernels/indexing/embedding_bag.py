@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from ...dispatch.structured.native.embedding_bag import MAX, WRONG_FIRST, WRONG_INDEX, WRONG_LAST, WRONG_ORDER
+from ...dispatch.structured.meta.embedding_bag import MAX, WRONG_FIRST, WRONG_INDEX, WRONG_LAST, WRONG_ORDER
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import storage_size
 from ...runtime.cuda.device_guard import device_guard
 from ...runtime.cuda.graph_capture import GraphFlags
-from ...runtime.cuda.lazy_triton import tl
 from ...runtime.cuda.transfer import copy_across
+from ...runtime.cuda.triton.lazy_triton import tl
 from ..contiguous import contiguous_copy
 from ..conversion import compute_type
 from ..elementwise.elementwise import check_dtypes

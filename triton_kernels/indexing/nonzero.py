@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
-from ...runtime.cuda.lazy_triton import tl
 from ...runtime.cuda.transfer import copy_across
+from ...runtime.cuda.triton.lazy_triton import tl
 from ...runtime.data_ptr import DataPtr
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.scalar_type import bool_, int32, int64

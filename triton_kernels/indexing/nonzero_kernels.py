@@ -1,6 +1,6 @@
 """The programs that find elements which are not zero; each has a part of the elements, and walks through its tiles."""
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import NUMBERS, Configuration, declare
 
 

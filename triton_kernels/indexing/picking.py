@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...dispatch.structured.native.indexing import indexed_sizes
+from ...dispatch.structured.meta.indexing import indexed_sizes
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import storage_size
 from ...runtime.device import device as Device

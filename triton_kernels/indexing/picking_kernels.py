@@ -1,6 +1,6 @@
 """The programs that read at indices: picked elements, picked runs, and the places that several indices mean."""
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..reduction.reduction_kernels import offset_of
 from .dense_tiles import dense_tile

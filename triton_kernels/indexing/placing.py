@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...dispatch.structured.native.indexing import indexed_sizes
+from ...dispatch.structured.meta.indexing import indexed_sizes
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator, storage_size
 from ...runtime.cuda.device_guard import device_guard

@@ -1,6 +1,6 @@
 """The programs that put elements at keys: the vote for the last of several, and the writes."""
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import MOVED, declare
 from ..reduction.reduction_kernels import offset_of
 from .dense_tiles import dense_tile

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import storage_size
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ...runtime.data_ptr import DataPtr
 from ...runtime.tensor_spec import TensorSpec
 from ..elementwise.complex_functions import filled_where as complex_filled_where

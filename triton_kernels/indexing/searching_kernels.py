@@ -1,6 +1,6 @@
 """The program of search in sorted sequences."""
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import FLOATS, INTEGERS, Configuration, declare
 from ..conversion import convert
 from ..reduction.reduction_kernels import offset_of

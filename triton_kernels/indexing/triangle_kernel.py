@@ -1,6 +1,6 @@
 """The program of `tril` and `triu`."""
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import MOVED, declare
 from ..reduction.reduction_kernels import offset_of
 from .picking_kernels import LANES

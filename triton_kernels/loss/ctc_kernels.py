@@ -5,7 +5,7 @@ by `tl.gather`; a step's own logarithms are loaded one step ahead. Source: A. Gr
 Classification" (2006), section 4.1.
 """
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..elementwise.pointwise_functions import exp, log
 

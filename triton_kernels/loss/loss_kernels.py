@@ -1,6 +1,6 @@
 """The programs of losses: each sample's loss and weight, and the gradient of the input."""
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import FLOATS, STREAMING, Configuration, declare
 from ..conversion import convert
 from ..elementwise.pointwise_functions import divide

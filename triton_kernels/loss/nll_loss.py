@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...dispatch.structured.native.loss import MEAN, NONE
+from ...dispatch.structured.meta.loss import MEAN, NONE
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.device_guard import device_guard

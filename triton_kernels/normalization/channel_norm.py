@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall
 from ...runtime.allocator import get_allocator
-from ...runtime.cuda.lazy_kernel import LazyKernel
+from ...runtime.cuda.triton.lazy_kernel import LazyKernel
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import float64
 from ...runtime.tensor_spec import TensorSpec

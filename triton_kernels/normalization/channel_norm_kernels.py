@@ -6,7 +6,7 @@ of the first block that a program sees: its distance to the line's own mean is a
 the number of blocks, which bounds what the correction cancels. Parts are combined as by Chan, Golub and LeVeque (1979).
 """
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..conversion import convert
 from ..elementwise.pointwise_functions import divide, rsqrt

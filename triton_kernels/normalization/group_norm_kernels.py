@@ -3,7 +3,7 @@
 A tile is [channels of a group, positions]. The mean comes first, then the mean of the squared deviations from it.
 """
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..conversion import convert
 from ..elementwise.pointwise_functions import divide, rsqrt

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ...dispatch.structured.stub import StructuredCall
 from ...runtime.cuda.driver import driver
-from ...runtime.cuda.lazy_triton import tl
+from ...runtime.cuda.triton.lazy_triton import tl
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import float32, float64
 from ...runtime.tensor_spec import TensorSpec

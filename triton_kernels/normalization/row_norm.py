@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
-from ...runtime.cuda.lazy_kernel import LazyKernel
+from ...runtime.cuda.triton.lazy_kernel import LazyKernel
 from ...runtime.scalar_type import float64
 from ...runtime.tensor_spec import TensorSpec
 from ..budget import Configuration

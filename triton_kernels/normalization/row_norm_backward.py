@@ -8,7 +8,7 @@ from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
-from ...runtime.cuda.lazy_kernel import LazyKernel
+from ...runtime.cuda.triton.lazy_kernel import LazyKernel
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import float64
 from ...runtime.tensor_spec import TensorSpec

@@ -1,6 +1,6 @@
 """The programs of the gradients of layer_norm and rms_norm: rows as forward, and columns of long rows."""
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..conversion import convert
 from ..elementwise.pointwise_functions import divide

@@ -5,7 +5,7 @@ Where a row does not fit, deviations are taken from the mean of its first block 
 mean is at most the deviation times sqrt(n / BLOCK_R), which bounds what the correction cancels.
 """
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..conversion import convert
 from ..elementwise.pointwise_functions import divide, rsqrt

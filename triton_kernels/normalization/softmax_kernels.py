@@ -1,6 +1,6 @@
 """The programs of softmax and log_softmax: a row in one block, or longer rows block by block."""
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..conversion import convert
 from ..elementwise.pointwise_functions import divide, exp, log

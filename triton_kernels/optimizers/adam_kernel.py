@@ -1,11 +1,11 @@
-"""Adam and AdamW over many tensors in one launch; dispatch/structured/native/optimizers.py has the terms.
+"""Adam and AdamW over many tensors in one launch; dispatch/structured/meta/optimizers.py has the terms.
 
 Sources: Adam: A Method for Stochastic Optimization (D. P. Kingma and J. Ba, 2015); Decoupled Weight Decay
 Regularization (I. Loshchilov and F. Hutter, 2019); On the Convergence of Adam and Beyond (S. J. Reddi, S. Kale and
 S. Kumar, 2018), for `amsgrad`.
 """
 
-from ...runtime.cuda.lazy_triton import libdevice, tl, triton
+from ...runtime.cuda.triton.lazy_triton import libdevice, tl, triton
 from ..budget import Configuration, declare
 from ..conversion import convert
 from .table_kernels import column, divided, number, root_of, row_of, unscaled, whole_vectors

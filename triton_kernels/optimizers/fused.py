@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
-from ...runtime.cuda.lazy_kernel import LazyKernel
+from ...runtime.cuda.triton.lazy_kernel import LazyKernel
 from ...runtime.device import device as Device
 from ...runtime.tensor_spec import TensorSpec
 from ..budget import DECLARATIONS, name_of

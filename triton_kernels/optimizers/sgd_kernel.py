@@ -1,6 +1,6 @@
-"""Stochastic gradient descent over many tensors in one launch; dispatch/structured/native/optimizers.py says what."""
+"""Stochastic gradient descent over many tensors in one launch; dispatch/structured/meta/optimizers.py says what."""
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import STREAMING, Configuration, declare
 from ..conversion import convert
 from .table_kernels import column, number, row_of, unscaled, whole_vectors

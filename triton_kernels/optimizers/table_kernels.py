@@ -6,7 +6,7 @@ column that stays in the L1, and no list of chunks has to be made or moved. The 
 and, for each operand, where it begins: in elements, from address 0.
 """
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 
 
 @triton.jit

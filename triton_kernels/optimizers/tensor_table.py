@@ -18,7 +18,7 @@ import numpy as np
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.capture import relaxed_capture
 from ...runtime.cuda.driver import driver
-from ...runtime.cuda.pinned_memory import PINNED_ALLOCATOR
+from ...runtime.cuda.memory.pinned import PINNED_ALLOCATOR
 from ...runtime.cuda.transfer import copy_across
 from ...runtime.data_ptr import DataPtr
 from ...runtime.device import device as Device

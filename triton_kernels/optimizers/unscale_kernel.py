@@ -1,6 +1,6 @@
 """Gradients of many tensors without the scale of their loss, and whether all are finite, in one launch."""
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import STREAMING, Configuration, declare
 from ..conversion import convert
 from .table_kernels import column, row_of, whole_vectors

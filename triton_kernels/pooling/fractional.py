@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..conversion import compute_type, convert
 from ..launch import ALIGNMENT, Launch, cdiv, integer_type, interpreted, launch_nothing, next_power_of_2

@@ -6,7 +6,7 @@ within a plane count lines of `w` elements. ADAPTIVE windows divide a dimension 
 floor(i n / out) to ceil((i + 1) n / out), so that an input's windows are found as an output's elements are.
 """
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..conversion import convert
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ...runtime.float32_precision import matmul_allows_tf32
 from ...runtime.tensor_spec import TensorSpec
 from ..budget import Configuration, declare

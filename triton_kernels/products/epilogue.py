@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...runtime.cuda.lazy_triton import libdevice, tl, triton
+from ...runtime.cuda.triton.lazy_triton import libdevice, tl, triton
 
 SQRT_HALF = tl.constexpr(0.7071067811865476)
 

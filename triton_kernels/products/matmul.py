@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ...runtime.cuda.driver import driver
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ...runtime.scalar_type import BY_NAME
 from ..budget import Configuration, declare
 from ..conversion import convert

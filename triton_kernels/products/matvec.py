@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ...runtime.device import device as Device
 from ...runtime.scalar_type import BY_NAME
 from ...runtime.scalar_type import dtype as ScalarType

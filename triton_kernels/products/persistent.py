@@ -9,7 +9,7 @@ Source: CUTLASS, "Efficient GEMM in CUDA", of persistent kernels and their raste
 
 from __future__ import annotations
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..conversion import convert
 from .epilogue import finish, saturated, scaled

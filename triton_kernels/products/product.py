@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ...dispatch.structured.stub import StructuredCall
 from ...runtime.cuda.driver import driver
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ...runtime.device import device as Device
 from ...runtime.tensor_spec import TensorSpec
 from ..launch import cdiv, interpreted, next_power_of_2

@@ -10,8 +10,8 @@ import numpy as np
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, find_kernel, register_stub
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.graph_capture import GraphFlags
-from ...runtime.cuda.lazy_triton import libdevice, tl, triton
 from ...runtime.cuda.transfer import copy_across
+from ...runtime.cuda.triton.lazy_triton import libdevice, tl, triton
 from ...runtime.generator import Seed
 from ...runtime.scalar_type import float64
 from ...runtime.tensor_spec import TensorSpec

@@ -1,7 +1,7 @@
 """Random numbers: a program turns a block of Philox counters into elements in C order, 128 bits at a time.
 
 Kernels draw the same words as every backend for the same seed and counter (see
-`dispatch/structured/native/draws.py`). Outputs of other strides are drawn into contiguous memory and
+`dispatch/structured/meta/draws.py`). Outputs of other strides are drawn into contiguous memory and
 copied; operators with tensors for parameters draw words first and combine them elementwise.
 """
 
@@ -17,8 +17,8 @@ import numpy as np
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, find_kernel, register_stub
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.graph_capture import GraphFlags
-from ...runtime.cuda.lazy_triton import tl, triton
 from ...runtime.cuda.transfer import copy_across
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ...runtime.generator import Seed
 from ...runtime.scalar_type import bfloat16, bool_, float16, float32, float64, uint32, uint64
 from ...runtime.tensor_spec import TensorSpec

@@ -1,11 +1,11 @@
-"""What random operators make of Philox's draws; `dispatch/structured/native/draws.py` is the contract.
+"""What random operators make of Philox's draws; `dispatch/structured/meta/draws.py` is the contract.
 
 A function gets a block of draws (uint32, or uint64) and up to four numbers, with the output's type and the
 significant bits of a uniform as constants. *Paired* functions get the even and the odd elements' draws apart
 and return both values.
 """
 
-from ...runtime.cuda.lazy_triton import libdevice, tl, triton
+from ...runtime.cuda.triton.lazy_triton import libdevice, tl, triton
 from ..conversion import convert
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.device_guard import device_guard
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ...runtime.generator import Seed
 from ..budget import Configuration, declare
 from ..conversion import convert

@@ -8,7 +8,7 @@ Sources: S. Hochreiter, J. Schmidhuber, "Long short-term memory", 1997, with the
 the product, as PyTorch has it.
 """
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import STREAMING, Configuration, declare
 from ..conversion import convert
 from ..elementwise.pointwise_functions import sigmoid, sigmoid_backward, tanh, tanh_backward

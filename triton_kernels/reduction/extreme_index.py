@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
-from ...runtime.cuda.lazy_triton import tl
+from ...runtime.cuda.triton.lazy_triton import tl
 from ...runtime.scalar_type import dtype as ScalarType
 from ..conversion import compute_type, type_name
 from ..elementwise.elementwise import check_dtypes

@@ -4,7 +4,7 @@ A lane keeps the extreme of what it has seen and where: later elements must beat
 stays. The indices are compared once, at the end, among the lanes that hold the extreme.
 """
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import STREAMING, Configuration, declare
 from ..conversion import convert
 from .reduction_kernels import edge_positions, largest, largest_across, offset_of, smallest, smallest_across

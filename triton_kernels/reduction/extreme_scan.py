@@ -10,7 +10,7 @@ from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
-from ...runtime.cuda.lazy_triton import tl
+from ...runtime.cuda.triton.lazy_triton import tl
 from ..contiguous import contiguous_copy
 from ..elementwise.copy import copy_kernel
 from ..elementwise.elementwise import check_dtypes

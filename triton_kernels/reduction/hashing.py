@@ -7,7 +7,7 @@ same on every device.
 from __future__ import annotations
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ...runtime.scalar_type import int16, int32, int64
 from .reduction import Reduction, reduction
 from .reduction_kernels import identity

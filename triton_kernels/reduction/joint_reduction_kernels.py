@@ -3,7 +3,7 @@
 Accumulators are a tuple. A combining function takes those of both sides one by one, as `tl.reduce` calls it.
 """
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..conversion import convert
 from ..elementwise.pointwise_functions import divide, exp, log

@@ -6,7 +6,7 @@ in two passes over their means, the second of which subtracts what the rounded m
 "Algorithms for computing the sample variance: analysis and recommendations", 1983).
 """
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..conversion import convert
 from ..elementwise.pointwise_functions import divide, sqrt

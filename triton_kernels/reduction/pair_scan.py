@@ -11,7 +11,7 @@ from typing import Any
 
 from ...dispatch.structured.stub import StructuredCall
 from ...runtime.allocator import get_allocator
-from ...runtime.cuda.lazy_triton import tl
+from ...runtime.cuda.triton.lazy_triton import tl
 from ..conversion import type_name
 from ..geometry import Geometry
 from ..launch import interpreted

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import INTEGERS, STREAMING, Configuration, declare
 from ..conversion import convert
 

@@ -4,7 +4,7 @@ A program goes along its lines tile by tile and carries what it has combined. Pa
 before them have, which `carry` [lines, parts] holds.
 """
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import NUMBERS, Configuration, declare
 from ..conversion import convert
 from ..elementwise.pointwise_functions import exp, log1p

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ...dispatch.structured.native.segments import DESCENDING, NEGATIVE, NOTHING, REDUCTIONS, UNEQUAL
+from ...dispatch.structured.meta.segments import DESCENDING, NEGATIVE, NOTHING, REDUCTIONS, UNEQUAL
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.device_guard import device_guard
 from ...runtime.cuda.graph_capture import GraphFlags
-from ...runtime.cuda.lazy_triton import tl
 from ...runtime.cuda.transfer import copy_across
+from ...runtime.cuda.triton.lazy_triton import tl
 from ...runtime.scalar_type import int64
 from ...runtime.tensor_spec import TensorSpec
 from ..contiguous import contiguous_copy

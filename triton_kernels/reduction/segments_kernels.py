@@ -6,7 +6,7 @@ each takes every REDUCED-th element in order: the result depends on the segment 
 flag, and nothing outside of their row is read.
 """
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..conversion import convert
 

@@ -13,8 +13,8 @@ from typing import Any
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.driver import driver
-from ...runtime.cuda.lazy_kernel import LazyKernel
-from ...runtime.cuda.lazy_triton import tl
+from ...runtime.cuda.triton.lazy_kernel import LazyKernel
+from ...runtime.cuda.triton.lazy_triton import tl
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
 from ..budget import Configuration

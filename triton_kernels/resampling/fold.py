@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...dispatch.structured.native.fold import Windows
+from ...dispatch.structured.meta.fold import Windows
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
-from ...runtime.cuda.lazy_triton import tl
+from ...runtime.cuda.triton.lazy_triton import tl
 from ...runtime.tensor_spec import TensorSpec
 from ..conversion import compute_type
 from ..elementwise.elementwise import check_dtypes

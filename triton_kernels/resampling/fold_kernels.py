@@ -1,6 +1,6 @@
 """The programs of windows as columns: a column element looks at its image element, an image element at its columns."""
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..conversion import convert
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...dispatch.structured.native.grid_sampler import taps_of
+from ...dispatch.structured.meta.grid_sampler import taps_of
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
-from ...runtime.cuda.lazy_triton import tl
+from ...runtime.cuda.triton.lazy_triton import tl
 from ...runtime.tensor_spec import TensorSpec
 from ..contiguous import contiguous_copy
 from ..conversion import compute_type

@@ -4,7 +4,7 @@ A dimension's taps are numbered from 0: one of NEAREST, two of BILINEAR, four of
 x, y, z. A tap outside the input counts as absent where ZEROS pads, and what is no number lies outside everything.
 """
 
-from ...runtime.cuda.lazy_triton import libdevice, tl, triton
+from ...runtime.cuda.triton.lazy_triton import libdevice, tl, triton
 from ..budget import Configuration, declare
 from ..conversion import convert
 from .line_map_kernels import keys, quotient

@@ -4,11 +4,11 @@ results that it is a tap of, which are found by the forward rule itself.
 A program has a tile of lines by columns. A column is an element of the fastest dimension of memory: of the width, or
 with LAST of the channels, and then the width is a part of the line. So positions, taps and weights are computed for
 lines and for columns alone, and an element costs additions. Kinds of maps are those of
-`dispatch/structured/native/line_maps.py`, whose names stand here as numbers.
+`dispatch/structured/meta/line_maps.py`, whose names stand here as numbers.
 """
 
-from ...dispatch.structured.native.line_maps import Kind
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...dispatch.structured.meta.line_maps import Kind
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..conversion import convert
 

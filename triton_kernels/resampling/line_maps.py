@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ...dispatch.scalars import element_of
-from ...dispatch.structured.native.line_maps import Kernel, Kind, LineMap, by_factors
+from ...dispatch.structured.meta.line_maps import Kernel, Kind, LineMap, by_factors
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
-from ...runtime.cuda.lazy_triton import tl
+from ...runtime.cuda.triton.lazy_triton import tl
 from ...runtime.tensor_spec import TensorSpec
 from ..contiguous import contiguous_copy
 from ..conversion import compute_type

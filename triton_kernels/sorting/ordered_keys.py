@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ...runtime.scalar_type import bool_
 from ...runtime.scalar_type import dtype as ScalarType
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...runtime.cuda.driver import driver
-from ...runtime.cuda.lazy_kernel import LazyKernel
-from ...runtime.cuda.lazy_triton import tl
+from ...runtime.cuda.triton.lazy_kernel import LazyKernel
+from ...runtime.cuda.triton.lazy_triton import tl
 from ...runtime.data_ptr import DataPtr
 from ...runtime.device import device as Device
 from ...runtime.scalar_type import dtype as ScalarType

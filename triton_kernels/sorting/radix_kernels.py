@@ -9,7 +9,7 @@ Source: Duane Merrill, Andrew Grimshaw, "High Performance and Scalable Radix Sor
 Implementing Dynamic Parallelism for GPU Computing", 2011 (the three steps of a pass).
 """
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from .ordered_keys import bits_of_key, ordered_key
 

@@ -5,7 +5,7 @@ comparisons is stable. Keys of 64 bits leave no room for places and are sorted t
 upper half.
 """
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from .ordered_keys import ordered_key
 from .select_kernels import rank_of_median

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...runtime.cuda.lazy_triton import tl
+from ...runtime.cuda.triton.lazy_triton import tl
 from ...runtime.device import device as Device
 from ...runtime.scalar_type import dtype as ScalarType
 from ..launch import ALIGNMENT, Launch, cdiv, integer_type, interpreted, next_power_of_2

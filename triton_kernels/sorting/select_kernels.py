@@ -7,7 +7,7 @@ Source: Tolu Alabi, Jeffrey D. Blanchard, Bradley Gordon, Russel Steinbach, "Fas
 Graphics Processing Units", 2012 (radix selection).
 """
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from .ordered_keys import ordered_key
 from .radix_kernels import WORDS, part_of_line

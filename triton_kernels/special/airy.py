@@ -4,7 +4,7 @@ Source: NIST Digital Library of Mathematical Functions, 9.7; the expansions in 1
 Chebyshev polynomials over the whole of their ranges.
 """
 
-from ...runtime.cuda.lazy_triton import libdevice, tl, triton
+from ...runtime.cuda.triton.lazy_triton import libdevice, tl, triton
 from ..elementwise.pointwise_functions import divide, sqrt
 from .chebyshev_series import chebyshev_series
 

@@ -4,7 +4,7 @@ The unscaled ones of the first kinds are libdevice's. Sources of the others: NIS
 Functions, 10.31 (K near zero), 10.40 (I and K for large arguments).
 """
 
-from ...runtime.cuda.lazy_triton import libdevice, tl, triton
+from ...runtime.cuda.triton.lazy_triton import libdevice, tl, triton
 from ..elementwise.pointwise_functions import divide, sqrt
 from .chebyshev_series import chebyshev_series
 

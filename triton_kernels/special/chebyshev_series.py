@@ -3,7 +3,7 @@
 Source: C. W. Clenshaw, "A note on the summation of Chebyshev series" (1955).
 """
 
-from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import tl, triton
 
 
 @triton.jit

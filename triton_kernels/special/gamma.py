@@ -4,7 +4,7 @@ Sources: NIST Digital Library of Mathematical Functions, 5.5 and 5.11 (recurrenc
 digamma), 25.11 (the zeta function by the sum of Euler and Maclaurin).
 """
 
-from ...runtime.cuda.lazy_triton import libdevice, tl, triton
+from ...runtime.cuda.triton.lazy_triton import libdevice, tl, triton
 from ..elementwise.pointwise_functions import divide
 
 INFINITY = tl.constexpr(float("inf"))

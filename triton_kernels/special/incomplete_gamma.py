@@ -6,7 +6,7 @@ x^a exp(-x) / gamma(a), whose exponents are near one another. Sources: NIST Digi
 8.7, 8.9 and 8.12; N. M. Temme, "The asymptotic expansion of the incomplete gamma functions" (1979).
 """
 
-from ...runtime.cuda.lazy_triton import libdevice, tl, triton
+from ...runtime.cuda.triton.lazy_triton import libdevice, tl, triton
 from .gamma import any_of
 
 INFINITY = tl.constexpr(float("inf"))

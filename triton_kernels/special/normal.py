@@ -1,6 +1,6 @@
 """The error function's kin, the normal distribution and entropies."""
 
-from ...runtime.cuda.lazy_triton import libdevice, tl, triton
+from ...runtime.cuda.triton.lazy_triton import libdevice, tl, triton
 
 INFINITY = tl.constexpr(float("inf"))
 

@@ -6,7 +6,7 @@ Mathematical Functions" (1964), tables 22.3 and 22.7.
 
 from typing import Any
 
-from ...runtime.cuda.lazy_triton import libdevice, tl, triton
+from ...runtime.cuda.triton.lazy_triton import libdevice, tl, triton
 from ..elementwise.pointwise_functions import divide
 from .gamma import MOST_TERMS, any_of
 

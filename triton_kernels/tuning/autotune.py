@@ -9,10 +9,10 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
-from ...dispatch.functional.profiler import session
-from ...dispatch.functional.pytree import tree_leaves
+from ...dispatch.layers.profiler import session
+from ...dispatch.layers.pytree import tree_leaves
 from ...runtime.cuda import driver as drivers
-from ...runtime.cuda.lazy_triton import module_if_imported
+from ...runtime.cuda.triton.lazy_triton import module_if_imported
 from ...runtime.device import device as Device
 from ...runtime.generator import default_generator, generators_in_use
 from ...runtime.tensor_impl import TensorImpl

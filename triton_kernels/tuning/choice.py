@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 from ...dispatch.core.dispatcher import Dispatcher
 from ...runtime.cuda.driver import driver
-from ...runtime.cuda.lazy_kernel import LazyKernel
+from ...runtime.cuda.triton.lazy_kernel import LazyKernel
 from ...runtime.device import device as Device
 from ..budget import Configuration, name_of
 from .entry import Entry

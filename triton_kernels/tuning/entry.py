@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...runtime.cuda.kernel_key import NoKeyError
+from ...runtime.cuda.triton.kernel_key import NoKeyError
 from ..budget import DECLARATIONS, Configuration
 from .question import declared, is_same
 

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from ...dispatch.autograd.grad_mode import no_grad
-from ...dispatch.functional.pytree import tree_leaves
+from ...dispatch.layers.pytree import tree_leaves
 from ...runtime.generator import Generator
 from ...runtime.tensor_impl import TensorImpl
 

@@ -1,4 +1,4 @@
-"""What was measured, on disk: in ``tuning`` beside the folder of compiled kernels (`runtime/cuda/cubin_store.py`).
+"""Measurements on disk: in ``tuning`` beside the folder of compiled kernels (`runtime/cuda/triton/cubin_store.py`).
 
 A device, by name and capability, has a folder; a kernel has one in it; a question has one file in that, named by the
 hash of kernel, source version, dtype and class of shapes. An entry is written beside its place and renamed, so that a
@@ -21,8 +21,8 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from ...runtime.cuda.cubin_store import default_directory
 from ...runtime.cuda.device_properties import DeviceProperties
+from ...runtime.cuda.triton.cubin_store import default_directory
 from .entry import Entry, read_entry
 
 SUFFIX = ".json"

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ....runtime.scalar_type import float32, int64
 from ...generated import functions as ops
-from ...structured.native.grid_sampler import BICUBIC, BORDER, NEAREST, REFLECTION
+from ...structured.meta.grid_sampler import BICUBIC, BORDER, NEAREST, REFLECTION
 
 CUBIC = -0.75
 FAR = 2.0**31 - 2

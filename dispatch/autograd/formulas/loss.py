@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...generated import functions as ops
-from ...structured.native.loss import MEAN
+from ...structured.meta.loss import MEAN
 
 
 def mse_loss_double_backward(grad: Any, grad_output: Any, reduction: int, count: int) -> Any:

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ...generated import functions as ops
-from ...structured.native.dims import reduced_dims
+from ...structured.meta.dims import reduced_dims
 from .reduction import restored
 
 

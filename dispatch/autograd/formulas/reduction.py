@@ -9,7 +9,7 @@ from typing import Any
 from ....runtime.grad_mode import is_grad_enabled
 from ....runtime.scalar_type import bool_
 from ...generated import functions as ops
-from ...structured.native.dims import reduced_dims, wrap_dim
+from ...structured.meta.dims import reduced_dims, wrap_dim
 
 
 def restored(value: Any, rank: int, dim: Any, keepdim: bool) -> Any:

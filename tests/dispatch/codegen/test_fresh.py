@@ -32,8 +32,10 @@ def shape(text: str) -> tuple[list[tuple[str, str]], list[str]]:
 
 
 def test_no_file_is_missing_or_left_over(files: dict[str, str]) -> None:
-    present = {path.name for path in GENERATED.iterdir() if path.suffix in (".py", ".pyi")}
-    assert present == set(files)
+    present = {
+        str(path.relative_to(GENERATED)) for path in GENERATED.rglob("*") if path.suffix in (".py", ".pyi")
+    }
+    assert present == {*files, "kernel_index.py"}
 
 
 def test_every_file_is_fresh(files: dict[str, str]) -> None:

@@ -124,7 +124,7 @@ def test_keys_of_one_answer_share_a_line_that_is_readable() -> None:
     lines = tt.ops.aten.relu.default.dump().split("\n")
     assert "  CPU, CUDA, Meta: own, structured relu_stub" in lines
     assert (
-        "  AutogradOther, every Autograd<backend>: alias Autograd, triten.dispatch.generated.autograd_pointwise"
+        "  AutogradOther, every Autograd<backend>: alias Autograd, triten.dispatch.generated.autograd.pointwise"
         in lines
     )
     assert max(map(len, lines)) <= 120

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.dispatch.structured.functional_plans import FunctionalForm, _fresh_maker
+from triten.dispatch.plans.functional import FunctionalForm, _fresh_maker
 from triten.dispatch.structured.stub import PlannedKernel
 from triten.runtime.device import CPU
 from triten.runtime.float_errors import quietly

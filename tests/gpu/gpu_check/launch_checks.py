@@ -330,9 +330,9 @@ def cost_of_a_launch() -> str:
 @check("launch: the ctypes fallback of triten's driver", on_a_card=True)
 def ctypes_fallback() -> str:
     try:
-        from triten.runtime.cuda.libcuda import ctypes_launch_kernel
+        from triten.runtime.cuda.cupy.libcuda import ctypes_launch_kernel
     except ImportError:
-        raise NotBuilt("there is no triten.runtime.cuda.libcuda.ctypes_launch_kernel") from None
+        raise NotBuilt("there is no triten.runtime.cuda.cupy.libcuda.ctypes_launch_kernel") from None
     n = 5003
     kernel = Raw(probes.add, ADD, {"BLOCK": BLOCK})
     a, b = numbers(n), numbers(n)

@@ -16,12 +16,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from triten.runtime.cuda.caching_allocator import CachingAllocator
 from triten.runtime.cuda.driver import DeviceProperties, Driver
-from triten.runtime.cuda.interpreter_driver import InterpreterDriver
-from triten.runtime.cuda.interpreter_memory import DeviceMemory
-from triten.runtime.cuda.memory_inspection import nested_stats, snapshot_segments
-from triten.runtime.cuda.memory_options import AllocatorOptions
+from triten.runtime.cuda.interpreter.driver import InterpreterDriver
+from triten.runtime.cuda.interpreter.memory import DeviceMemory
+from triten.runtime.cuda.memory.caching_allocator import CachingAllocator
+from triten.runtime.cuda.memory.inspection import nested_stats, snapshot_segments
+from triten.runtime.cuda.memory.options import AllocatorOptions
 from triten.runtime.device import device as Device
 from triten.runtime.errors import OutOfMemoryError
 

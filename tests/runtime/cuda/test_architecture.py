@@ -3,7 +3,7 @@
 import pytest
 
 from triten.runtime.cuda.architecture import check_architecture
-from triten.runtime.cuda.lazy_triton import tl
+from triten.runtime.cuda.triton.lazy_triton import tl
 
 
 @pytest.mark.parametrize("type_", ["*fp8e4nv", "fp8e4nv", "*kfp8e4nv"])

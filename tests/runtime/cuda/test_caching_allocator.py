@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from triten.runtime.cuda.caching_allocator import CUDA_ALLOCATOR, CachingAllocator
 from triten.runtime.cuda.driver import driver
-from triten.runtime.cuda.interpreter_driver import InterpreterDriver
-from triten.runtime.cuda.interpreter_memory import DeviceMemory
-from triten.runtime.cuda.memory_inspection import device_stats, nested_stats, reset_peaks
+from triten.runtime.cuda.interpreter.driver import InterpreterDriver
+from triten.runtime.cuda.interpreter.memory import DeviceMemory
+from triten.runtime.cuda.memory.caching_allocator import CUDA_ALLOCATOR, CachingAllocator
+from triten.runtime.cuda.memory.inspection import device_stats, nested_stats, reset_peaks
 from triten.runtime.device import device as Device
 from triten.runtime.errors import OutOfMemoryError
 

@@ -7,14 +7,14 @@ import textwrap
 
 import pytest
 
-from triten.runtime.cuda.compile import ParameterLayout, compile_kernel, format_of
 from triten.runtime.cuda.driver import is_available
+from triten.runtime.cuda.triton.compile import ParameterLayout, compile_kernel, format_of
 
 PROGRAM = """
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
-from triten.runtime.cuda.compile import compile_kernel
+from triten.runtime.cuda.triton.compile import compile_kernel
 
 @triton.jit
 def scale(x):
@@ -114,8 +114,8 @@ def test_importing_triten_and_the_driver_imports_neither_triton_nor_cupy():
         import sys
         import triten
         import triten.runtime.cuda.driver
-        import triten.runtime.cuda.caching_allocator
-        import triten.runtime.cuda.compile
+        import triten.runtime.cuda.memory.caching_allocator
+        import triten.runtime.cuda.triton.compile
         print([name for name in ("triton", "cupy", "scipy") if name in sys.modules])
         """)
     )

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from triten.runtime.cuda.compile import KernelBinary
-from triten.runtime.cuda.cubin_store import (
+from triten.runtime.cuda.triton.compile import KernelBinary
+from triten.runtime.cuda.triton.cubin_store import (
     DEFAULT_MAXSIZE,
     CubinStore,
     default_directory,
@@ -97,7 +97,7 @@ def test_an_entry_under_anothers_name_is_not_taken(kept):
 
 
 def test_an_entry_with_other_fields_is_not_taken(monkeypatch):
-    from triten.runtime.cuda import cubin_store
+    from triten.runtime.cuda.triton import cubin_store
 
     fields = cubin_store._HEADER_FIELDS
     monkeypatch.setattr(cubin_store, "_HEADER_FIELDS", [name for name in fields if name != "num_ctas"])
@@ -210,8 +210,8 @@ def test_a_full_disk_leaves_no_part_of_an_entry(tmp_path):
         """
         import resource, sys, warnings
         from pathlib import Path
-        from triten.runtime.cuda.compile import KernelBinary
-        from triten.runtime.cuda.cubin_store import CubinStore
+        from triten.runtime.cuda.triton.compile import KernelBinary
+        from triten.runtime.cuda.triton.cubin_store import CubinStore
         resource.setrlimit(resource.RLIMIT_FSIZE, (700, 700))
         kept = CubinStore(Path(sys.argv[1]), 1 << 20)
         kept.write("small", KernelBinary("small", 90, b"code", {}, (), 4, 1, 0, 0, 1))
@@ -231,8 +231,8 @@ def test_a_full_disk_leaves_no_part_of_an_entry(tmp_path):
 RACER = """
     import random, sys
     from pathlib import Path
-    from triten.runtime.cuda.compile import KernelBinary
-    from triten.runtime.cuda.cubin_store import CubinStore
+    from triten.runtime.cuda.triton.compile import KernelBinary
+    from triten.runtime.cuda.triton.cubin_store import CubinStore
 
     kept = CubinStore(Path(sys.argv[1]), 60_000)
     draw = random.Random(int(sys.argv[2]))

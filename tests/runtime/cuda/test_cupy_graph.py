@@ -11,7 +11,7 @@ import pytest
 
 from triten.runtime.cuda.capture import relaxed_capture
 
-OURS = ["cupy_driver", "cupy_copies", "cupy_devices", "cupy_graph", "cupy_errors", "cupy_kernel"]
+OURS = ["driver", "copies", "devices", "graph", "errors", "kernel"]
 KERNEL, MEMCPY = 0, 1
 INVALIDATED, UNMATCHED, WRONG_THREAD = 901, 903, 908
 
@@ -95,12 +95,12 @@ def fake(monkeypatch):
     modules, runtime = module.modules()
     for name, each in modules.items():
         monkeypatch.setitem(sys.modules, name, each)
-    names = [f"triten.runtime.cuda.{name}" for name in OURS]
+    names = [f"triten.runtime.cuda.cupy.{name}" for name in OURS]
     for name in names:
         monkeypatch.delitem(sys.modules, name, raising=False)
     cuda = importlib.import_module(names[0]).CuPyDriver(2)
     seen = Capturing(runtime)
-    monkeypatch.setattr(sys.modules["triten.runtime.cuda.cupy_graph"], "_libcuda", lambda: seen)
+    monkeypatch.setattr(sys.modules["triten.runtime.cuda.cupy.graph"], "_libcuda", lambda: seen)
     yield cuda, seen
     for name in names:
         sys.modules.pop(name, None)

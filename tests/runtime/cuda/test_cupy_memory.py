@@ -7,10 +7,10 @@ pytest.importorskip("cupy", reason="cupy is not installed")
 import cupy
 
 from triten.perf.suite.workloads.allocator import address_driver
-from triten.runtime.cuda import cupy_memory
-from triten.runtime.cuda.caching_allocator import CachingAllocator
+from triten.runtime.cuda.cupy import allocator as cupy_memory
 from triten.runtime.cuda.driver import driver
-from triten.runtime.cuda.memory_inspection import nested_stats, snapshot_segments
+from triten.runtime.cuda.memory.caching_allocator import CachingAllocator
+from triten.runtime.cuda.memory.inspection import nested_stats, snapshot_segments
 from triten.runtime.device import device as Device
 
 

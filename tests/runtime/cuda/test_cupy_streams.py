@@ -9,7 +9,7 @@ import pytest
 
 from triten.runtime.errors import OutOfMemoryError
 
-OURS = ["cupy_driver", "cupy_copies", "cupy_devices", "cupy_graph", "cupy_errors", "cupy_kernel"]
+OURS = ["driver", "copies", "devices", "graph", "errors", "kernel"]
 
 
 def _fake_modules():
@@ -26,7 +26,7 @@ def fake(monkeypatch):
     modules, runtime = _fake_modules()
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
-    names = [f"triten.runtime.cuda.{name}" for name in OURS]
+    names = [f"triten.runtime.cuda.cupy.{name}" for name in OURS]
     for name in names:
         monkeypatch.delitem(sys.modules, name, raising=False)
     driver = importlib.import_module(names[0]).CuPyDriver(2)

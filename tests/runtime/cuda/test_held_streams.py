@@ -8,7 +8,7 @@ import pytest
 
 import triten as tt
 from triten.runtime.cuda.driver import driver
-from triten.runtime.cuda.interpreter_driver import InterpreterDriver
+from triten.runtime.cuda.interpreter.driver import InterpreterDriver
 
 pytestmark = pytest.mark.interpreter
 

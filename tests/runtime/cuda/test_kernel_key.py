@@ -11,13 +11,13 @@ from collections import namedtuple
 
 import pytest
 
-from triten.runtime.cuda import kernel_key as module
-from triten.runtime.cuda.kernel_key import digest, kernel_key, triton_identity
-from triten.runtime.cuda.lazy_triton import tl
+from triten.runtime.cuda.triton import kernel_key as module
+from triten.runtime.cuda.triton.kernel_key import digest, kernel_key, triton_identity
+from triten.runtime.cuda.triton.lazy_triton import tl
 from triten.triton_kernels.elementwise import elementwise, pointwise_functions
 
 OTHER = """
-from triten.runtime.cuda.lazy_triton import tl, triton
+from triten.runtime.cuda.triton.lazy_triton import tl, triton
 
 SHIFT = tl.constexpr(1)
 
@@ -32,7 +32,7 @@ def unused(x):
 
 KERNELS = """
 import math
-from triten.runtime.cuda.lazy_triton import libdevice, tl, triton
+from triten.runtime.cuda.triton.lazy_triton import libdevice, tl, triton
 import other as f
 
 SCALE = tl.constexpr(2.0)
@@ -105,7 +105,7 @@ def test_a_key_is_the_same_in_another_process(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(
         textwrap.dedent("""
-        from triten.runtime.cuda.kernel_key import kernel_key
+        from triten.runtime.cuda.triton.kernel_key import kernel_key
         from triten.triton_kernels.elementwise import elementwise, pointwise_functions as f
         constants = {name: 0 for name in elementwise.dense.arg_names if name != "out"}
         constants["FUNCTION"] = f.gelu
@@ -397,7 +397,7 @@ def untouched(x):
 
 REAL_PROGRAM = """
 import os, sys
-from triten.runtime.cuda.kernel_key import kernel_key
+from triten.runtime.cuda.triton.kernel_key import kernel_key
 import importlib.util
 keys = []
 for path in sys.argv[1:]:

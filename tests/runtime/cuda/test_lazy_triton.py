@@ -16,8 +16,8 @@ import triton.language as real_tl
 from triton.language.extra import libdevice as real_libdevice
 
 import triten.triton_kernels
-from triten.runtime.cuda.lazy_kernel import LazyKernel, function_source
-from triten.runtime.cuda.lazy_triton import libdevice, stand_in, tl, triton
+from triten.runtime.cuda.triton.lazy_kernel import LazyKernel, function_source
+from triten.runtime.cuda.triton.lazy_triton import libdevice, stand_in, tl, triton
 
 REAL = {
     name: value for name, value in vars(real_tl).items() if type(value) is real_tl.dtype and name != "void"

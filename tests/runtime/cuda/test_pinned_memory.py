@@ -11,8 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 import triten as tt
 from triten.runtime.cuda.driver import driver
-from triten.runtime.cuda.interpreter_driver import InterpreterDriver
-from triten.runtime.cuda.pinned_memory import PINNED_ALLOCATOR, CachingHostAllocator
+from triten.runtime.cuda.interpreter.driver import InterpreterDriver
+from triten.runtime.cuda.memory.pinned import PINNED_ALLOCATOR, CachingHostAllocator
 from triten.runtime.errors import OutOfMemoryError
 
 FACTORIES = [
@@ -126,7 +126,7 @@ class Allocators:
 
     def __init__(self, monkeypatch):
         self.cuda = InterpreterDriver(2)
-        monkeypatch.setattr("triten.runtime.cuda.pinned_memory.driver", lambda: self.cuda)
+        monkeypatch.setattr("triten.runtime.cuda.memory.pinned.driver", lambda: self.cuda)
         self.allocator = CachingHostAllocator()
 
 
@@ -320,7 +320,7 @@ class Policy(RuleBasedStateMachine):
             self.pending.setdefault(address, []).append(event.record)
 
     def _record(self, block, stream):
-        import triten.runtime.cuda.pinned_memory as module
+        import triten.runtime.cuda.memory.pinned as module
 
         before, module.driver = module.driver, lambda: self.cuda
         try:

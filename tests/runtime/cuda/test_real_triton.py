@@ -10,12 +10,12 @@ import threading
 import numpy as np
 import pytest
 
-from triten.runtime.cuda.lazy_kernel import LazyKernel
-from triten.runtime.cuda.lazy_triton import tl
-from triten.runtime.cuda.real_triton import TritonMissingError, _Realization, real, real_constants
+from triten.runtime.cuda.triton.lazy_kernel import LazyKernel
+from triten.runtime.cuda.triton.lazy_triton import tl
+from triten.runtime.cuda.triton.real_triton import TritonMissingError, _Realization, real, real_constants
 
 CALLED = """
-from triten.runtime.cuda.lazy_triton import tl, triton
+from triten.runtime.cuda.triton.lazy_triton import tl, triton
 
 SHIFT = tl.constexpr(100)
 
@@ -26,7 +26,7 @@ def shifted(x):
 
 KERNELS = """
 import functools
-from triten.runtime.cuda.lazy_triton import libdevice, tl, triton
+from triten.runtime.cuda.triton.lazy_triton import libdevice, tl, triton
 import called as c
 from called import SHIFT as ELSEWHERE
 
@@ -149,7 +149,7 @@ def test_nobody_sees_a_kernel_that_is_not_whole(module, monkeypatch):
 
 
 def test_options_reach_triton(module):
-    from triten.runtime.cuda.lazy_triton import triton
+    from triten.runtime.cuda.triton.lazy_triton import triton
 
     kernel = triton.jit(do_not_specialize=["n"])(module.doubled.fn)
     options = getattr(real(kernel), "kwargs", None) or vars(real(kernel))
@@ -207,8 +207,8 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 import kernels, called
 from triten.runtime.cuda import cubin_store
-from triten.runtime.cuda.compile import compile_kernel
-from triten.runtime.cuda.lazy_triton import tl, triton as lazy
+from triten.runtime.cuda.triton.compile import compile_kernel
+from triten.runtime.cuda.triton.lazy_triton import tl, triton as lazy
 
 compiled = []
 def counting(kernel, *rest):

@@ -7,7 +7,6 @@ import triton
 import triton.language as tl
 
 import triten as tt
-from triten.runtime.cuda.compile import ParameterLayout
 from triten.runtime.cuda.tensor_map import (
     ALIGNMENT,
     KEPT,
@@ -16,6 +15,7 @@ from triten.runtime.cuda.tensor_map import (
     TensorMaps,
     descriptor_type,
 )
+from triten.runtime.cuda.triton.compile import ParameterLayout
 
 
 @triton.jit

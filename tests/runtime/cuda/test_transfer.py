@@ -8,7 +8,7 @@ import pytest
 import triten as tt
 from triten.runtime.cuda import transfer
 from triten.runtime.cuda.driver import driver
-from triten.runtime.cuda.pinned_memory import PINNED_ALLOCATOR
+from triten.runtime.cuda.memory.pinned import PINNED_ALLOCATOR
 
 HELD = pytest.mark.interpreter
 

@@ -143,7 +143,7 @@ def test_pytorch_without_a_gpu_changes_nothing(run, tmp_path):
 
 COMPILES = """
 import triton, triton.language as tl
-from triten.runtime.cuda.compile import compile_kernel
+from triten.runtime.cuda.triton.compile import compile_kernel
 
 @triton.jit
 def copy(x, out):

@@ -14,7 +14,7 @@ from triten.triton_kernels.tuning.entry import Entry, source_of
 from triten.triton_kernels.tuning.records import Records, device_name
 
 SOURCE = """
-from triten.runtime.cuda.lazy_triton import tl, triton
+from triten.runtime.cuda.triton.lazy_triton import tl, triton
 from triten.triton_kernels.budget import Configuration, declare
 
 @triton.jit

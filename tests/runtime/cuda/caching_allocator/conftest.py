@@ -3,8 +3,8 @@
 import pytest
 
 from triten.perf.suite.workloads.allocator import address_driver
-from triten.runtime.cuda.caching_allocator import CachingAllocator
-from triten.runtime.cuda.memory_options import AllocatorOptions
+from triten.runtime.cuda.memory.caching_allocator import CachingAllocator
+from triten.runtime.cuda.memory.options import AllocatorOptions
 
 
 def make(**options):

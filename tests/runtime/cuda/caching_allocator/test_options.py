@@ -3,10 +3,10 @@
 import pytest
 
 from triten.perf.suite.workloads.allocator import address_driver
-from triten.runtime.cuda import memory_inspection as inspection
-from triten.runtime.cuda.caching_allocator import CachingAllocator
-from triten.runtime.cuda.memory_options import AllocatorOptions, parse_options
-from triten.runtime.cuda.memory_statistics import flattened
+from triten.runtime.cuda.memory import inspection
+from triten.runtime.cuda.memory.caching_allocator import CachingAllocator
+from triten.runtime.cuda.memory.options import AllocatorOptions, parse_options
+from triten.runtime.cuda.memory.statistics import flattened
 from triten.runtime.device import device as Device
 
 CUDA = Device("cuda", 0)

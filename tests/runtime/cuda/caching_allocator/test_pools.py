@@ -4,8 +4,8 @@ import gc
 
 import pytest
 
-from triten.runtime.cuda import memory_inspection as inspection
-from triten.runtime.cuda.memory_statistics import flattened
+from triten.runtime.cuda.memory import inspection
+from triten.runtime.cuda.memory.statistics import flattened
 from triten.runtime.device import device as Device
 
 CUDA = Device("cuda", 0)

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from triten.runtime.cuda import memory_inspection as inspection
-from triten.runtime.cuda.memory_report import summary_table
-from triten.runtime.cuda.memory_statistics import flattened
+from triten.runtime.cuda.memory import inspection
+from triten.runtime.cuda.memory.report import summary_table
+from triten.runtime.cuda.memory.statistics import flattened
 from triten.runtime.device import device as Device
 from triten.runtime.errors import OutOfMemoryError
 

@@ -12,8 +12,8 @@ import triton
 import triton.language as tl
 
 import triten as tt
-from triten.runtime.cuda.compile import KernelBinary, compile_kernel
 from triten.runtime.cuda.driver import driver
+from triten.runtime.cuda.triton.compile import KernelBinary, compile_kernel
 
 PROGRAM = """
 import triten as tt
@@ -29,7 +29,7 @@ for _ in range(2):
 
 
 def made_up(name="made_up", **changes):
-    from triten.runtime.cuda.cupy_kernel import CuPyKernel
+    from triten.runtime.cuda.cupy.kernel import CuPyKernel
 
     values = dict.fromkeys(("num_ctas", "global_scratch_align"), 1) | {"shared": 0, "global_scratch_size": 0}
     values |= {"capability": 90, "cubin": b"standin\0", "asm": {}, "parameter_types": (), "num_warps": 4}

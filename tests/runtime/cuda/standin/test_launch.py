@@ -9,8 +9,8 @@ import triton
 import triton.language as tl
 
 import triten as tt
-from triten.runtime.cuda.compile import KernelBinary, compile_kernel
 from triten.runtime.cuda.driver import driver
+from triten.runtime.cuda.triton.compile import KernelBinary, compile_kernel
 
 MADE_UP = b"standin\0"
 LAUNCH = ["cuLaunchKernel"]
@@ -56,7 +56,7 @@ def compiled_add(**options):
 
 def made_up(name="made_up", types=("*fp32", "i32"), **changes):
     """A kernel whose code does not exist."""
-    from triten.runtime.cuda.cupy_kernel import CuPyKernel
+    from triten.runtime.cuda.cupy.kernel import CuPyKernel
 
     binary = KernelBinary(name, 90, MADE_UP, {}, types, 4, 1, 0, 0, 1)
     return CuPyKernel(driver(), dataclasses.replace(binary, **changes), driver().properties(0))
@@ -308,8 +308,8 @@ def test_launches_can_be_observed_and_left_out(standin):
 def test_ctypes_launches_where_cupys_function_is_not_what_it_was(standin, change):
     from cupy.cuda import driver as cupy_driver
 
-    from triten.runtime.cuda import cupy_kernel
-    from triten.runtime.cuda.libcuda import choose_launch_kernel
+    from triten.runtime.cuda.cupy import kernel as cupy_kernel
+    from triten.runtime.cuda.cupy.libcuda import choose_launch_kernel
 
     def launch(f, grid_dim_x, stream):
         """launchKernel(f, grid_dim_x, stream)"""
@@ -340,6 +340,6 @@ def test_ctypes_launches_where_cupys_function_is_not_what_it_was(standin, change
 def test_cupys_function_is_what_it_was(standin):
     from cupy.cuda import driver as cupy_driver
 
-    from triten.runtime.cuda.libcuda import choose_launch_kernel
+    from triten.runtime.cuda.cupy.libcuda import choose_launch_kernel
 
     assert choose_launch_kernel() is cupy_driver.launchKernel

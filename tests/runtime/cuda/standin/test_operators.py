@@ -14,8 +14,8 @@ import pytest
 
 import triten as tt
 import triten.nn.functional as F
-from triten.runtime.cuda.compile import KernelBinary
 from triten.runtime.cuda.driver import driver, kernel_name
+from triten.runtime.cuda.triton.compile import KernelBinary
 
 WITHOUT_CODE = pytest.mark.standin(without_code=1)
 EXAMPLE = Path(__file__).parents[4] / "examples" / "train_digits.py"
@@ -23,8 +23,8 @@ EXAMPLE = Path(__file__).parents[4] / "examples" / "train_digits.py"
 
 def without_code():
     """From here on kernels are made up: of the right name, signature and number of warps."""
-    from triten.runtime.cuda.cupy_driver import CuPyDriver
-    from triten.runtime.cuda.cupy_kernel import CuPyKernel
+    from triten.runtime.cuda.cupy.driver import CuPyDriver
+    from triten.runtime.cuda.cupy.kernel import CuPyKernel
 
     def compile_nothing(self, kernel, signature, constexprs, divisible, options):
         types = tuple(signature[name] for name in kernel.arg_names if name in signature)

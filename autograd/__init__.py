@@ -1,0 +1,40 @@
+"""`tt.autograd`: gradients on request, functions of your own, checks (`torch.autograd`).
+
+Submodules lie where PyTorch has them; those that a training loop does not need are imported with their first use.
+"""
+
+from ..dispatch.autograd.anomaly import detect_anomaly, set_detect_anomaly
+from ..dispatch.autograd.function import Function
+from ..dispatch.autograd.functional import backward, grad
+from ..dispatch.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
+from ..runtime.lazy_import import lazy_names
+
+# The submodule has the function's name, which has to be bound after it.
+from .gradcheck import GradcheckError, gradcheck, gradgradcheck
+
+_SUBMODULES = ("anomaly_mode", "forward_ad", "function", "functional", "grad_mode", "graph", "variable")
+
+__getattr__, __dir__, _ = lazy_names(__name__, {".variable": "Variable"}, _SUBMODULES)
+
+__all__ = [
+    "Function",
+    "GradcheckError",
+    "Variable",
+    "anomaly_mode",
+    "backward",
+    "detect_anomaly",
+    "enable_grad",
+    "forward_ad",
+    "function",
+    "functional",
+    "grad",
+    "grad_mode",
+    "gradcheck",
+    "gradgradcheck",
+    "graph",
+    "inference_mode",
+    "no_grad",
+    "set_detect_anomaly",
+    "set_grad_enabled",
+    "variable",
+]

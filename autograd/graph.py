@@ -1,0 +1,23 @@
+"""What a graph keeps, and hooks on it (`torch.autograd.graph`)."""
+
+from ..dispatch.autograd.graph import (
+    GradientEdge,
+    Node,
+    disable_saved_tensors_hooks,
+    get_gradient_edge,
+    increment_version,
+    register_multi_grad_hook,
+    save_on_cpu,
+    saved_tensors_hooks,
+)
+
+__all__ = [
+    "GradientEdge",
+    "Node",
+    "disable_saved_tensors_hooks",
+    "get_gradient_edge",
+    "increment_version",
+    "register_multi_grad_hook",
+    "save_on_cpu",
+    "saved_tensors_hooks",
+]

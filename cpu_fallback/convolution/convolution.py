@@ -1,0 +1,359 @@
+"""Convolution and its two gradients, each in the form that the geometry allows.
+
+Images whose width stays go by rows (`convolution_rows.py`). All others are im2col and one matrix product for each
+group, a few images at a time, on several threads (`convolution_columns.py`).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.memory_format import contiguous_strides, is_channels_last
+from ...runtime.tensor_spec import TensorSpec
+from ..error_state import quiet
+from ..undispatched import np
+from ..windows import Padding, Window
+from . import rows as convolution_rows
+from .columns import Convolution, Part, at
+
+TOTALS, TOTAL_BYTES = 8, 24 << 20
+"""How many sums of the weight's gradient are made side by side, and the memory that these may take."""
+FEW_POSITIONS = 1 << 10
+"""Up to so many the gradient of the input is added tap by tap, which takes fewer calls."""
+MORE_OUTPUTS = 2
+"""How many more outputs than channels may be gathered: columns are made of the outputs, and taps added to channels."""
+FEW_CHANNELS, FEW_TAPS = 32, 9
+"""Fewer channels than outputs are rows of a product that are too few for the BLAS; that costs more than few taps do."""
+
+Array = np.ndarray[Any, Any]
+
+
+def convolution(call: StructuredCall) -> PlannedKernel:
+    """Forward: weight (outputs, depth) by columns (depth, images * run), group by group."""
+    if call.args["transposed"]:
+        return backward_input(call._replace(args={**call.args, "grad_output": call.args["input"]}))
+    input, weight, spec = call.args["input"], call.args["weight"], call.outputs[0]
+    conv = Convolution(call, input.sizes, weight.sizes, spec.sizes)
+    if conv.is_empty:
+        return PlannedKernel(_bias_alone)
+    if conv.multiply is np.matmul and conv.groups == 1 and _is_rows(spec):
+        return PlannedKernel(quiet(_forward_channels_last(conv, spec)))
+    if conv.by_rows:
+        return PlannedKernel(quiet(convolution_rows.forward(*conv.by_rows)))
+    same = spec.np_dtype == conv.dtype and conv.multiply is np.matmul
+    if same and conv.window.is_pointwise and spec.is_contiguous:
+        return PlannedKernel(quiet(_forward_pointwise(conv)))
+    direct = same and conv.is_dense and conv.batches[0][0].count == 1 and spec.is_contiguous
+
+    def into(out: Any, input: Any, weight: Any, bias: Any) -> None:
+        matrix = conv.matrix(weight)
+        addend = None if bias is None else bias.astype(conv.dtype, copy=False).reshape(conv.groups, -1, 1)
+
+        def one(padded: Array, part: Part, room: Array | None) -> None:
+            columns = conv.columns(padded, part, room)
+            if direct:
+                made = at(at(out, part.images).reshape(conv.groups, -1, conv.run), part.groups)
+                if part.rows is not None:
+                    first = part.first_row * (conv.run // conv.window.out[0])
+                    made = made[:, :, first : first + part.columns[2]]
+                np.matmul(at(matrix, part.groups), columns, out=made)
+            else:
+                made = conv.multiply(at(matrix, part.groups), columns)
+            if addend is not None:
+                made += at(addend, part.groups)
+            if not direct:
+                np.copyto(at(out, part.target), conv.positions(made, part), casting="unsafe")
+
+        def some(first: int, last: int, room: Array | None) -> None:
+            for batch in conv.batches[first:last]:
+                padded = conv.pad(at(input, batch[0].images))
+                for part in batch:
+                    one(padded, part, room)
+
+        if len(conv.batches) > 1 or len(conv.batches[0]) == 1:
+            conv.over(len(conv.batches), some)
+            return
+        parts, padded = conv.batches[0], conv.pad(input)
+
+        def some_parts(first: int, last: int, room: Array | None) -> None:
+            for part in parts[first:last]:
+                one(padded, part, room)
+
+        conv.over(len(parts), some_parts)
+
+    return PlannedKernel(quiet(into))
+
+
+def _is_rows(spec: TensorSpec) -> bool:
+    """Whether an output is channels-last, so that its positions are the rows of one matrix."""
+    return spec.ndim in (4, 5) and is_channels_last(spec.sizes, spec.strides, spec.ndim)
+
+
+def _forward_pointwise(conv: Convolution) -> Any:
+    """A kernel of one element: the images are the columns."""
+    shape = (conv.n, conv.groups, -1, conv.run)
+
+    def into(out: Any, input: Any, weight: Any, bias: Any) -> None:
+        np.matmul(conv.matrix(weight), conv.pad(input).reshape(shape), out=out.reshape(shape))
+        if bias is not None:
+            out += bias.reshape(-1, *(1,) * conv.rank)
+
+    return into
+
+
+def _forward_channels_last(conv: Convolution, spec: TensorSpec) -> Any:
+    """Forward into channels-last: windows (images * positions, depth) by weight (depth, outputs)."""
+    rank, window, c = conv.rank, conv.window, conv.channels
+    pad = Padding(window, conv.dtype, last=True)
+    size = conv.dtype.itemsize * c
+    plane = math.prod(window.padded) * size
+    pitch = contiguous_strides(window.padded)
+    down = [p * d * size for p, d in zip(pitch, window.dilation, strict=True)]
+    along = [p * s * size for p, s in zip(pitch, window.stride, strict=True)]
+    strides = (plane, *along, *down, conv.dtype.itemsize)
+    weight_order = (*range(2, rank + 2), 1, 0)
+    same = spec.np_dtype == conv.dtype
+    inner = math.prod(window.out[1:])
+    most = conv.most_positions()
+    lines = min(window.out[0], max(1, most // inner))
+    step = max(1, min(conv.n, most // (inner * lines))) if lines == window.out[0] else 1
+    is_view = window.is_pointwise
+
+    def into(out: Any, input: Any, weight: Any, bias: Any) -> None:
+        matrix = (
+            weight.astype(conv.dtype, copy=False).transpose(weight_order).reshape(conv.depth, conv.outputs)
+        )
+        rows_of_out = np.moveaxis(out, 1, -1)
+        wide = None if bias is None else bias.astype(conv.dtype, copy=False)
+        buffer = None if is_view else np.empty(step * lines * inner * conv.depth, conv.dtype)
+        for start in range(0, conv.n, step):
+            padded = pad(input[start : start + step])
+            m = len(padded)
+            for line in range(0, window.out[0], lines):
+                count = min(lines, window.out[0] - line)
+                shape = (m, count, *window.out[1:], *window.kernel, c)
+                view = np.ndarray(shape, conv.dtype, padded, line * along[0], strides)
+                if buffer is None:
+                    rows = view.reshape(-1, conv.depth)
+                else:
+                    rows = buffer[: math.prod(shape)].reshape(-1, conv.depth)
+                    np.copyto(rows.reshape(shape), view)
+                target = rows_of_out[start : start + step, line : line + count].reshape(-1, conv.outputs)
+                if same:
+                    made = np.dot(rows, matrix, target)
+                else:
+                    made = np.dot(rows, matrix)
+                if wide is not None:
+                    made += wide
+                if not same:
+                    np.copyto(target, made, casting="unsafe")
+
+    return into
+
+
+def _bias_alone(out: Any, input: Any, weight: Any, bias: Any = None) -> None:
+    if bias is None:
+        out.fill(0)
+    else:
+        out[...] = bias.reshape(-1, *(1,) * (out.ndim - 2))
+
+
+def _zero(out: Any, *_: Any) -> None:
+    out.fill(0)
+
+
+def backward_input(call: StructuredCall) -> PlannedKernel:
+    """The gradient of the input, and a transposed convolution, which may have a bias."""
+    grad, weight = call.args["grad_output"], call.args["weight"]
+    conv = Convolution(call, call.outputs[0].sizes, weight.sizes, grad.sizes)
+    if conv.is_empty:
+        return PlannedKernel(_bias_alone)
+    if conv.by_rows is None:
+        return _backward_by_taps(call, conv)
+    by_rows = quiet(convolution_rows.backward_input(*conv.by_rows))
+    otherwise = functools.cache(lambda: _backward_by_taps(call, conv).into)
+
+    def into(out: Any, grad: Any, weight: Any, bias: Any = None) -> None:
+        kernel = by_rows if np.isfinite(weight).all() else otherwise()
+        kernel(out, grad, weight, bias)
+
+    return PlannedKernel(into)
+
+
+def _backward_by_taps(call: StructuredCall, conv: Convolution) -> PlannedKernel:
+    """Weight transposed by the gradient gives columns; each tap's are added where they came from."""
+    window = conv.window
+    is_narrow = conv.outputs <= MORE_OUTPUTS * conv.channels
+    if conv.channels < min(conv.outputs, FEW_CHANNELS) and math.prod(window.kernel) <= FEW_TAPS:
+        is_narrow = False
+    if is_narrow and conv.n * conv.run > FEW_POSITIONS and not window.is_pointwise and _gathers(window):
+        return PlannedKernel(_backward_by_gathering(call, conv))
+    inside = (slice(None), slice(None), *window.inside)
+    size = conv.dtype.itemsize
+
+    def places(part: Part) -> list[tuple[Any, Any]]:
+        """Each tap among the columns of a part, and the elements that it meets."""
+        first = part.first_row
+        if conv.has_runs:
+            met, along, begin = part.view[conv.rank + 1 :], part.strides[conv.rank + 1 :], part.start
+            line = part.strides[0]
+            if not conv.is_shared:  # here channels come first
+                line, along = part.count * conv.plane * size, (conv.plane * size, size)
+                begin = (part.channels.start if part.channels else 0) * line + first * conv.inner[0] * size
+            down = [p * d * size for p, d in zip(conv.pitches(part.count), window.dilation, strict=True)]
+            shape, strides = (part.view[0], *met), (line, *along)
+            return [
+                (tap, (shape, begin + sum(t * d for t, d in zip(tap, down, strict=True)), strides))
+                for tap in window.taps
+            ]
+        step, rows = window.stride[0], part.made[2]
+        made = []
+        for tap in window.taps:
+            outermost, *others = window.slices(tap)
+            start = outermost.start + first * step
+            made.append((tap, (slice(start, start + (rows - 1) * step + 1, step), *others)))
+        return made
+
+    batches = [[(part, places(part)) for part in batch] for batch in conv.batches]
+
+    def into(out: Any, grad: Any, weight: Any, bias: Any = None) -> None:
+        matrix = conv.matrix(weight).swapaxes(1, 2)
+        addend = (
+            None if bias is None else bias.astype(conv.dtype, copy=False).reshape(-1, *(1,) * (1 + conv.rank))
+        )
+        is_finite = bool(np.isfinite(matrix).all())
+
+        def some(first: int, last: int, room: Array | None) -> None:
+            for batch in batches[first:last]:
+                target = at(out, batch[0][0].images).swapaxes(0, 1)
+                m = target.shape[1]
+                line = (conv.line(m),) if conv.is_shared else (m, *window.padded)
+                full = np.zeros((conv.channels, *line), conv.dtype)
+                for part, taps in batch:
+                    made = conv.multiply(at(matrix, part.groups), conv.spread(grad, part))
+                    if not is_finite:
+                        made = conv.without_gaps(made, part)
+                    made = made.reshape(part.view)
+                    for tap, where in taps:
+                        if conv.has_runs:
+                            shape, start, strides = where
+                            met: Array = np.ndarray(shape, conv.dtype, full, start, strides)
+                        else:
+                            met = at(full, part.channels)[:, :, *where]
+                        met += made[:, *tap]
+                full = conv.inside(full, m).swapaxes(0, 1) if conv.is_shared else full[inside]
+                if addend is None:
+                    np.copyto(target, full, casting="unsafe")
+                else:
+                    np.copyto(target, full + addend, casting="unsafe")
+
+        conv.over(len(batches), some)
+
+    def into_pointwise(out: Any, grad: Any, weight: Any, bias: Any = None) -> None:
+        matrix = conv.matrix(weight).swapaxes(1, 2)
+
+        def some(first: int, last: int, room: Array | None) -> None:
+            for part in parts[first:last]:
+                target = at(out, part.images).swapaxes(0, 1)
+                made = conv.multiply(at(matrix, part.groups), conv.spread(grad, part))
+                there = at(target, part.channels)
+                there = there if part.rows is None else there[:, :, part.rows]
+                made = made.reshape(there.shape)
+                if bias is not None:
+                    addend = at(bias, part.channels).astype(conv.dtype, copy=False)
+                    made += addend.reshape(-1, *(1,) * (1 + conv.rank))
+                np.copyto(there, made, casting="unsafe")
+
+        conv.over(len(parts), some)
+
+    parts = [part for batch in conv.batches for part in batch]
+    return PlannedKernel(quiet(into_pointwise if window.is_pointwise else into))
+
+
+def _gathers(window: Window) -> bool:
+    """Whether the gradient of the input is a convolution too, which reads each element of it once."""
+    return all(s == 1 for s in window.stride) and all(
+        p <= (k - 1) * d for p, k, d in zip(window.padding, window.kernel, window.dilation, strict=True)
+    )
+
+
+def _backward_by_gathering(call: StructuredCall, conv: Convolution) -> Any:
+    """With strides of 1: the gradient convolved with the weight, whose taps are reversed and channels exchanged."""
+    grad, weight, window = call.args["grad_output"], call.args["weight"], conv.window
+    each = (conv.outputs // conv.groups, conv.channels // conv.groups)
+    sizes = (conv.channels, each[0], *window.kernel)
+    args = {
+        **call.args,
+        "input": grad,
+        "weight": TensorSpec.contiguous(sizes, weight.dtype, weight.device),
+        "padding": tuple(
+            (k - 1) * d - p for k, d, p in zip(window.kernel, window.dilation, window.padding, strict=True)
+        ),
+        "transposed": False,
+    }
+    forward = convolution(call._replace(args=args)).into
+    backwards = (slice(None),) * 3 + (slice(None, None, -1),) * conv.rank
+
+    def into(out: Any, grad: Any, weight: Any, bias: Any = None) -> None:
+        reversed_taps = weight.reshape(conv.groups, *each, *window.kernel)[backwards].swapaxes(1, 2)
+        forward(out, grad, np.ascontiguousarray(reversed_taps).reshape(sizes), bias)
+
+    return into
+
+
+def backward_weight(call: StructuredCall) -> PlannedKernel:
+    """The columns by the gradient, summed over the blocks in float64."""
+    grad, input = call.args["grad_output"], call.args["input"]
+    conv = Convolution(call, input.sizes, call.outputs[0].sizes, grad.sizes)
+    if conv.is_empty:
+        return PlannedKernel(_zero)
+    if conv.by_rows and convolution_rows.sums_by_rows(conv.channels, conv.outputs, conv.window):
+        return PlannedKernel(quiet(convolution_rows.backward_weight(*conv.by_rows, TOTALS)))
+    wide = np.dtype(np.float64) if conv.dtype == np.float32 else conv.dtype
+
+    # The larger matrix first: the other way round the BLAS takes up to 1.5 times as long.
+    is_turned = conv.depth >= conv.outputs // conv.groups
+    sizes = (conv.groups, conv.outputs // conv.groups, conv.depth)
+    kept = (sizes[0], sizes[2], sizes[1]) if is_turned else sizes
+
+    def summed(grad: Any, input: Any, of_columns: Callable[[Array, Part], Array]) -> Array:
+        totals = np.zeros((len(shares), *kept), wide)
+
+        def some(first: int, last: int, room: Array | None) -> None:
+            for share in range(first, last):
+                for batch in shares[share]:
+                    padded = conv.pad(at(input, batch[0].images))
+                    for part in batch:
+                        rows = conv.spread(grad, part)
+                        columns = of_columns(conv.columns(padded, part, room), part)
+                        some = at(totals[share], part.groups)
+                        factors = (columns, rows) if is_turned else (rows, columns)
+                        some += conv.multiply(factors[0], factors[1].swapaxes(1, 2))
+
+        conv.over(len(shares), some)
+        total: Array = totals[0]
+        for more in totals[1:]:
+            total += more
+        return total
+
+    def into(out: Any, grad: Any, input: Any) -> None:
+        total = summed(grad, input, lambda columns, part: columns)
+        if conv.has_runs and not conv.is_dense and not np.isfinite(total).all():
+            total = summed(grad, input, conv.without_gaps)
+        total = total.swapaxes(1, 2) if is_turned else total
+        np.copyto(out, total.reshape(out.shape), casting="unsafe")
+
+    count = len(conv.batches)
+    most = max(1, min(TOTALS, TOTAL_BYTES // (conv.depth * conv.outputs * wide.itemsize)))
+    step = -(-count // most)
+    shares = [conv.batches[i : i + step] for i in range(0, count, step)]
+    return PlannedKernel(quiet(into))
+
+
+register_stub("convolution_stub", "cpu", convolution)
+register_stub("convolution_backward_input_stub", "cpu", backward_input)
+register_stub("convolution_backward_weight_stub", "cpu", backward_weight)

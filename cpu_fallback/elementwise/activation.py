@@ -1,0 +1,268 @@
+"""Activations on the CPU, a row for each; integers are refused where PyTorch refuses them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numpy._core.umath import clip  # the ufunc under np.clip, which keeps NaN and goes over the data once
+
+from ...dispatch.structured.stub import (
+    KernelFactory,
+    PlannedKernel,
+    StructuredCall,
+    register_stub,
+    with_defaults,
+)
+from ..undispatched import np
+from ..widen import compute_np
+from .chains import SMALL, Chain, Maker, chained, general, is_plain
+from .elementwise import compute_dtype_of, planned
+from .pointwise import FLOAT, INEXACT, REAL, check_kind
+from .pointwise_math import log1p, silu
+from .selection import selected
+
+Array = np.ndarray[Any, Any]
+
+
+def elu(alpha: Array, scale: Array, input_scale: Array) -> Chain:
+    """scale * a above zero, alpha * scale * (exp(input_scale * a) - 1) below."""
+    below, zero = np.asarray(alpha * scale), np.zeros_like(alpha)
+    is_sloped, is_scaled, adds = bool(input_scale != 1), bool(below != 1), bool(below > 0)
+
+    def chain(out: Array, kept: Array, a: Array) -> None:
+        np.minimum(a, zero, out=kept)
+        if is_sloped:
+            np.multiply(kept, input_scale, kept)
+        np.expm1(kept, kept)
+        if is_scaled:
+            np.multiply(kept, below, kept)
+        if a.size <= SMALL or not adds:
+            np.multiply(a, scale, out)
+            np.copyto(out, kept, where=np.less(a, zero))
+            return
+        np.maximum(a, zero, out=out)
+        np.multiply(out, scale, out)
+        np.add(out, kept, out)
+        if not a.all():
+            # Of a sum of zeros the sign is lost.
+            np.copyto(out, a * scale, where=np.equal(a, zero))
+
+    return chain
+
+
+def hardswish_in(np_dtype: np.dtype[Any]) -> Maker:
+    """a * relu6(a + 3) / 6."""
+    zero, three, six = [np.array(n, np_dtype) for n in (0, 3, 6)]
+
+    def chain(out: Array, kept: Array, a: Array) -> None:
+        np.add(a, three, kept)
+        clip(kept, zero, six, out=kept)
+        np.multiply(a, kept, out)
+        np.divide(out, six, out)
+
+    return lambda: chain
+
+
+def hardsigmoid_in(np_dtype: np.dtype[Any]) -> Maker:
+    """relu6(a + 3) / 6."""
+    zero, three, six = [np.array(n, np_dtype) for n in (0, 3, 6)]
+
+    def chain(out: Array, _: Array, a: Array) -> None:
+        np.add(a, three, out)
+        clip(out, zero, six, out=out)
+        np.divide(out, six, out)
+
+    return lambda: chain
+
+
+def kept_where(keeps: Array, out: Array, a: Array) -> None:
+    """`a` bit by bit where the mask holds, else 0: a product with 0 or 1 has no branches."""
+    bits = _BITS[a.dtype]
+    np.multiply(a.view(bits), keeps, out.view(bits))
+
+
+_BITS = {np.dtype(np.float32): np.dtype(np.uint32), np.dtype(np.float64): np.dtype(np.uint64)}
+
+
+def hardshrink(lambd: Array) -> Chain:
+    """0 within [-lambd, lambd], NaN kept."""
+
+    zero = np.zeros_like(lambd)
+
+    def chain(out: Array, kept: Array, a: Array) -> None:
+        np.absolute(a, kept)
+        if a.size <= SMALL:
+            np.copyto(out, a)
+            np.copyto(out, zero, where=np.less_equal(kept, lambd))
+            return
+        within = np.less_equal(kept, lambd)
+        kept_where(np.logical_not(within, within), out, a)
+
+    return chain
+
+
+def softshrink(lambd: Array) -> Chain:
+    """Nearer to zero by `lambd`, a zero of its sign within [-lambd, lambd]; NaN kept."""
+    low = np.asarray(-lambd)
+
+    def chain(out: Array, kept: Array, a: Array) -> None:
+        clip(a, low, lambd, out=kept)
+        np.subtract(a, kept, out)
+        np.copysign(out, a, out)
+
+    return chain
+
+
+def leaky_relu(slope: Array) -> Chain:
+    """a where positive, else a * slope."""
+    if 0 < slope <= 1:
+
+        def larger(out: Array, kept: Array, a: Array) -> None:
+            np.multiply(a, slope, kept)
+            np.maximum(a, kept, out=out)
+
+        return larger
+    zero = np.zeros_like(slope)
+
+    def chain(out: Array, kept: Array, a: Array) -> None:
+        np.multiply(a, slope, kept)
+        np.copyto(out, selected(np.greater(a, zero), a, kept))
+
+    return chain
+
+
+def mish_in(np_dtype: np.dtype[Any]) -> Maker:
+    """a * tanh(log(1 + exp(a))), which is a * n / (n + 2) with n = e * (e + 2) and e = exp(a).
+
+    From 20 on that quotient is 1, in float64 too; without the limit n would overflow.
+    """
+    two, limit = [np.array(n, np_dtype) for n in (2, 20)]
+
+    def chain(out: Array, kept: Array, a: Array) -> None:
+        np.minimum(a, limit, out=kept)
+        np.exp(kept, kept)
+        np.add(kept, two, out)
+        np.multiply(kept, out, kept)
+        np.add(kept, two, out)
+        np.divide(kept, out, out)
+        np.multiply(a, out, out)
+
+    return lambda: chain
+
+
+def silu_in(np_dtype: np.dtype[Any]) -> Maker:
+    """a * sigmoid(a)."""
+    one = np.ones((), np_dtype)
+
+    def chain(out: Array, kept: Array, a: Array) -> None:
+        np.negative(a, kept)
+        np.exp(kept, kept)
+        np.add(kept, one, kept)
+        np.divide(a, kept, out)
+
+    return lambda: chain
+
+
+def softplus(beta: Array, threshold: Array) -> Chain:
+    """log(1 + exp(beta * a)) / beta, and a itself above the threshold."""
+
+    def chain(out: Array, kept: Array, a: Array) -> None:
+        np.multiply(a, beta, kept)
+        np.exp(kept, out)
+        above = np.greater(kept, threshold)
+        if a.size <= SMALL:
+            np.log1p(out, out)
+            np.divide(out, beta, out)
+            np.copyto(out, a, where=above)
+            return
+        np.divide(log1p(out), beta, kept)
+        np.copyto(out, selected(above, a, kept))
+
+    return chain
+
+
+def log_sigmoid(a: Array) -> Array:
+    """log(1 / (1 + exp(-a)))."""
+    return np.minimum(a, 0) - log1p(np.exp(-np.abs(a)))
+
+
+def threshold(a: Array, limit: float, value: float) -> Array:
+    """`value` up to the limit, NaN kept."""
+    return selected(a <= limit, np.asarray(value, a.dtype), a)
+
+
+def threshold_chain(limit: Array, value: Array) -> Chain:
+    """The same of floats: their bits change places by what they differ in."""
+    bits = _BITS[value.dtype]
+    word = value.view(bits)
+
+    def chain(out: Array, _: Array, a: Array) -> None:
+        below = np.less_equal(a, limit)
+        if a.size <= SMALL:
+            np.copyto(out, a)
+            np.copyto(out, value, where=below)
+            return
+        there, target = a.view(bits), out.view(bits)
+        np.bitwise_xor(there, word, target)
+        np.multiply(target, below, target)
+        np.bitwise_xor(target, there, target)
+
+    return chain
+
+
+def row(function: Callable[..., Any], kinds: str) -> KernelFactory:
+    """The factory of a row."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        check_kind(call, kinds)
+        return planned(call, function)
+
+    return factory
+
+
+FUNCTIONS: dict[str, tuple[Callable[..., Any], str]] = {
+    "log_sigmoid": (log_sigmoid, FLOAT),
+    "silu": (silu, INEXACT),
+    "threshold": (threshold, REAL),
+}
+"""The function of each operator, and the kinds of dtype that it serves."""
+CHAINS: dict[str, Maker] = {
+    "elu": elu,
+    "hardshrink": hardshrink,
+    "leaky_relu": leaky_relu,
+    "softplus": softplus,
+    "softshrink": softshrink,
+    "threshold": threshold_chain,
+}
+"""Of operators with numbers: from those to the chain."""
+CHAINS_IN: dict[str, Callable[[np.dtype[Any]], Maker]] = {
+    "hardsigmoid": hardsigmoid_in,
+    "hardswish": hardswish_in,
+    "mish": mish_in,
+    "silu": silu_in,
+}
+"""Of operators without: from the dtype that is computed in."""
+
+
+def chain_row(name: str) -> KernelFactory:
+    """The factory of an operator that is a chain; operands that are not plain are brought to its dtype."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        function, kinds = FUNCTIONS.get(name, (None, FLOAT))
+        check_kind(call, kinds)
+        np_dtype = compute_np(compute_dtype_of(call))
+        if np_dtype in _BITS:
+            make = CHAINS[name] if name in CHAINS else CHAINS_IN[name](np_dtype)
+            if is_plain(call, np_dtype):
+                return chained(call, make, np_dtype)
+            function = function or general(make)
+        assert function is not None
+        return planned(call, function)
+
+    return factory
+
+
+for _name in (*CHAINS, *CHAINS_IN):
+    register_stub(f"{_name}_stub", "cpu", with_defaults(chain_row(_name)))
+register_stub("log_sigmoid_stub", "cpu", with_defaults(row(*FUNCTIONS["log_sigmoid"])))

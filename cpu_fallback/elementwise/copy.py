@@ -1,0 +1,133 @@
+"""Copies between any strides and dtypes.
+
+Casts are PyTorch's: float to integer truncates (what does not fit comes out as x86 has it: the least int32 or
+int64, or its low bits); complex to real drops the imaginary part; to bool asks for nonzero; narrow floats
+round to nearest even, float8_e4m3fn saturates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, followed_by, register_stub
+from ...runtime.scalar_type import (
+    bfloat16,
+    bool_,
+    dtype,
+    float8_e4m3fn,
+    float8_e5m2,
+    float16,
+    float32,
+    float64,
+    registered,
+)
+from ...runtime.tensor_spec import TensorSpec
+from ..blocks import BLOCK, SHARED_BLOCK, SHARED_BYTES, SHARED_FROM, TURNED_FROM, Blocks, part_of
+from ..error_state import IGNORE, reset_state, set_state
+from ..undispatched import copyto, np
+from ..widen import HALVES_FROM, cast_by, widened_halves
+
+FOREIGN = frozenset({bfloat16, float8_e4m3fn, float8_e5m2})
+"""Dtypes of ml_dtypes, whose own casts are exact to and from float32 only."""
+CAST_FROM = 1 << 19
+"""Elements from which a cast that takes longer to compute than to read is shared among threads."""
+CAST_BLOCK = 1 << 16
+"""Elements of a part of it, at least."""
+QUICK = frozenset({(float32, float64), (float64, float32)})
+"""Casts that take no longer than their operands take to come from memory."""
+
+
+def copy(call: StructuredCall) -> PlannedKernel:
+    """``out[...] = self``, with broadcasting and casts."""
+    spec, out_spec = call.args.get("src", call.args["self"]), call.outputs[0]
+    source, target = spec.dtype, out_spec.dtype
+    is_plain = spec.is_contiguous and out_spec.is_contiguous and spec.sizes == out_spec.sizes
+    if source is target:
+        whole = _whole(out_spec, spec, shares_from=SHARED_BYTES)
+        return PlannedKernel(whole or copyto, np.ndarray.copy if is_plain and whole is None else None)
+    steps = cast_steps(source, target)
+    real_only = source.is_complex and not target.is_complex and target is not bool_
+
+    def step(out: Any, piece: Any) -> None:
+        if real_only:
+            piece = piece.real
+        for function in steps:
+            piece = function(piece)
+        np.copyto(out, piece, casting="unsafe")
+
+    run = step
+    if not steps and not real_only:
+        quick = (source, target) in QUICK
+        shares_from = SHARED_BYTES if quick else CAST_FROM * (source.itemsize + target.itemsize)
+        run = _whole(out_spec, spec, shares_from, SHARED_BLOCK if quick else CAST_BLOCK) or step
+    elif out_spec.numel > BLOCK:
+        run = partial(Blocks(out_spec, [spec]).run, step)
+
+    def cast(out: Any, src: Any) -> None:
+        token = set_state(IGNORE)
+        try:
+            run(out, src)
+        finally:
+            reset_state(token)
+
+    if steps or real_only or not is_plain:
+        return PlannedKernel(cast)
+    return PlannedKernel(cast, followed_by(np.ndarray.astype, out_spec.np_dtype), quiet=True)
+
+
+def _whole(
+    out: TensorSpec, spec: TensorSpec, shares_from: int, least: int = SHARED_BLOCK
+) -> Callable[[Any, Any], None] | None:
+    """One call of NumPy in parts: shared among threads, or tile by tile; None where one call is as quick."""
+    if out.numel < TURNED_FROM:
+        return None
+    blocks = Blocks(out, [spec], part_of(out.numel, least))
+    shares = blocks.nbytes >= shares_from if blocks.flat else out.numel >= SHARED_FROM
+    if not shares and not any(blocks.turns):
+        return None
+    return partial(blocks.run, partial(np.copyto, casting="unsafe"))
+
+
+def cast_steps(source: dtype, target: dtype) -> list[Callable[[Any], Any]]:
+    """What is done to an array before NumPy's own cast to `target` gives PyTorch's result."""
+    steps: list[Callable[[Any], Any]] = []
+    real = source.to_real()
+    if source is float16 and target in (float32, float64):
+        steps.append(_widened)
+    if source in registered:
+        steps.append(_to(cast_by(source)))
+    elif source in FOREIGN:
+        steps.append(_to(np.float32))
+    if target in registered:
+        if not (target.is_integral and real.is_integral):
+            steps.append(_to(cast_by(target)))
+    elif target.is_integral and real.is_floating_point:
+        if (target.np.kind == "i" and target.itemsize < 4) or target.name in ("uint8", "uint16"):
+            steps.append(_to(np.int32))
+        elif target.name == "uint32":
+            steps.append(_to(np.int64))
+    elif target in FOREIGN:
+        if real is not source or not source.is_floating_point or source.itemsize > 4:
+            steps.append(_to(np.float32))
+        if target is float8_e4m3fn:
+            if not steps:
+                steps.append(_to(np.float32))
+            steps.append(_saturate)
+    return steps
+
+
+def _to(np_type: Any) -> Callable[[Any], Any]:
+    return lambda array: array.astype(np_type)
+
+
+def _widened(array: Any) -> Any:
+    return widened_halves(array) if array.size >= HALVES_FROM else array
+
+
+def _saturate(array: Any) -> Any:
+    return np.clip(array, np.float32(-448), np.float32(448))
+
+
+register_stub("copy_stub", "cpu", copy)

@@ -1,0 +1,497 @@
+"""The path of every pointwise kernel: operands to the common dtype, one function over them, a store.
+
+What can be decided is decided once for a plan: whether a ufunc may write the result itself, which operands
+need a cast, whether the error state matters, whether to work in cache-sized blocks.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...dispatch.scalars import element_of, truncated
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall
+from ...dispatch.structured.supported_dtypes import ROUNDING_NUMBERS
+from ...runtime.float_errors import quietly, run_quiet, run_quiet_copy
+from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.scalar_type import float16
+from ...runtime.tensor_spec import TensorSpec
+from ..blocks import BLOCK, HANDED_OVER, SHARED_BLOCK, SHARED_BYTES, SHARED_FROM, TURNED_FROM, Blocks, part_of
+from ..error_state import IGNORE, raises_flags, reset_state, set_state
+from ..undispatched import np
+from ..widen import FLOAT32, HALVES_FROM, compute_np, widened_halves
+
+MAX_CONSTANTS = 256
+COSTLY = frozenset(
+    {
+        *(np.exp, np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p, np.power, np.sqrt, np.cbrt),
+        *(np.sin, np.cos, np.tan, np.arcsin, np.arccos, np.arctan, np.arctan2, np.hypot, np.floor_divide),
+        *(np.sinh, np.cosh, np.tanh, np.arcsinh, np.arccosh, np.arctanh, np.fmod, np.remainder),
+    }
+)
+"""Ufuncs that take longer to compute than their operands to come from memory."""
+COSTLY_FROM = 1 << 19
+"""Elements from which a costly ufunc is shared."""
+COSTLY_BLOCK = 1 << 16
+"""Elements of a part of it, at least."""
+
+SLOW: set[Any] = set()
+"""Functions that go one element at a time, at ten nanoseconds and more: SciPy's."""
+SLOW_FROM = 1 << 14
+"""Elements from which a slow function is shared."""
+SLOW_BLOCK = 1 << 13
+"""Elements of a part of it, at least."""
+
+LONG_FROM = 1 << 20
+"""Elements from which several passes take longer blocks: threads wait for each other's Python after every pass."""
+LONG_BLOCK = 1 << 17
+
+LINED = frozenset({np.maximum, np.minimum, np.fmax, np.fmin})
+"""Ufuncs that take two arrays several at a time, but one by one an array and a number."""
+LINE = 1 << 14
+"""Elements of a line that a number is repeated to for them, which stays in the cache."""
+
+SILENT = frozenset(
+    {
+        np.maximum,
+        np.minimum,
+        np.fmax,
+        np.fmin,
+        np.negative,
+        np.positive,
+        np.absolute,
+        np.copysign,
+        np.logical_not,
+    }
+)
+"""Ufuncs that raise no floating-point flag, whatever their input."""
+
+
+class Constants(dict[Any, Any]):
+    """Python numbers of one class as 0-d arrays of a dtype, remembered by value.
+
+    Integers wrap as C casts them. Float zeros stand apart by their signs: -0.0 would be found as 0.0.
+    """
+
+    __slots__ = ("_zeros", "np_dtype", "signed_zero")
+
+    def __init__(self, np_dtype: Any, kind: type) -> None:
+        self.np_dtype = np_dtype
+        self.signed_zero = kind is not int and kind is not bool
+        self._zeros: dict[float, Any] = {}
+
+    def __missing__(self, value: Any) -> Any:
+        if value.__class__ is float and value == 0.0:
+            sign = math.copysign(1.0, value)
+            made = self._zeros.get(sign)
+            if made is None:
+                made = self._zeros[sign] = self.converted(value)
+            return made
+        made = self.converted(value)
+        if (value != 0 or not self.signed_zero) and value == value and len(self) < MAX_CONSTANTS:
+            self[value] = made
+        return made
+
+    def converted(self, value: Any) -> Any:
+        """A number as an array."""
+        np_dtype = self.np_dtype
+        if value.__class__ is int and not -(1 << 63) <= value < 1 << 64:
+            raise OverflowError(f"int too big to convert: expected 64 bits, got {value}")
+        if value.__class__ is complex and np_dtype.kind != "c":
+            name = {"float32": "float", "float64": "double"}.get(np_dtype.name, np_dtype.name)
+            raise RuntimeError(f"value cannot be converted to type {name} without overflow")
+        if np_dtype.kind in "iu":
+            bits = 8 * np_dtype.itemsize
+            wrapped = truncated(value, np_dtype.name) & ((1 << bits) - 1)
+            if np_dtype.kind == "i" and wrapped >> (bits - 1):
+                wrapped -= 1 << bits
+            return np.array(wrapped, np_dtype)
+        token = set_state(IGNORE)
+        try:
+            return np.array(value, np_dtype)
+        finally:
+            reset_state(token)
+
+
+class RangedConstants(Constants):
+    """`Constants` that refuse what their dtype cannot hold, with RuntimeError, as bounds and scales are refused."""
+
+    __slots__ = ("dtype",)
+
+    def __init__(self, np_dtype: Any, kind: type, dtype: ScalarType) -> None:
+        super().__init__(np_dtype, kind)
+        self.dtype = dtype
+
+    def converted(self, value: Any) -> Any:
+        element_of(value, self.dtype)
+        return super().converted(value)
+
+
+class RoundedConstants(Constants):
+    """`Constants` rounded to a narrow dtype before they are widened."""
+
+    __slots__ = ("narrow",)
+
+    def __init__(self, np_dtype: Any, kind: type, narrow: Any) -> None:
+        super().__init__(np_dtype, kind)
+        self.narrow = narrow
+
+    def converted(self, value: Any) -> Any:
+        super().converted(value)
+        return np.array(float(self.narrow.type(value)), self.np_dtype)
+
+
+BOUNDED = frozenset({"clamp", "clamp_max", "clamp_min"})
+"""Operators whose numbers must be in the range of the common dtype."""
+
+
+def constants_for(call: StructuredCall, name: str, np_dtype: Any, kind: type) -> Constants:
+    """The numbers of an argument; a scale must be in the range of the dtype that is computed in."""
+    if call.name.rstrip("_") in BOUNDED:
+        return RangedConstants(np_dtype, kind, compute_dtype_of(call))
+    if name == "alpha" and np_dtype.kind in "iu":
+        return RangedConstants(np_dtype, kind, compute_dtype_of(call))
+    return Constants(np_dtype, kind)
+
+
+def compute_dtype_of(call: StructuredCall) -> ScalarType:
+    """The dtype that a call's operands are brought to: the iterator's, or the one its meta function names."""
+    named = call.extra.get("common_dtype")
+    if named is None:
+        assert call.iterator is not None
+        named = call.iterator.common_dtype
+    return named  # type: ignore[no-any-return]
+
+
+def planned(
+    call: StructuredCall, function: Callable[..., Any], np_common: Any = None, masks: Sequence[str] = ()
+) -> PlannedKernel:
+    """The kernel that brings operands to the common dtype, calls `function` on them, and stores with a cast.
+
+    Args:
+        function: a ufunc, a function of arrays that returns a new array, or one marked by `writing`.
+        np_common: the NumPy dtype to compute in, if it is not the one of `compute_dtype_of`.
+        masks: arguments that are brought to bool instead.
+    """
+    if np_common is None:
+        np_common = compute_np(compute_dtype_of(call))
+    operands = [call.args[name] for name in call.runtime]
+    targets = [np.dtype(bool) if name in masks else np_common for name in call.runtime]
+    out_spec = call.outputs[0]
+    out_np = out_spec.np_dtype
+    kinds = [isinstance(o, TensorSpec) for o in operands]
+    plain = all(o.np_dtype == t for o, t in zip(operands, targets, strict=True) if isinstance(o, TensorSpec))
+    is_ufunc = isinstance(function, np.ufunc)
+    stores = is_ufunc and ufunc_keeps(function, np_common, len(operands), out_np)
+    silent = not raises_flags(np_common) or (is_ufunc and function in SILENT)
+    tensors = [o for o in operands if isinstance(o, TensorSpec)]
+    # One element expanded has no order of its own: NumPy then follows the others.
+    ordered = any(o.is_contiguous for o in tensors) and all(
+        o.is_contiguous or not any(o.strides) for o in tensors
+    )
+    any_shape = sys.maxsize if all(o.is_contiguous for o in tensors) else 0
+    if plain and stores:
+        slow = function in SLOW
+        costly = slow or function in COSTLY
+        if slow:
+            shared_from = SLOW_FROM
+        elif costly or not all(o.is_contiguous and o.sizes in (out_spec.sizes, ()) for o in tensors):
+            shared_from = COSTLY_FROM if costly else SHARED_FROM
+        else:
+            shared_from = SHARED_BYTES // sum(
+                o.itemsize for o in (out_spec.dtype, *(o.dtype for o in tensors))
+            )
+        any_shape = min(any_shape, shared_from - 1)
+        if out_spec.numel >= shared_from or (
+            out_spec.numel >= TURNED_FROM and not any_shape and any(Blocks(out_spec, tensors).turns)
+        ):
+            block = part_of(out_spec.numel, SLOW_BLOCK if slow else COSTLY_BLOCK if costly else SHARED_BLOCK)
+            prepare = _preparers(call, operands, targets)
+            handed_over = 0 if slow else HANDED_OVER
+            return PlannedKernel(
+                _in_blocks(_writing(function, len(kinds)), prepare, operands, out_spec, block, handed_over)
+            )
+    numbers = [i for i, o in enumerate(operands) if kinds[i] and not o.ndim]
+    if function in LINED and plain and stores and all(kinds) and len(numbers) == 1:
+        any_shape = min(any_shape, LINE)
+        if out_spec.numel > LINE and all(
+            o.is_contiguous and o.sizes in (out_spec.sizes, ()) for o in (out_spec, *tensors)
+        ):
+            return PlannedKernel(_beside_line(function, numbers[0], out_spec), quiet=True)
+    if (
+        plain and stores and kinds == [True, True] and ordered
+        and operands[1].sizes == out_spec.sizes and _is_repeated(operands[0], out_spec)
+    ):  # fmt: skip
+        first = operator.itemgetter((*(0,) * out_spec.ndim, ...))
+        return PlannedKernel(_output_first(function, 2), lambda a, b: function(first(a), b), not silent)
+    if plain and stores and all(kinds) and len(kinds) <= 2:
+        return PlannedKernel(
+            _output_first(function, len(kinds)), function if ordered else None, not silent, any_shape
+        )
+    if plain and stores and kinds == [True, False]:
+        constants = constants_for(call, call.runtime[1], np_common, operands[1])
+        return PlannedKernel(
+            _with_constant_into(function, constants),
+            _with_constant(function, constants) if ordered else None,
+            any_shape=any_shape,
+        )
+    prepare = _preparers(call, operands, targets)
+    if call.name.rstrip("_") in ROUNDING_NUMBERS:
+        common = compute_dtype_of(call)
+        if common.np != np_common:
+            prepare = [
+                _rounded_first(p, o, common.np, np_common) for p, o in zip(prepare, operands, strict=True)
+            ]
+    ready = all(p is _itself for p in prepare)
+    if stores or function in WRITING:
+        same = stores or out_np == np_common
+        compute = _writing(function, len(kinds)) if same else _writing_cast(function, np_common)
+    else:
+        compute = _storing(function, len(kinds))
+    slow = function in SLOW
+    largest = SLOW_FROM if slow else BLOCK
+    if out_spec.numel > largest:
+        # Several passes keep what they have made, in float64 often.
+        block = min(part_of(out_spec.numel, SLOW_BLOCK), LONG_BLOCK) if slow else BLOCK
+        if not slow and out_spec.numel >= LONG_FROM:
+            block = LONG_BLOCK
+        handed_over = 0 if slow else HANDED_OVER
+        return PlannedKernel(_in_blocks(compute, prepare, operands, out_spec, block, handed_over))
+    any_shape = min(any_shape, largest)
+    if ready and raises_flags(np_common):
+        whole = ordered and function not in WRITING and out_np == np_common
+        # Plans of in-place forms take a ufunc by its own signature, which knows operands in pairs at most.
+        called = (lambda *inputs: function(*inputs)) if is_ufunc else function
+        return PlannedKernel(compute, called if whole else None, True, any_shape)
+    into = quietly(compute) if ready else quietly(_prepared(compute, prepare))
+    if function in WRITING or not ordered:
+        return PlannedKernel(into, any_shape=any_shape)
+
+    def fresh(*inputs: Any) -> Any:
+        made = function(*inputs) if ready else function(*[p(x) for p, x in zip(prepare, inputs, strict=True)])
+        return made if made.dtype == out_np else made.astype(out_np)
+
+    return PlannedKernel(into, quietly(fresh), any_shape=any_shape)
+
+
+WRITING: set[Any] = set()
+"""Functions that write to an argument `out`, an array of the common dtype, rather than return a new array."""
+
+
+def writing(function: Callable[..., None]) -> Callable[..., None]:
+    """Mark a function as one that writes to its argument `out`.
+
+    In-place forms call it with `out` among the arguments, so it must not read them after it has written.
+    """
+    WRITING.add(function)
+    return function
+
+
+def _storing(function: Callable[..., Any], count: int = 0) -> Callable[..., None]:
+    """A kernel that stores what a function of `count` arrays returns; of any number for 0."""
+    copyto = np.copyto
+    if count == 1:
+        return lambda out, a: copyto(out, function(a), "unsafe")
+    if count == 2:
+        return lambda out, a, b: copyto(out, function(a, b), "unsafe")
+
+    def store(out: Any, *arrays: Any) -> None:
+        copyto(out, function(*arrays), "unsafe")
+
+    return store
+
+
+def _writing(function: Callable[..., Any], count: int = 0) -> Callable[..., None]:
+    """A kernel that has a function of `count` arrays, of any number for 0, write to its argument `out`."""
+    if count == 1:
+        return lambda out, a: function(a, out=out)
+    if count == 2:
+        return lambda out, a, b: function(a, b, out=out)
+
+    def write(out: Any, *arrays: Any) -> None:
+        function(*arrays, out=out)
+
+    return write
+
+
+def _writing_cast(function: Callable[..., Any], np_common: Any) -> Callable[..., None]:
+    def write(out: Any, *arrays: Any) -> None:
+        made = np.empty(out.shape, np_common)
+        function(*arrays, out=made)
+        np.copyto(out, made, casting="unsafe")
+
+    return write
+
+
+def _prepared(compute: Callable[..., None], prepare: Sequence[Callable[[Any], Any]]) -> Callable[..., None]:
+    *tensors, last = prepare
+    if all(p is _itself for p in tensors):
+
+        def run_last(out: Any, *inputs: Any) -> None:
+            compute(out, *inputs[:-1], last(inputs[-1]))
+
+        return run_last
+
+    if len(prepare) == 3:
+        first, second, third = prepare
+
+        def run_three(out: Any, a: Any, b: Any, c: Any) -> None:
+            compute(out, first(a), second(b), third(c))
+
+        return run_three
+
+    def run(out: Any, *inputs: Any) -> None:
+        compute(out, *[p(x) for p, x in zip(prepare, inputs, strict=True)])
+
+    return run
+
+
+def _in_blocks(
+    compute: Callable[..., None],
+    prepare: Sequence[Callable[[Any], Any]],
+    operands: Sequence[Any],
+    out_spec: TensorSpec,
+    block: int = BLOCK,
+    handed_over: int = HANDED_OVER,
+) -> Callable[..., None]:
+    """A kernel that goes through its operands a block at a time; what has one element is prepared once."""
+    specs = [o if isinstance(o, TensorSpec) else None for o in operands]
+    moving = [o is not None and o.ndim > 0 for o in specs]
+    blocks = Blocks(out_spec, specs, block, handed_over)
+    once = [
+        (i, p) for i, (p, m) in enumerate(zip(prepare, moving, strict=True)) if not m and p is not _itself
+    ]
+    each = [p if m else _itself for p, m in zip(prepare, moving, strict=True)]
+    step = compute if all(p is _itself for p in each) else _prepared(compute, each)
+
+    def run(out: Any, *inputs: Any) -> None:
+        token = set_state(IGNORE)
+        try:
+            ready = inputs
+            if once:
+                filled = list(inputs)
+                for i, p in once:
+                    filled[i] = p(filled[i])
+                ready = tuple(filled)
+            blocks.run(step, out, *ready)
+        finally:
+            reset_state(token)
+
+    return run
+
+
+def _beside_line(function: np.ufunc, number: int, out_spec: TensorSpec) -> Callable[..., None]:
+    """A kernel of contiguous operands, of which one is a number: the other's lines beside a line of it."""
+    whole = Blocks(out_spec, [out_spec], out_spec.numel)
+
+    def into(out: Any, *inputs: Any) -> None:
+        line = np.full(LINE, inputs[number])
+
+        def step(out: Any, a: Any) -> None:
+            full = a.size // LINE * LINE
+            rows, rest = a[:full].reshape(-1, LINE), a[full:]
+            pair, last = ((line, rows), (line[: rest.size], rest))
+            if number:
+                pair, last = pair[::-1], last[::-1]
+            function(*pair, out=out[:full].reshape(-1, LINE))
+            function(*last, out=out[full:])
+
+        whole.run(step, out, inputs[1 - number])
+
+    return into
+
+
+def ufunc_keeps(function: np.ufunc, np_dtype: Any, arity: int, out: Any) -> bool:
+    """Whether a ufunc over this dtype gives exactly the output's dtype."""
+    try:
+        resolved = function.resolve_dtypes((np_dtype,) * arity + (None,))
+    except TypeError:
+        return False
+    return bool(resolved[-1] == out and all(r == np_dtype for r in resolved[:-1]))
+
+
+def _preparers(
+    call: StructuredCall, operands: Sequence[Any], targets: Sequence[Any]
+) -> list[Callable[[Any], Any]]:
+    """What brings each operand to its dtype: tensors by a cast, numbers as arrays that are made once."""
+    return [
+        _preparer(o, t)
+        if o is None or isinstance(o, TensorSpec)
+        else constants_for(call, name, t, o).__getitem__
+        for name, o, t in zip(call.runtime, operands, targets, strict=True)
+    ]
+
+
+def _preparer(operand: TensorSpec | None, np_common: Any) -> Callable[[Any], Any]:
+    if operand is None:
+        return _itself
+    if operand.np_dtype == np_common:
+        return _itself
+    if operand.dtype.is_complex and np_common.kind != "c":
+        return lambda array: array.real.astype(np_common)
+    if operand.dtype is float16 and np_common == FLOAT32 and operand.numel >= HALVES_FROM:
+        return widened_halves
+    return lambda array: array.astype(np_common)
+
+
+def _rounded_first(
+    prepare: Callable[[Any], Any], operand: Any, narrow: Any, compute: Any
+) -> Callable[[Any], Any]:
+    """`prepare`, where the operand is a number, or one element of another dtype, of its value in a narrow dtype."""
+    if isinstance(operand, TensorSpec):
+        if operand.ndim or operand.np_dtype == narrow:
+            return prepare
+        return lambda array: prepare(array.astype(narrow))
+    return RoundedConstants(compute, operand, narrow).__getitem__
+
+
+def _is_repeated(spec: TensorSpec, out: TensorSpec) -> bool:
+    """Whether a tensor is one element expanded to the output's sizes, as gradients of sums are."""
+    return bool(spec.ndim and spec.numel and spec.sizes == out.sizes and not any(spec.strides))
+
+
+def _itself(array: Any) -> Any:
+    return array
+
+
+def _output_first(function: Any, arity: int) -> Callable[..., Any]:
+    """A ufunc that takes its output first."""
+    if arity == 1:
+        return lambda out, a: function(a, out=out)
+    if arity == 2:
+        return lambda out, a, b: function(a, b, out=out)
+    return lambda out, *inputs: function(*inputs, out=out)
+
+
+def _with_constant(function: Any, constants: Constants) -> Callable[..., Any]:
+    """`function` of an array and a number. A plan that looks the number up itself takes what this is marked with."""
+
+    def binary(a: Any, number: Any) -> Any:
+        value = constants[number]
+        try:
+            return run_quiet(function, a, value)
+        except RuntimeError:
+            return run_quiet_copy(function, a, value)
+
+    if isinstance(function, np.ufunc):
+        binary.__dict__.update(ufunc=function, constants=constants)
+    return binary
+
+
+def _with_constant_into(function: Any, constants: Constants) -> Callable[..., Any]:
+    def binary(out: Any, a: Any, number: Any) -> None:
+        value = constants[number]
+        try:
+            run_quiet(function, a, value, out=out)
+        except RuntimeError:
+            run_quiet_copy(function, a, value, out=out)
+
+    return binary
+
+
+def constant_cache(np_dtype: Any) -> Callable[[Any], Any]:
+    """A function from Python numbers to 0-d arrays of a dtype, which remembers them."""
+    return Constants(np_dtype, float).__getitem__

@@ -1,0 +1,164 @@
+"""Fills and ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...dispatch.iterator.parallel import parallel_for
+from ...dispatch.scalars import element_of
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ..error_state import IGNORE, reset_state, set_state
+from ..undispatched import np
+
+MAX_CONSTANTS = 256
+BLOCK = 1 << 15
+"""Elements computed at a time: their float64 stay in the second-level cache."""
+
+
+def in_blocks(count: int, part: Callable[[int, int], None]) -> None:
+    """``part(begin, end)`` for each block of so many elements, on threads."""
+
+    def some(first: int, last: int) -> None:
+        for block in range(first, last):
+            part(block * BLOCK, min((block + 1) * BLOCK, count))
+
+    parallel_for(0, -(-count // BLOCK), 1, some)
+
+
+def fill(call: StructuredCall) -> PlannedKernel:
+    """Every element becomes the number."""
+    dtype = call.outputs[0].dtype
+    known: dict[Any, Any] = {}
+
+    def into(out: Any, *values: Any) -> None:
+        value = values[-1]
+        try:
+            element = known[value]
+        except KeyError:
+            element = element_of(value, dtype)
+            if value != 0 and len(known) < MAX_CONSTANTS:
+                known[value] = element
+        out.fill(element)
+
+    return PlannedKernel(into)
+
+
+def zero(call: StructuredCall) -> PlannedKernel:
+    """Every element becomes zero."""
+
+    def into(out: Any, *_: Any) -> None:
+        out.fill(0)
+
+    return PlannedKernel(into)
+
+
+def arange(call: StructuredCall) -> PlannedKernel:
+    """Element i is start + i * step, in int64 or float64 and then rounded."""
+    spec = call.outputs[0]
+    if spec.dtype.is_complex or spec.dtype.name == "bool":
+        raise call.refuse(spec)
+    wide = np.dtype(np.int64 if spec.dtype.is_integral else np.float64)
+    same = wide == spec.np_dtype
+    count, sizes = spec.numel, spec.sizes
+    whole = bool(spec.dtype.is_integral)
+
+    def large(out: Any, _: Any, start: Any, step: Any) -> None:
+        flat = out.reshape(-1)
+        first, by = wide.type(start), wide.type(step)
+        last = int(first) + count * int(by) if whole else 0
+        counted = whole and by and max(abs(last), abs(int(first))) < 1 << 62
+
+        def part(begin: int, end: int) -> None:
+            if counted:
+                low, high = int(first) + begin * int(by), int(first) + end * int(by)
+                np.copyto(flat[begin:end], np.arange(low, high, int(by), wide), casting="unsafe")
+                return
+            token = set_state(IGNORE)
+            try:
+                values = np.arange(begin, end, dtype=wide)
+                np.multiply(values, by, values)
+                np.add(values, first, values)
+                np.copyto(flat[begin:end], values, casting="unsafe")
+            finally:
+                reset_state(token)
+
+        in_blocks(count, part)
+
+    if count > BLOCK and spec.is_contiguous:
+        return PlannedKernel(large)
+
+    def into(out: Any, _: Any, start: Any, step: Any) -> None:
+        token = set_state(IGNORE)
+        try:
+            values = np.arange(count, dtype=wide).reshape(sizes)
+            np.multiply(values, wide.type(step), values)
+            np.add(values, wide.type(start), out if same else values)
+            if not same:
+                np.copyto(out, values, casting="unsafe")
+        finally:
+            reset_state(token)
+
+    return PlannedKernel(into)
+
+
+def linspace(call: StructuredCall) -> PlannedKernel:
+    """Evenly spaced from `start` to `end`, both included, each half counted from its own end."""
+    spec = call.outputs[0]
+    if spec.dtype.name == "bool":
+        raise call.refuse(spec)
+    wide: Any = np.complex128 if spec.dtype.is_complex else np.float64
+    count = spec.numel
+    half, whole = count // 2, spec.dtype.is_integral
+
+    def large(out: Any, _: Any, start: Any, end: Any) -> None:
+        flat = out.reshape(-1)
+        if whole:
+            start, end = int(start), int(end)
+        first, last = wide(start), wide(end)
+        token = set_state(IGNORE)
+        try:
+            step = (last - first) / (count - 1)
+        finally:
+            reset_state(token)
+
+        def part(begin: int, stop: int) -> None:
+            token = set_state(IGNORE)
+            try:
+                middle = min(max(half, begin), stop)
+                rising = np.arange(begin, middle, dtype=np.float64)
+                np.copyto(flat[begin:middle], first + step * rising, casting="unsafe")
+                falling = np.arange(count - 1 - middle, count - 1 - stop, -1, dtype=np.float64)
+                np.copyto(flat[middle:stop], last - step * falling, casting="unsafe")
+            finally:
+                reset_state(token)
+
+        in_blocks(count, part)
+
+    if count > BLOCK and spec.is_contiguous:
+        return PlannedKernel(large)
+
+    def into(out: Any, _: Any, start: Any, end: Any) -> None:
+        token = set_state(IGNORE)
+        try:
+            if count == 1:
+                out.fill(start)
+                return
+            if whole:
+                start, end = int(start), int(end)
+            start, end = wide(start), wide(end)
+            step = (end - start) / (count - 1)
+            values = np.arange(count, dtype=np.float64).astype(wide, copy=False)
+            values[:half] = start + step * values[:half]
+            values[half:] = end - step * (count - 1 - values[half:])
+            np.copyto(out, values.reshape(out.shape), casting="unsafe")
+        finally:
+            reset_state(token)
+
+    return PlannedKernel(into)
+
+
+register_stub("fill_stub", "cpu", fill)
+register_stub("zero_stub", "cpu", zero)
+register_stub("arange_stub", "cpu", arange)
+register_stub("linspace_stub", "cpu", linspace)

@@ -1,0 +1,142 @@
+"""gelu of large contiguous float32: its chain of NumPy's calls on blocks, with arrays kept from block to block.
+
+A chain's calls are short, and threads that both call NumPy wait for each other at every one of them: a second thread is
+worth its while with long blocks alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...dispatch.iterator.parallel import parallel_for
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall
+from ...runtime.tensor_spec import TensorSpec
+from ..error_state import quiet
+from ..undispatched import np
+from .pointwise_math import CUBIC, INVERSE_SQRT_2PI, NORMAL, SQRT_2_OVER_PI
+
+Array = np.ndarray[Any, Any]
+
+CHAINED_FROM = 1 << 14
+"""Elements from which blocks are worth the slices."""
+BLOCK = 1 << 16
+"""Elements of a block for one thread: the arrays of a chain stay in the second-level cache."""
+SHARED_FROM = 1 << 21
+"""Elements from which several threads take part."""
+SHARED_BLOCK = 1 << 18
+"""Elements of a block then."""
+
+
+def _number(value: float) -> Array:
+    return np.array(value, np.float32)
+
+
+_NORMAL = [_number(c) for c in NORMAL]
+_HALF, _ONE, _MINUS_HALF = _number(0.5), _number(1), _number(-0.5)
+_DENSITY = _number(INVERSE_SQRT_2PI)
+_SLOPE, _CUBED, _CUBED_SLOPE = (
+    _number(SQRT_2_OVER_PI),
+    _number(SQRT_2_OVER_PI * CUBIC),
+    _number(3 * SQRT_2_OVER_PI * CUBIC),
+)
+
+
+def _normal_share(out: Array, square: Array, a: Array) -> None:
+    """out = (1 + erf(a / sqrt(2))) / 2, square = a * a."""
+    np.multiply(a, a, square)
+    np.multiply(square, _NORMAL[-1], out)
+    for coefficient in _NORMAL[-2:0:-1]:
+        np.add(out, coefficient, out)
+        np.multiply(out, square, out)
+    np.add(out, _NORMAL[0], out)
+    np.multiply(out, a, out)
+    np.tanh(out, out)
+    np.add(out, _ONE, out)
+    np.multiply(out, _HALF, out)
+
+
+def by_erf(out: Array, kept: Array, _: Array, a: Array) -> None:
+    """x * Phi(x)."""
+    _normal_share(out, kept, a)
+    np.multiply(out, a, out)
+
+
+def by_erf_backward(out: Array, kept: Array, _: Array, grad: Array, a: Array) -> None:
+    """grad * (Phi(x) + x * phi(x))."""
+    _normal_share(out, kept, a)
+    np.multiply(kept, _MINUS_HALF, kept)
+    np.exp(kept, kept)
+    np.multiply(kept, _DENSITY, kept)
+    np.multiply(kept, a, kept)
+    np.add(out, kept, out)
+    np.multiply(out, grad, out)
+
+
+def by_tanh(out: Array, _: Array, __: Array, a: Array) -> None:
+    """x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))."""
+    np.multiply(a, a, out)
+    np.multiply(out, _CUBED, out)
+    np.add(out, _SLOPE, out)
+    np.multiply(out, a, out)
+    np.tanh(out, out)
+    np.add(out, _ONE, out)
+    np.multiply(out, _HALF, out)
+    np.multiply(out, a, out)
+
+
+def by_tanh_backward(out: Array, kept: Array, other: Array, grad: Array, a: Array) -> None:
+    """grad * ((1 + t) / 2 + x / 2 * (1 - t^2) * slope), with t the hyperbolic tangent."""
+    np.multiply(a, a, kept)
+    np.multiply(kept, _CUBED, out)
+    np.add(out, _SLOPE, out)
+    np.multiply(out, a, out)
+    np.tanh(out, out)
+    np.multiply(kept, _CUBED_SLOPE, kept)
+    np.add(kept, _SLOPE, kept)
+    np.multiply(kept, a, kept)
+    np.multiply(kept, _HALF, kept)
+    np.multiply(out, out, other)
+    np.subtract(_ONE, other, other)
+    np.multiply(kept, other, kept)
+    np.add(out, _ONE, out)
+    np.multiply(out, _HALF, out)
+    np.add(out, kept, out)
+    np.multiply(out, grad, out)
+
+
+CHAINS: dict[tuple[bool, bool], Callable[..., None]] = {
+    (False, False): by_erf,
+    (False, True): by_erf_backward,
+    (True, False): by_tanh,
+    (True, True): by_tanh_backward,
+}
+"""By whether tanh replaces erf, and whether it is the gradient: ``chain(out, kept, other, *operands)``."""
+
+
+def chained(call: StructuredCall, backward: bool) -> PlannedKernel | None:
+    """The kernel in blocks; None where it does not apply."""
+    specs = [*call.outputs, *(a for a in call.args.values() if isinstance(a, TensorSpec))]
+    numel, sizes = specs[0].numel, specs[0].sizes
+    if numel <= CHAINED_FROM or not all(
+        s.is_contiguous and s.sizes == sizes and s.np_dtype == np.float32 for s in specs
+    ):
+        return None
+    chain = CHAINS[call.args["approximate"] == "tanh", backward]
+    block = BLOCK if numel < SHARED_FROM else SHARED_BLOCK
+    grain = numel if numel < SHARED_FROM else SHARED_BLOCK
+
+    def into(out: Any, *arrays: Any) -> None:
+        target = out.reshape(-1)
+        lines = [(a.copy() if np.may_share_memory(out, a) else a).reshape(-1) for a in arrays]
+
+        def some(first: int, last: int) -> None:
+            kept, other = np.empty((2, min(block, last - first)), np.float32)
+            for start in range(first, last, block):
+                end = min(start + block, last)
+                count = end - start
+                chain(target[start:end], kept[:count], other[:count], *(line[start:end] for line in lines))
+
+        parallel_for(0, numel, grain, some)
+
+    return PlannedKernel(quiet(into))

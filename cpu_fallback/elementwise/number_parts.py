@@ -1,0 +1,158 @@
+"""Functions of arrays that take numbers apart or look at what is not a number: signs, exponents, neighbours, NaN.
+
+They return new arrays in the operands' common dtype and follow PyTorch in the edges. They run with floating-point
+errors ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..undispatched import np
+from .elementwise import writing
+from .vector_passes import square_sum
+
+Array = np.ndarray[Any, Any]
+
+
+def unchanged(a: Array, *replacements: Any) -> Array:
+    """The numbers as they are."""
+    return a.copy()
+
+
+@writing
+def frac(a: Array, out: Array) -> None:
+    """What is left of a number when its whole part is taken off; NaN for infinity."""
+    np.subtract(a, np.trunc(a), out)
+
+
+def sgn(a: Array) -> Array:
+    """The sign, or of a complex number the direction; 0 for 0, and for a real NaN."""
+    if a.dtype.kind == "c":
+        size = np.abs(a)
+        return np.where(size == 0, np.zeros((), a.dtype), a / size)
+    if a.dtype.kind == "b":
+        return a.copy()
+    if a.dtype.kind == "f":
+        found = np.sign(a)
+        if square_sum(found, found) >= 0:
+            return found  # type: ignore[no-any-return]
+        return np.where(np.isnan(found), np.zeros((), a.dtype), found)
+    return np.sign(a)
+
+
+def signbit(a: Array) -> Array:
+    """Whether a number has a minus sign, which zero and NaN may have too."""
+    return np.signbit(a) if a.dtype.kind == "f" else a < np.zeros((), a.dtype)
+
+
+def heaviside(a: Array, values: Array) -> Array:
+    """0 below zero, 1 above it, `values` at it; 0 for NaN."""
+    return np.where(a == 0, values, (a > 0).astype(a.dtype))
+
+
+def truth_power(a: Array, exponent: Array) -> Array:
+    """A truth value to the power of another: true for an exponent of false."""
+    return np.logical_or(a, np.logical_not(exponent))
+
+
+def least_multiple(a: Array, b: Array) -> Array:
+    """The least common multiple; what is beyond the dtype wraps, and from 32 bits on loses its sign, as in C."""
+    found = np.lcm(a, b)
+    return np.absolute(found) if found.dtype.itemsize >= 4 else found
+
+
+def mantissa(a: Array) -> Array:
+    """The first result of frexp."""
+    return np.frexp(a)[0]
+
+
+def exponent(a: Array) -> Array:
+    """The second result of frexp."""
+    return np.frexp(a)[1]
+
+
+def nextafter_narrow(a: Array, b: Array) -> Array:
+    """The neighbour of `a` towards `b` in a 16-bit floating dtype, by its bits."""
+    a, b = np.broadcast_arrays(a, b)
+    bits = np.ascontiguousarray(a).view(np.int16)
+    wide_a, wide_b = a.astype(np.float32), b.astype(np.float32)
+    away = (wide_a < wide_b) == (wide_a > 0)
+    moved = np.where(away, bits + np.int16(1), bits - np.int16(1)).astype(np.int16)
+    least = np.where(wide_b < 0, np.int16(-0x7FFF), np.int16(1))
+    found = np.where(wide_a == 0, least, moved).view(a.dtype)
+    found = np.where(wide_a == wide_b, b, found)
+    return np.where(np.isnan(wide_a), a, np.where(np.isnan(wide_b), b, found))
+
+
+def logaddexp(a: Array, b: Array) -> Array:
+    """log(exp(a) + exp(b)), of the one with the greater real part taken out."""
+    if a.dtype.kind != "c":
+        return np.logaddexp(a, b)
+    a, b = np.broadcast_arrays(a, b)
+    nan = np.isnan(a) | np.isnan(b)
+    larger = a.real >= b.real
+    high, low = np.where(larger, a, b), np.where(larger, b, a)
+    unbounded = ~np.isfinite(high.real) & (high.real == low.real)
+    apart = np.where(high.real < 0, high, np.log(np.exp(high) + np.exp(low)))
+    # Of the logarithm of 1 + z the real part by log1p, which small numbers need.
+    z = np.exp(low - high)
+    result = np.where(unbounded, apart, high + np.log1p(z))
+    return np.where(nan, np.array(complex(np.nan, np.nan), a.dtype), result)
+
+
+def logaddexp2(a: Array, b: Array) -> Array:
+    """log2(2^a + 2^b)."""
+    return np.logaddexp2(a, b)
+
+
+def sinc(a: Array) -> Array:
+    """sin(pi a) / (pi a), 1 at zero."""
+    scaled = a * _PI[a.dtype]
+    found = np.sin(scaled)
+    found /= scaled
+    if square_sum(found, found) >= 0:
+        return found  # type: ignore[no-any-return]
+    return np.where(a == 0, np.ones((), a.dtype), found)
+
+
+_PI = {
+    np.dtype(kind): np.array(np.pi, kind) for kind in (np.float32, np.float64, np.complex64, np.complex128)
+}
+
+
+def finite_within(least: float, most: float) -> Callable[..., Array]:
+    """Replace NaN and the infinities, in both parts of complex numbers: by 0 and these where nothing is given."""
+
+    def finite(a: Array, nan: Any, posinf: Any, neginf: Any) -> Array:
+        if square_sum(a, a) < np.inf:
+            return a.copy()
+        parts = np.array(a, order="C", ndmin=1)
+        if np.isfinite(parts).all():
+            return parts.reshape(a.shape)
+        flat = parts.view(parts.real.dtype) if a.dtype.kind == "c" else parts
+        kind = flat.dtype.type
+        found = np.where(np.isnan(flat), kind(0.0 if nan is None else nan.real), flat)
+        found = np.where(flat == np.inf, kind(most if posinf is None else posinf.real), found)
+        found = np.where(flat == -np.inf, kind(least if neginf is None else neginf.real), found)
+        return found.view(a.dtype).reshape(a.shape)
+
+    return finite
+
+
+def logit(a: Array, eps: Any) -> Array:
+    """log(a / (1 - a)), of numbers brought to [eps, 1 - eps] if there is an eps."""
+    if eps is not None:
+        # NaN is kept; the lower bound counts where the two are exchanged.
+        a = np.where(a < eps, eps, np.where(a > 1 - eps, 1 - eps, a))
+    return np.log(a / (1 - a))
+
+
+def logit_backward(grad: Array, a: Array, eps: Any) -> Array:
+    """grad / (a (1 - a)) within the bounds; outside 0, or without an eps NaN."""
+    low, high, outside = (0, 1, np.nan) if eps is None else (eps, 1 - eps, 0)
+    divisor = a * (1 - a)
+    # At 0 and 1 themselves the slope is infinite with the gradient's sign.
+    slope = np.where(divisor == 0, grad * np.array(np.inf, grad.dtype), grad / divisor)
+    return np.where((a >= low) & (a <= high), slope, np.array(outside, grad.dtype))

@@ -1,0 +1,485 @@
+"""Pointwise kernels: a row for each operator, the function of arrays that computes it in the common dtype.
+
+A row may name the kinds of dtype that the kernel has (``f`` floats, ``c`` complex, ``i`` and ``u`` integers,
+``b`` bool); others are refused as PyTorch refuses them. Operators whose function depends on the call, such as
+`clamp` with one bound, have a factory below the tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+from numpy._core.umath import clip  # the ufunc under np.clip, which keeps NaN and goes over the data once
+
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...dispatch.structured.supported_dtypes import kernel_name
+from ...runtime.scalar_type import bfloat16, finfo, float16, registered
+from ...runtime.tensor_spec import TensorSpec
+from ..blocks import SHARED_BYTES, Blocks, part_of
+from ..special.float32_functions import FUNCTIONS, for_many
+from ..undispatched import copyto, np, putmask
+from ..undispatched import where as choice
+from ..widen import NARROW, comparable_np, compute_np
+from . import number_parts as parts
+from . import pointwise_math as m
+from .elementwise import SLOW, compute_dtype_of, constant_cache, planned
+from .gelu import chained
+from .selection import SMALL, selected
+from .vector_passes import LONG, PASSES, Passes
+
+__all__ = ["constant_cache", "pointwise"]
+
+OVERWRITTEN = 1 << 12
+"""Elements up to which NumPy overwrites those under a mask sooner than it multiplies all of them by the mask."""
+AT_ONCE = 1 << 17
+"""Elements up to which a gradient under a mask is made in one piece: its temporaries stay in the cache."""
+
+ANY, REAL, FLOAT, INEXACT = "biufc", "biuf", "f", "fc"
+
+Row = tuple[Callable[..., Any] | str, str]
+
+OPERATORS: dict[str, Row] = {
+    "_frexp_exponent": (parts.exponent, FLOAT),
+    "_frexp_mantissa": (parts.mantissa, FLOAT),
+    "abs": (np.absolute, "iufc"),
+    "acos": (np.arccos, INEXACT),
+    "acosh": (np.arccosh, INEXACT),
+    "add": (m.add_scaled, ANY),
+    "addcdiv": (m.addcdiv, INEXACT),
+    "addcmul": (m.addcmul, "iufc"),
+    "asin": (np.arcsin, INEXACT),
+    "asinh": (np.arcsinh, INEXACT),
+    "atan": (np.arctan, INEXACT),
+    "atan2": (np.arctan2, FLOAT),
+    "atanh": (np.arctanh, INEXACT),
+    "bitwise_and": (np.bitwise_and, "biu"),
+    "bitwise_left_shift": (np.left_shift, "iu"),
+    "bitwise_not": (np.invert, "biu"),
+    "bitwise_or": (np.bitwise_or, "biu"),
+    "bitwise_right_shift": (np.right_shift, "iu"),
+    "bitwise_xor": (np.bitwise_xor, "biu"),
+    "_conj_physical": (m.conjugate, ANY),
+    "copysign": (np.copysign, FLOAT),
+    "cos": (np.cos, INEXACT),
+    "cosh": (np.cosh, INEXACT),
+    "div": (np.divide, INEXACT),
+    "erf": (m.erf, FLOAT),
+    "erfc": ("scipy.special:erfc", FLOAT),
+    "exp": (np.exp, INEXACT),
+    "exp2": (np.exp2, INEXACT),
+    "expm1": (np.expm1, INEXACT),
+    "fmax": (np.fmax, REAL),
+    "fmin": (np.fmin, REAL),
+    "frac": (parts.frac, FLOAT),
+    "gcd": (np.gcd, "iu"),
+    "ge": (np.greater_equal, REAL),
+    "gt": (np.greater, REAL),
+    "heaviside": (parts.heaviside, REAL),
+    "hypot": (np.hypot, FLOAT),
+    "le": (np.less_equal, REAL),
+    "lcm": (parts.least_multiple, "iu"),
+    "leaky_relu_backward": (m.leaky_relu_backward, FLOAT),
+    "lerp": (m.lerp, INEXACT),
+    "log": (np.log, INEXACT),
+    "logit": (parts.logit, FLOAT),
+    "logit_backward": (parts.logit_backward, FLOAT),
+    "log10": (np.log10, INEXACT),
+    "log1p": (m.log1p, INEXACT),
+    "log2": (np.log2, INEXACT),
+    "logaddexp": (parts.logaddexp, INEXACT),
+    "logaddexp2": (parts.logaddexp2, FLOAT),
+    "logical_and": (np.logical_and, ANY),
+    "logical_not": (np.logical_not, ANY),
+    "logical_or": (np.logical_or, ANY),
+    "logical_xor": (np.logical_xor, ANY),
+    "lt": (np.less, REAL),
+    "maximum": (np.maximum, REAL),
+    "minimum": (np.minimum, REAL),
+    "mul": (np.multiply, ANY),
+    "neg": (np.negative, "iufc"),
+    "reciprocal": (np.reciprocal, INEXACT),
+    "rsqrt": (m.rsqrt, INEXACT),
+    "rsub": (m.rsub, "iufc"),
+    "sgn": (parts.sgn, ANY),
+    "sigmoid_backward": (m.sigmoid_backward, INEXACT),
+    "sign": (parts.sgn, REAL),
+    "signbit": (parts.signbit, REAL),
+    "silu_backward": (m.silu_backward, INEXACT),
+    "sin": (np.sin, INEXACT),
+    "sinc": (parts.sinc, INEXACT),
+    "sinh": (np.sinh, INEXACT),
+    "softplus_backward": (m.softplus_backward, FLOAT),
+    "sqrt": (np.sqrt, INEXACT),
+    "sub": (m.sub_scaled, "iufc"),
+    "tan": (np.tan, INEXACT),
+    "tanh": (np.tanh, INEXACT),
+    "tanh_backward": (m.tanh_backward, INEXACT),
+    "threshold_backward": (m.threshold_backward, REAL),
+}
+
+UNSCALED: dict[str, Callable[..., Any]] = {
+    "add": np.add,
+    "addcdiv": m.addcdiv_unscaled,
+    "addcmul": m.addcmul_unscaled,
+    "rsub": m.rsub_unscaled,
+    "sub": np.subtract,
+}
+"""The function of an operator whose scale (``alpha``, ``value``) is at its default of 1."""
+
+ROUNDING: dict[str, Callable[..., Any]] = {
+    "ceil": np.ceil,
+    "floor": np.floor,
+    "round": np.rint,
+    "trunc": np.trunc,
+}
+"""Rounding of floats; integers stay as they are."""
+
+DIVIDING: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]] = {
+    "floor_divide": (m.divide_floor, m.divide_floor_integers, np.floor_divide),
+    "fmod": (np.fmod, m.fmod_integers, np.fmod),
+    "remainder": (m.remainder, m.remainder_integers, np.remainder),
+    "trunc_divide": (m.divide_trunc, m.divide_trunc_integers, np.floor_divide),
+}
+"""Division and its remainders: of floats, of signed integers, and of unsigned ones with the zeros checked."""
+
+
+def row(stub: str) -> Callable[[StructuredCall], PlannedKernel]:
+    """The factory of a table's row."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        function, kinds = OPERATORS[stub]
+        check_kind(call, kinds)
+        if stub in UNSCALED and "alpha" not in call.runtime and "value" not in call.runtime:
+            function = UNSCALED[stub]
+        return by_passes(call, stub, loaded(function))
+
+    return factory
+
+
+def by_passes(call: StructuredCall, stub: str, function: Callable[..., Any]) -> PlannedKernel:
+    """The kernel of a function, or where there are many elements of the passes that there are for it."""
+    passes = PASSES.get(stub) if stub not in FUNCTIONS else Passes(for_many(stub), "f")
+    common = compute_dtype_of(call)
+    if passes is None or compute_np(common).char not in passes.kinds:
+        return planned(call, function)
+    if call.outputs[0].numel > LONG:
+        return planned(call, passes.function)
+    kernel = planned(call, function)
+    return kernel._replace(any_shape=min(kernel.any_shape, LONG))
+
+
+def pointwise(function: Callable[..., Any]) -> Callable[[StructuredCall], PlannedKernel]:
+    """The factory of a function of arrays that serves every dtype."""
+    return lambda call: planned(call, function)
+
+
+def check_kind(call: StructuredCall, kinds: str, operator: str | None = None) -> None:
+    """Refuse a common dtype that a kernel does not have; `operator` is what it is called by, if not the call's name."""
+    common = compute_dtype_of(call)
+    if compute_np(common).kind not in kinds:
+        kernel = call.kernel_name() if operator is None else kernel_name(operator, call.device.type)
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{common.scalar_name}'")
+
+
+def loaded(function: Callable[..., Any] | str) -> Callable[..., Any]:
+    """A function, imported at its first use where it is given as ``module:name``, of SciPy then."""
+    if isinstance(function, str):
+        module, _, name = function.partition(":")
+        found: Callable[..., Any] = getattr(import_module(module), name)
+        SLOW.add(found)
+        return found
+    return function
+
+
+def rounding(name: str) -> Callable[[StructuredCall], PlannedKernel]:
+    """The factory of a row of `ROUNDING`."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        exact = compute_dtype_of(call).is_integral
+        return planned(call, np.positive if exact else ROUNDING[name])
+
+    return factory
+
+
+def dividing(name: str) -> Callable[[StructuredCall], PlannedKernel]:
+    """The factory of a row of `DIVIDING`; integers look for zeros first."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        check_kind(call, "iuf", name if name.endswith("_divide") else None)
+        kind = compute_np(compute_dtype_of(call)).kind
+        floats, integers, unsigned = DIVIDING[name]
+        if kind == "f":
+            return by_passes(call, name, floats)
+        return planned(call, m.checked(integers if kind == "i" else unsigned))
+
+    return factory
+
+
+def div_mode(call: StructuredCall) -> PlannedKernel:
+    """Division by rounding mode."""
+    mode = call.args["rounding_mode"]
+    if mode is None:
+        return planned(call, np.divide)
+    common = compute_dtype_of(call)
+    if mode == "trunc" and common in NARROW:
+        return planned(call, m.divide_trunc_in(common.np))
+    return dividing("floor_divide" if mode == "floor" else "trunc_divide")(call)
+
+
+def relu(call: StructuredCall) -> PlannedKernel:
+    """max(self, 0), NaN kept; the zero is made once."""
+    common = compute_dtype_of(call)
+    spec = call.args["self"]
+    np_dtype = compute_np(common)
+    maximum = np.maximum
+    zero = np.zeros((), np_dtype)
+    if common in NARROW or call.outputs[0].dtype is not spec.dtype:
+        if spec.dtype is call.outputs[0].dtype and spec.numel > ZEROS and common in (float16, bfloat16):
+            return PlannedKernel(_narrow_relu(call))
+        # NumPy's loop is quicker over two whole arrays than over one and a number.
+        return planned(call, lambda a: maximum(zero if a.size < ZEROS else np.zeros_like(a), a))
+    if not spec.is_contiguous:
+        return PlannedKernel(lambda out, a: maximum(zero, a, out=out))
+    if spec.numel > ZEROS:
+        return PlannedKernel(_large_relu(call, np_dtype))
+
+    def sized(sizes: tuple[int, ...]) -> PlannedKernel:
+        zero = np.zeros(sizes, np_dtype)
+        return PlannedKernel(lambda out, a: maximum(zero, a, out=out), partial(maximum, zero))
+
+    return sized(spec.sizes)._replace(any_shape=ZEROS, sized=sized)
+
+
+ZEROS = 1 << 14
+"""The largest array of zeros that a plan of relu keeps."""
+
+
+def _narrow_relu(call: StructuredCall) -> Callable[..., None]:
+    """Relu of 16-bit floats by their bits: the sign takes all bits with it, but of NaN."""
+    infinity = np.array(np.inf, call.outputs[0].np_dtype).view(np.int16)[()]
+    magnitude_bits = np.int16(0x7FFF)
+
+    def step(out: Any, a: Any) -> None:
+        bits = a.view(np.int16)
+        kept = np.invert(bits >> 15)
+        magnitude = bits & magnitude_bits
+        if magnitude.max() > infinity:
+            kept |= -(magnitude > infinity).astype(np.int16)
+        np.bitwise_and(bits, kept, out.view(np.int16))
+
+    blocks = Blocks(call.outputs[0], [call.args["self"]])
+    return lambda out, a: blocks.run(step, out, a)
+
+
+def _large_relu(call: StructuredCall, np_dtype: Any) -> Callable[..., None]:
+    """Relu of what is contiguous: each line of it beside a line of zeros, which stays in the cache."""
+    out_spec, spec = call.outputs[0], call.args["self"]
+    zeros = np.zeros(ZEROS, np_dtype)
+    maximum = np.maximum
+
+    def step(out: Any, a: Any) -> None:
+        whole = a.size // ZEROS * ZEROS
+        maximum(zeros, a[:whole].reshape(-1, ZEROS), out=out[:whole].reshape(-1, ZEROS))
+        if whole < a.size:
+            maximum(zeros[: a.size - whole], a[whole:], out=out[whole:])
+
+    shared = 2 * spec.nbytes >= SHARED_BYTES
+    blocks = Blocks(out_spec, [spec], part_of(spec.numel) if shared else spec.numel)
+    if not blocks.flat:
+        zero = np.zeros((), np_dtype)
+        return lambda out, a: blocks.run(lambda out, a: maximum(zero, a, out=out), out, a)
+    return lambda out, a: blocks.run(step, out, a)
+
+
+def pow_(call: StructuredCall) -> PlannedKernel:
+    """self ** exponent; small constant exponents become products, roots and reciprocals."""
+    common = compute_dtype_of(call)
+    kind = compute_np(common).kind
+    exponent = call.args["exponent"]
+    constant = isinstance(exponent, type)
+    if kind == "b":
+        return planned(call, parts.truth_power)
+    if kind not in "iu":
+        quick = constant and kind == "f" and common not in NARROW
+        return planned(call, m.pow_constant if quick else np.power)
+    if not constant:
+        return planned(call, m.pow_integers)
+    kernel = planned(call, np.power)
+    into, fresh = kernel.into, kernel.fresh
+    check = m.exponent_check(compute_np(common), common.name)
+    return PlannedKernel(check(into), None if fresh is None else check(fresh), any_shape=kernel.any_shape)
+
+
+def clamp(call: StructuredCall) -> PlannedKernel:
+    """Both bounds, or the one that there is."""
+    low = call.args.get("min") is not None
+    high = call.args.get("max") is not None
+    if not isinstance(call.args.get("min", call.args.get("max")), TensorSpec):
+        check_kind(call, "iuf", "clamp_scalar" if low and high else f"clamp_{'min' if low else 'max'}_scalar")
+    elif low and high:
+        check_kind(call, "iuf")
+    if low and high:
+        kernel = planned(call, clip)
+        if not any(
+            isinstance(call.args[name], TensorSpec) and call.args[name].ndim for name in ("min", "max")
+        ):
+            return kernel
+        # Of numbers the loop goes over several elements at once, of arrays one by one.
+        if call.outputs[0].numel > LONG:
+            return planned(call, m.clamp_between)
+        return kernel._replace(any_shape=min(kernel.any_shape, LONG))
+    given = tuple(name for name in call.runtime if call.args[name] is not None)
+    kernel = planned(call._replace(runtime=given), np.maximum if low else np.minimum)
+    if given == call.runtime:
+        return kernel
+    absent = call.runtime.index("max" if low else "min")
+    return without_argument(kernel, absent)
+
+
+def without_argument(kernel: PlannedKernel, position: int) -> PlannedKernel:
+    """A kernel of (self, bound) called with (self, min, max), of which one is None."""
+    into, fresh = kernel.into, kernel.fresh
+    present = 3 - position
+    return PlannedKernel(
+        lambda out, *values: into(out, values[0], values[present]),
+        None if fresh is None else lambda *values: fresh(values[0], values[present]),
+        any_shape=kernel.any_shape,
+    )
+
+
+def overwritten(condition: Any, a: Any, b: Any) -> Any:
+    """`choice` between arrays of one shape without gaps, in two thirds of its time."""
+    made = b.copy()
+    putmask(made, condition, a)
+    return made
+
+
+def where(call: StructuredCall) -> PlannedKernel:
+    """`self` where the condition holds, else `other`."""
+    spec = call.outputs[0]
+    choose = selected if spec.numel > SMALL else choice
+    chosen_from = [call.args[name] for name in call.runtime]
+    if (
+        choose is choice
+        and all(isinstance(each, TensorSpec) and each.is_contiguous for each in chosen_from)
+        and all(each.dtype is spec.dtype for each in chosen_from[1:])
+        and chosen_from[0].dtype.name == "bool"
+        and spec.is_contiguous
+    ):
+        if all(each.sizes == spec.sizes for each in chosen_from):
+            return PlannedKernel(lambda out, *given: copyto(out, overwritten(*given)), overwritten)
+        return PlannedKernel(lambda out, *given: copyto(out, choice(*given)), choice)
+    return planned(call, choose, call.extra["common_dtype"].np, ("condition",))
+
+
+def threshold_backward(call: StructuredCall) -> PlannedKernel:
+    """The gradient where the input exceeds the threshold, else 0."""
+    check_kind(call, REAL)
+    spec = call.outputs[0]
+    if spec.numel > AT_ONCE or any(
+        each.dtype is not spec.dtype or each.sizes != spec.sizes or not each.is_contiguous
+        for each in (call.args["grad_output"], call.args["self"])
+    ):
+        return planned(call, m.threshold_backward)
+    if spec.numel > OVERWRITTEN:
+        if spec.dtype.name not in ("float32", "float64"):
+            return planned(call, m.threshold_backward)
+        return PlannedKernel(m.threshold_backward_into, quiet=True)
+    zero = np.zeros((), spec.np_dtype)
+
+    def fresh(grad: Any, a: Any, threshold: Any) -> Any:
+        made = grad.copy()
+        putmask(made, np.less_equal(a, threshold), zero)
+        return made
+
+    return PlannedKernel(lambda out, *given: copyto(out, fresh(*given)), fresh, quiet=True)
+
+
+def equality(function: np.ufunc) -> Callable[[StructuredCall], PlannedKernel]:
+    """The factory of ``eq`` and ``ne``, which dtypes have that are only stored."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        common = compute_dtype_of(call)
+        if common in registered:
+            return planned(call, function, comparable_np(common))
+        return planned(call, function)
+
+    return factory
+
+
+def sigmoid(call: StructuredCall) -> PlannedKernel:
+    """The logistic function, its 1 made once for a dtype."""
+    check_kind(call, INEXACT)
+    return planned(call, m.sigmoid_in(compute_np(compute_dtype_of(call))))
+
+
+def gelu(call: StructuredCall) -> PlannedKernel:
+    """x * Phi(x), by erf or by tanh."""
+    check_kind(call, FLOAT)
+    if (kernel := chained(call, False)) is not None:
+        return kernel
+    if call.args["approximate"] == "tanh":
+        return planned(call, m.gelu_tanh)
+    return planned(call, m.gelu)
+
+
+def gelu_backward(call: StructuredCall) -> PlannedKernel:
+    """The gradient of gelu, by erf or by tanh."""
+    check_kind(call, FLOAT)
+    if (kernel := chained(call, True)) is not None:
+        return kernel
+    if call.args["approximate"] == "tanh":
+        return planned(call, m.gelu_tanh_backward)
+    return planned(call, m.gelu_backward)
+
+
+def round_decimals(call: StructuredCall) -> PlannedKernel:
+    """Rounding to decimal places, half to even."""
+    check_kind(call, FLOAT)
+    return planned(call, m.round_to(call.extra["power"], call.args["decimals"] >= 0))
+
+
+def nextafter(call: StructuredCall) -> PlannedKernel:
+    """The neighbour of a number, in the dtype itself: a narrow one has neighbours of its own."""
+    common = compute_dtype_of(call)
+    if common in NARROW:
+        return planned(call, parts.nextafter_narrow, common.np)
+    return by_passes(call, "nextafter", np.nextafter)
+
+
+def nan_to_num(call: StructuredCall) -> PlannedKernel:
+    """Numbers for NaN and infinities; integers stay as they are."""
+    common = compute_dtype_of(call)
+    if not (common.is_floating_point or common.is_complex):
+        return planned(call, parts.unchanged)
+    limits = finfo(common.to_real() if common.is_complex else common)
+    return planned(call, parts.finite_within(limits.min, limits.max))
+
+
+FACTORIES: dict[str, Callable[[StructuredCall], PlannedKernel]] = {
+    "clamp": clamp,
+    "clamp_max": clamp,
+    "clamp_min": clamp,
+    "div_mode": div_mode,
+    "eq": equality(np.equal),
+    "gelu": gelu,
+    "gelu_backward": gelu_backward,
+    "nan_to_num": nan_to_num,
+    "ne": equality(np.not_equal),
+    "nextafter": nextafter,
+    "pow": pow_,
+    "relu": relu,
+    "round_decimals": round_decimals,
+    "sigmoid": sigmoid,
+    "threshold_backward": threshold_backward,
+    "where": where,
+}
+FACTORIES |= {name: rounding(name) for name in ROUNDING}
+FACTORIES |= {name: dividing(name) for name in ("floor_divide", "fmod", "remainder")}
+FACTORIES |= {name: row(name) for name in OPERATORS if name not in FACTORIES}
+
+for _name, _factory in FACTORIES.items():
+    register_stub(f"{_name}_stub", "cpu", _factory)

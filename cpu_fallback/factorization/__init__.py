@@ -1,0 +1,1 @@
+"""Factorisations by LAPACK, and what is made of their factors."""

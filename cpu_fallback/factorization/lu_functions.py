@@ -1,0 +1,316 @@
+"""What is made of L and U, as a kernel of the host each: determinants, inverses, solutions.
+
+The compositions are in `dispatch/composite/factorization.py` and `matrix_functions.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ...dispatch.plans.host_kernel import HostCall, host_kernel
+from ...dispatch.structured.library_routine import LIBRARY_DTYPES
+from ...runtime.device import CPU
+from ...runtime.lapack import find_routine
+from ...runtime.memory_format import contiguous_strides
+from ...runtime.scalar_type import int32
+from ...runtime.tensor_spec import TensorSpec
+from ..undispatched import np
+from .matrix_specs import FEW, INFO, char_of, flag, in_columns, in_rows, is_one, is_square
+from .one_matrix import permutation, solver_of, unpack_into, unpacker_of
+
+SMALL = 4096
+"""Elements up to which a mask of a matrix is kept with a plan."""
+
+
+@host_kernel("linalg_lu_factor", "_lu_with_info")
+def lu_factor(A: TensorSpec, pivot: bool, check_errors: bool | None = None) -> HostCall | None:
+    """L and U in one matrix, the rows interchanged and, of a flag, LAPACK's `info`."""
+    if not is_one(A) or not pivot:
+        return None
+    factor, has_info = find_routine(char_of(A), "getrf"), check_errors is not None
+    raises = check_errors is not False
+
+    def compute(a: Any) -> tuple[Any, ...]:
+        lu, pivots, info = factor(a)
+        pivots += 1
+        if info and raises:
+            return None
+        return (lu, pivots, flag(info)) if has_info else (lu, pivots)
+
+    outputs = (in_columns(A.dtype, *A.sizes), in_rows(int32, min(A.sizes)))
+    return HostCall((*outputs, INFO) if has_info else outputs, compute)
+
+
+@host_kernel("linalg_lu")
+def lu(A: TensorSpec, pivot: bool) -> HostCall | None:
+    """P, L and U."""
+    if not is_one(A) or not pivot:
+        return None
+    (m, n), char = A.sizes, char_of(A)
+    factor, k = find_routine(char, "getrf"), min(A.sizes)
+    unpack = unpacker_of(char, *(A.sizes if A.numel <= SMALL else (1, 1)))
+
+    def compute(a: Any) -> tuple[Any, ...]:
+        packed, pivots, _ = factor(a)
+        return (permutation(pivots.tolist(), m, char), *unpack(packed))
+
+    def into(P: Any, L: Any, U: Any, a: Any) -> bool:
+        packed, pivots, _ = factor(a)
+        return unpack_into(L, U, P, packed, pivots.tolist())
+
+    outputs = in_rows(A.dtype, m, m), in_rows(A.dtype, m, k), in_rows(A.dtype, k, n)
+    return HostCall(outputs, None if A.numel > SMALL else compute, into)
+
+
+@host_kernel("lu_unpack")
+def lu_unpack(LU: TensorSpec, pivots: TensorSpec, data: bool, permuted: bool) -> HostCall | None:
+    """P, L and U from `lu_factor`'s results."""
+    (m, n), k = LU.sizes if LU.ndim == 2 else (0, 0), min(LU.sizes, default=0)
+    if not (is_one(LU) and data and permuted and pivots.dtype is int32 and pivots.sizes == (k,)):
+        return None
+    char = char_of(LU)
+    unpack = unpacker_of(char, *(LU.sizes if LU.numel <= SMALL else (1, 1)))
+
+    def compute(packed: Any, given: Any) -> tuple[Any, ...]:
+        return (permutation((given - 1).tolist(), m, char), *unpack(packed))
+
+    def into(P: Any, L: Any, U: Any, packed: Any, given: Any) -> bool:
+        return unpack_into(L, U, P, packed, (given - 1).tolist())
+
+    outputs = in_rows(LU.dtype, m, m), in_rows(LU.dtype, m, k), in_rows(LU.dtype, k, n)
+    return HostCall(outputs, None if LU.numel > SMALL else compute, into)
+
+
+def sign_of(pivots: list[int]) -> int:
+    """The sign of the permutation that interchanges of rows make."""
+    return -1 if sum([i != j for i, j in enumerate(pivots)]) & 1 else 1
+
+
+def factors_of(A: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
+    """The specs of LU and pivots."""
+    return in_columns(A.dtype, *A.sizes), in_rows(int32, A.sizes[0])
+
+
+@host_kernel("_linalg_det")
+def det_with_factors(A: TensorSpec) -> HostCall | None:
+    """The determinant, LU and pivots."""
+    if not is_square(A):
+        return None
+    factor, char = find_routine(char_of(A), "getrf"), char_of(A)
+
+    def compute(a: Any) -> tuple[Any, ...]:
+        lu, pivots, _ = factor(a)
+        made = np.array(math.prod(lu.diagonal().tolist(), start=sign_of(pivots.tolist())), char)
+        pivots += 1
+        return made, lu, pivots
+
+    return HostCall((in_rows(A.dtype), *factors_of(A)), compute)
+
+
+@host_kernel("linalg_det")
+def det(A: TensorSpec) -> HostCall | None:
+    """The determinant."""
+    if not is_square(A):
+        return None
+    factor, char = find_routine(char_of(A), "getrf"), char_of(A)
+
+    def compute(a: Any) -> Any:
+        lu, pivots, _ = factor(a)
+        return np.array(math.prod(lu.diagonal().tolist(), start=sign_of(pivots.tolist())), char)
+
+    return HostCall((in_rows(A.dtype),), compute)
+
+
+def _sign_and_log(char: str) -> Callable[[Any], tuple[float, Any, Any, Any]]:
+    """The determinant's sign, its logarithm, LU and pivots of a real matrix."""
+    factor = find_routine(char, "getrf")
+
+    def compute(a: Any) -> tuple[float, Any, Any, Any]:
+        lu, pivots, _ = factor(a)
+        sign: float = sign_of(pivots.tolist())
+        diagonal = lu.diagonal()
+        for value in diagonal.tolist():
+            sign *= (value > 0) - (value < 0)
+        return sign, np.add.reduce(np.log(np.abs(diagonal))), lu, pivots
+
+    return compute
+
+
+@host_kernel("logdet")
+def logdet(A: TensorSpec) -> HostCall | None:
+    """The determinant's logarithm, NaN where it is negative."""
+    if not is_square(A) or A.dtype.is_complex:
+        return None
+    char = char_of(A)
+    find = _sign_and_log(char)
+
+    def compute(a: Any) -> Any:
+        sign, log, _, _ = find(a)
+        return np.array(math.nan if sign == -1 else log, char)
+
+    return HostCall((in_rows(A.dtype),), compute)
+
+
+@host_kernel("linalg_inv_ex")
+def inv_ex(A: TensorSpec, check_errors: bool) -> HostCall | None:
+    """The inverse, and the first zero of U's diagonal."""
+    if not is_square(A):
+        return None
+    solve, whole = find_routine(char_of(A), "gesv"), np.asfortranarray(np.eye(A.sizes[0], dtype=char_of(A)))
+
+    def compute(a: Any) -> tuple[Any, Any]:
+        _, _, inverse, info = solve(a, whole)
+        if info:
+            return None
+        return inverse, flag(info)
+
+    return HostCall((in_columns(A.dtype, *A.sizes), INFO), compute)
+
+
+@host_kernel("linalg_inv")
+def inv(A: TensorSpec) -> HostCall | None:
+    """The inverse."""
+    if not is_square(A):
+        return None
+    solve, whole = find_routine(char_of(A), "gesv"), np.asfortranarray(np.eye(A.sizes[0], dtype=char_of(A)))
+
+    def compute(a: Any) -> Any:
+        _, _, inverse, info = solve(a, whole)
+        if info:
+            return None
+        return inverse
+
+    return HostCall((in_columns(A.dtype, *A.sizes),), compute)
+
+
+def _right(A: TensorSpec, B: TensorSpec, left: bool) -> TensorSpec | None:
+    """The spec of the solution of A X = B; None for what is to be composed."""
+    if not left or not is_square(A) or B.dtype is not A.dtype or not B.numel or B.ndim not in (1, 2):
+        return None
+    if B.sizes[0] != A.sizes[0]:
+        return None
+    return in_rows(B.dtype, *B.sizes) if B.ndim == 1 else in_columns(B.dtype, *B.sizes)
+
+
+def _solution(
+    A: TensorSpec, B: TensorSpec, left: bool, pick: Callable[..., Any], *others: TensorSpec
+) -> HostCall | None:
+    """X of A X = B first, and what `pick` takes of X, LU and pivots."""
+    spec = _right(A, B, left)
+    if spec is None:
+        return None
+    solve, is_vector = find_routine(char_of(A), "gesv"), B.ndim == 1
+
+    def compute(a: Any, b: Any) -> Any:
+        lu, pivots, x, info = solve(a, b[:, None] if is_vector else b)
+        return None if info else pick(x[:, 0] if is_vector else x, lu, pivots)
+
+    return HostCall((spec, *others), compute)
+
+
+@host_kernel("_linalg_solve_ex")
+def solve_with_factors(A: TensorSpec, B: TensorSpec, left: bool, check_errors: bool) -> HostCall | None:
+    """X of A X = B, LU, pivots and the first zero of U's diagonal."""
+    if not is_square(A):
+        return None
+
+    def pick(x: Any, lu: Any, pivots: Any) -> tuple[Any, ...]:
+        pivots += 1
+        return x, lu, pivots, flag(0)
+
+    return _solution(A, B, left, pick, *factors_of(A), INFO)
+
+
+@host_kernel("linalg_solve_ex")
+def solve_ex(A: TensorSpec, B: TensorSpec, left: bool, check_errors: bool) -> HostCall | None:
+    """X of A X = B, and the first zero of U's diagonal."""
+    return _solution(A, B, left, lambda x, lu, pivots: (x, flag(0)), INFO)
+
+
+@host_kernel("linalg_solve")
+def solve(A: TensorSpec, B: TensorSpec, left: bool) -> HostCall | None:
+    """X of A X = B."""
+    return _solution(A, B, left, lambda x, lu, pivots: x)
+
+
+@host_kernel("linalg_tensorinv")
+def tensorinv(A: TensorSpec, ind: int) -> HostCall | None:
+    """The inverse of the matrix from the last dimensions to the first `ind`."""
+    n = math.prod(A.sizes[:ind]) if ind > 0 else 0
+    if not A.is_contiguous or n * n != A.numel:
+        return None
+    made = inv(in_rows(A.dtype, n, n))
+    if made is None:
+        return None
+    sizes = (*A.sizes[ind:], *A.sizes[:ind])
+    # What a view of the inverse's columns has.
+    strides = [n * step for step in contiguous_strides(A.sizes[:ind])]
+    spec = TensorSpec.of(sizes, (*contiguous_strides(A.sizes[ind:]), *strides), A.dtype, CPU)
+    char = char_of(A)
+    invert, whole = find_routine(char, "gesv"), np.asfortranarray(np.eye(n, dtype=char))
+
+    def compute(a: Any) -> Any:
+        _, _, inverse, info = invert(a.reshape(n, n), whole)
+        if info:
+            return None
+        return inverse.reshape(sizes)
+
+    return HostCall((spec,), compute)
+
+
+@host_kernel("linalg_tensorsolve")
+def tensorsolve(A: TensorSpec, B: TensorSpec, dims: Any) -> HostCall | None:
+    """X of the matrix from the last dimensions to those of B."""
+    inner, n = A.sizes[B.ndim :], B.numel
+    if dims is not None or not A.is_contiguous or not B.is_contiguous or math.prod(inner) != n:
+        return None
+    if n * n != A.numel or solve(in_rows(A.dtype, n, n), in_rows(B.dtype, n), True) is None:
+        return None
+    gesv = find_routine(char_of(A), "gesv")
+
+    def compute(a: Any, b: Any) -> Any:
+        _, _, x, info = gesv(a.reshape(n, n), b.reshape(n, 1))
+        if info:
+            return None
+        return x.reshape(inner)
+
+    return HostCall((in_rows(A.dtype, *inner),), compute)
+
+
+@host_kernel("linalg_lu_solve")
+def lu_solve(LU: TensorSpec, pivots: TensorSpec, B: TensorSpec, left: bool, adjoint: bool) -> HostCall | None:
+    """X of A X = B, or of A^H X = B, from the factors of each of a few matrices."""
+    n = LU.sizes[-1] if LU.ndim > 1 else 0
+    few = math.prod(LU.sizes[:-2]) <= FEW and LU.sizes[:-2] == B.sizes[:-2] == pivots.sizes[:-1]
+    if not (left and few and pivots.dtype is int32 and B.ndim > 1 and n and LU.sizes[-2] == n):
+        return None
+    if LU.dtype.scalar_name not in LIBRARY_DTYPES or B.dtype is not LU.dtype:
+        return None
+    if pivots.sizes[-1] != n or B.sizes[-2] != n or not B.numel:
+        return None
+    solve_one, spec = solver_of(char_of(LU)), in_columns(B.dtype, *B.sizes)
+    if LU.ndim == 2:
+        return HostCall((spec,), lambda lu, swapped, b: solve_one(lu, (swapped - 1).tolist(), b, adjoint))
+    places, turned = list(np.ndindex(*B.sizes[:-2])), (*B.sizes[:-2], B.sizes[-1], n)
+    char = char_of(B)
+
+    def compute(lu: Any, swapped: Any, b: Any) -> Any:
+        made = np.empty(turned, char).swapaxes(-1, -2)
+        orders = swapped - 1
+        for i in places:
+            made[i] = solve_one(lu[i], orders[i].tolist(), b[i], adjoint)
+        return made
+
+    return HostCall((spec,), compute)
+
+
+@host_kernel("lu_solve")
+def lu_solve_of(B: TensorSpec, LU: TensorSpec, pivots: TensorSpec) -> HostCall | None:
+    """`lu_solve` with the right-hand side first."""
+    made = lu_solve(LU, pivots, B, True, False)
+    if made is None:
+        return None
+    compute = made.compute
+    return HostCall(made.outputs, lambda b, lu, swapped: compute(lu, swapped, b))

@@ -1,0 +1,113 @@
+"""Numbers and matrices that are made of a matrix's spectrum or of its products, as a kernel of the host each.
+
+The compositions are in `dispatch/composite/matrix_functions.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...dispatch.plans.host_kernel import HostCall, host_kernel
+from ...runtime.scalar_type import finfo, int64
+from ...runtime.tensor_spec import TensorSpec
+from ..undispatched import np
+from .matrix_specs import char_of, in_rows, is_square
+from .spectra import eigh_finder, svd_finder, values_finder
+
+
+def _relative(A: TensorSpec) -> float:
+    """The tolerance beside the largest singular value where none is given."""
+    return finfo(A.dtype.to_real()).eps * max(A.sizes)
+
+
+@host_kernel("linalg_matrix_rank")
+def matrix_rank(A: TensorSpec, atol: Any, rtol: Any, hermitian: bool) -> HostCall | None:
+    """How many singular values exceed the tolerance."""
+    find = values_finder(A, hermitian) if atol is None and rtol is None else None
+    if find is None:
+        return None
+    char, tolerance = in_rows(A.dtype.to_real()).np_dtype.type, _relative(A)
+
+    def compute(a: Any, *_: None) -> Any:
+        values = find(a)
+        if values is None:
+            return None
+        sizes = [abs(value) for value in values.tolist()]
+        least = float(char(tolerance * max(sizes)))
+        return np.array(sum([size > least for size in sizes]), np.int64)
+
+    return HostCall((in_rows(int64),), compute)
+
+
+@host_kernel("linalg_cond")
+def cond(A: TensorSpec, p: Any) -> HostCall | None:
+    """The largest singular value over the smallest."""
+    find = values_finder(A, False) if p is None else None
+    if find is None:
+        return None
+
+    def compute(a: Any, _: None) -> Any:
+        values = find(a)
+        return None if values is None else np.divide(values[0], values[-1], out=np.empty((), values.dtype))
+
+    return HostCall((in_rows(A.dtype.to_real()),), compute)
+
+
+@host_kernel("linalg_pinv", "pinverse")
+def pinv(A: TensorSpec, *how: Any) -> HostCall | None:
+    """The pseudo-inverse with the default tolerance, or that of `pinverse`."""
+    hermitian = False
+    if len(how) == 3:
+        atol, rtol, hermitian = how
+        if atol is not None or rtol is not None:
+            return None
+    find: Any = eigh_finder(A, True, "L") if hermitian else svd_finder(A, False, True)
+    if find is None:
+        return None
+    tolerance = _relative(A)
+    dtype = in_rows(A.dtype.to_real()).np_dtype
+    is_complex = A.dtype.is_complex
+
+    def compute(a: Any, rcond: float | None, *_: None) -> Any:
+        made = find(a)
+        if made is None:
+            return None
+        if hermitian:
+            values, right = made
+            left, sizes = right.T, np.abs(values)
+        else:
+            u, values, vh = made
+            left, right, sizes = u.T, vh.T, values
+        if is_complex:
+            left, right = left.conj(), right if hermitian else right.conj()
+        least = dtype.type(tolerance if rcond is None else rcond) * sizes.max()
+        inverse = np.where(sizes > least, np.reciprocal(values), dtype.type(0))
+        return np.dot(right * inverse, left)
+
+    return HostCall((in_rows(A.dtype, A.sizes[1], A.sizes[0]),), compute)
+
+
+@host_kernel("linalg_matrix_power")
+def matrix_power(A: TensorSpec, n: int) -> HostCall | None:
+    """The product of a matrix with itself, by repeated squares."""
+    if not is_square(A) or n < 0:
+        return None
+    if n == 0:
+        if not A.is_contiguous:
+            return None
+        whole = np.eye(A.sizes[0], dtype=char_of(A))
+        return HostCall((in_rows(A.dtype, *A.sizes),), lambda a: whole.copy())
+    if n == 1:
+        return None
+
+    def compute(a: Any) -> Any:
+        result, square, left = None, a, n
+        while left:
+            if left & 1:
+                result = square if result is None else result.dot(square)
+            left >>= 1
+            if left:
+                square = square.dot(square)
+        return result
+
+    return HostCall((in_rows(A.dtype, *A.sizes),), compute)

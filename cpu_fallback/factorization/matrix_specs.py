@@ -1,0 +1,55 @@
+"""Matrices that the host's kernels of compositions take (`dispatch/plans/host_kernel.py`), and their results.
+
+Batches, integers and narrow floats stay with the compositions, and so does every call that is an error.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...dispatch.structured.library_routine import LIBRARY_DTYPES
+from ...dispatch.structured.meta.factorization import column_major
+from ...runtime.device import CPU
+from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.scalar_type import int32
+from ...runtime.tensor_spec import TensorSpec
+from ..undispatched import np
+
+FEW = 16
+"""How many matrices of a batch are done one after another."""
+INFO = TensorSpec.contiguous((), int32, CPU)
+"""Of LAPACK's `info`."""
+
+
+def is_one(*specs: TensorSpec) -> bool:
+    """Whether these are single matrices with elements, of one dtype that LAPACK has."""
+    first = specs[0].dtype
+    return first.scalar_name in LIBRARY_DTYPES and all(
+        spec.ndim == 2 and spec.numel and spec.dtype is first for spec in specs
+    )
+
+
+def is_square(spec: TensorSpec) -> bool:
+    """Whether this is a single square matrix."""
+    return is_one(spec) and spec.sizes[0] == spec.sizes[1]
+
+
+def in_columns(dtype: ScalarType, *sizes: int) -> TensorSpec:
+    """The spec of a column-major result."""
+    return TensorSpec.of(sizes, column_major(sizes), dtype, CPU)
+
+
+def in_rows(dtype: ScalarType, *sizes: int) -> TensorSpec:
+    """The spec of a contiguous result."""
+    return TensorSpec.contiguous(sizes, dtype, CPU)
+
+
+def char_of(spec: TensorSpec) -> str:
+    """NumPy's character of a dtype."""
+    char: str = spec.np_dtype.char
+    return char
+
+
+def flag(info: int) -> Any:
+    """LAPACK's `info` as a tensor's element."""
+    return np.array(info, np.int32)

@@ -1,0 +1,122 @@
+"""QR, Cholesky's and LDL factors and what is solved by them, as a kernel of the host each.
+
+The compositions are in `dispatch/composite/factorization.py` and `matrix_functions.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...dispatch.plans.host_kernel import HostCall, host_kernel
+from ...dispatch.structured.library_routine import LIBRARY_DTYPES
+from ...runtime.lapack import find_routine
+from ...runtime.scalar_type import int32, int64
+from ...runtime.tensor_spec import TensorSpec
+from ..undispatched import np
+from .matrix_specs import FEW, char_of, in_columns, in_rows, is_one, is_square
+from .one_matrix import is_finite, qr_of
+
+
+@host_kernel("linalg_qr")
+def qr(A: TensorSpec, mode: str) -> HostCall | None:
+    """Q and R."""
+    m, n = A.sizes if A.ndim == 2 else (0, 0)
+    k = min(m, n)
+    if not is_one(A) or not (mode == "reduced" or (mode == "complete" and k == m)):
+        return None
+    return HostCall((in_columns(A.dtype, m, k), in_columns(A.dtype, k, n)), qr_of(char_of(A), m, n))
+
+
+@host_kernel("qr")
+def qr_some(A: TensorSpec, some: bool) -> HostCall | None:
+    """Q and R."""
+    return qr(A, "reduced" if some else "complete")
+
+
+@host_kernel("linalg_cholesky", "cholesky")
+def cholesky(A: TensorSpec, upper: bool) -> HostCall | None:
+    """One triangular factor."""
+    if not is_square(A):
+        return None
+    factor = find_routine(char_of(A), "potrf")
+
+    def compute(a: Any) -> Any:
+        made, info = factor(a, not upper)
+        if info or math.isnan(np.add.reduce(made.diagonal()).real):
+            return None
+        return made
+
+    return HostCall((in_columns(A.dtype, *A.sizes),), compute)
+
+
+@host_kernel("cholesky_solve")
+def cholesky_solve(B: TensorSpec, L: TensorSpec, upper: bool) -> HostCall | None:
+    """X of A X = B from one triangular factor of A."""
+    if not is_square(L) or not is_one(L, B) or B.sizes[0] != L.sizes[0]:
+        return None
+    solve = find_routine(char_of(L), "potrs")
+    return HostCall((in_columns(B.dtype, *B.sizes),), lambda b, factor: solve(factor, b, not upper)[0])
+
+
+@host_kernel("triangular_solve")
+def triangular_solve(
+    B: TensorSpec, A: TensorSpec, upper: bool, transpose: bool, unitriangular: bool
+) -> HostCall | None:
+    """X of A X = B with one triangle of A, or with its transpose, and a copy of A."""
+    if not is_square(A) or not is_one(A, B) or A.sizes[0] != B.sizes[0]:
+        return None
+    solve = find_routine(char_of(A), "trsm", module="blas")
+
+    def compute(b: Any, a: Any) -> tuple[Any, Any]:
+        return solve(1.0, a, b, 0, not upper, transpose, unitriangular), a.copy("F")
+
+    return HostCall((in_columns(B.dtype, *B.sizes), in_columns(A.dtype, *A.sizes)), compute)
+
+
+@host_kernel("linalg_ldl_factor")
+def ldl_factor(A: TensorSpec, hermitian: bool) -> HostCall | None:
+    """L and D in one matrix, and the interchanges."""
+    if not is_square(A):
+        return None
+    char, n = char_of(A), A.sizes[0]
+    name = "hetrf" if hermitian and A.dtype.is_complex else "sytrf"
+    factor = find_routine(char, "sytrf", name)
+    lwork = int(find_routine(char, "sytrf_lwork", f"{name}_lwork")(n, lower=1)[0].real)
+    kept, zero = np.tri(n, dtype=bool).T, np.zeros((), char)
+
+    def compute(a: Any) -> tuple[Any, Any] | None:
+        made, pivots, info = factor(a, 1, lwork)
+        return None if info else (np.where(kept, made.T, zero).T, pivots)
+
+    return HostCall((in_columns(A.dtype, n, n), in_rows(int32, n)), compute)
+
+
+@host_kernel("linalg_lstsq")
+def lstsq(A: TensorSpec, B: TensorSpec, rcond: Any, driver: str | None) -> HostCall | None:
+    """The solution by ``gels`` of a few matrices that are as long as they are wide, or less."""
+    *batch, m, n = A.sizes if A.ndim > 1 else (0, 0)
+    if driver != "gels" or m > n or A.ndim != B.ndim or A.dtype.scalar_name not in LIBRARY_DTYPES:
+        return None
+    if not A.numel or not B.numel or A.sizes[:-1] != B.sizes[:-1] or B.dtype is not A.dtype:
+        return None
+    if math.prod(batch) > FEW:
+        return None
+    char, columns = char_of(A), B.sizes[-1]
+    solve = find_routine(char, "gels")
+    lwork = int(find_routine(char, "gels_lwork")(m, n, columns)[0].real)
+    places, turned = list(np.ndindex(*batch)), (*batch, columns, n)
+    real = in_rows(A.dtype.to_real(), 0)
+
+    def compute(a: Any, b: Any, _: None) -> tuple[Any, ...] | None:
+        made = np.zeros(turned, char).swapaxes(-1, -2)
+        made[..., :m, :] = b
+        if not (is_finite(a) and is_finite(b)):
+            return None
+        for i in places:
+            _, made[i], info = solve(a[i], made[i], lwork=lwork)
+            if info:
+                return None
+        return made, np.empty(0, real.np_dtype), np.empty(0, np.int64), np.empty(0, real.np_dtype)
+
+    return HostCall((in_columns(A.dtype, *batch, n, columns), real, in_rows(int64, 0), real), compute)

@@ -1,0 +1,179 @@
+"""Fourier transforms by `scipy.fft` (pocketfft), in the precision of the operand."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ...dispatch.plans.host_kernel import HostCall, HostFactory, host_kernel
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.device import CPU
+from ...runtime.tensor_spec import TensorSpec
+from ..error_state import quiet
+from ..undispatched import np
+
+DTYPES = frozenset({"float32", "float64", "complex64", "complex128"})
+"""What the library transforms in its own precision."""
+
+
+def transform(call: StructuredCall) -> PlannedKernel:
+    """One call of the library. Raises RuntimeError for float16, which it does not have."""
+    from scipy import fft
+
+    spec, out = call.args["self"], call.outputs[0]
+    if spec.dtype.name not in DTYPES:
+        raise RuntimeError(f"Unsupported dtype {spec.dtype.scalar_name}")
+    dims, norm = call.extra["dims"], call.extra["norm"]
+    inverse, empty = call.extra["inverse"], out.numel == 0
+    halved = spec.sizes != out.sizes
+    to_real = not out.dtype.is_complex
+    sizes = tuple(out.sizes[d] for d in dims)
+
+    def into(target: Any, array: Any) -> None:
+        if empty:
+            return
+        if not dims:
+            made = array
+        elif to_real:
+            made = fft.irfftn(array, sizes, dims, norm)
+        elif halved and not spec.dtype.is_complex:
+            made = fft.rfftn(array, None, dims, norm)
+        else:
+            made = (fft.ifftn if inverse else fft.fftn)(array, None, dims, norm)
+        np.copyto(target, made)
+
+    return PlannedKernel(quiet(into))
+
+
+for _name in ("_fft_r2c", "_fft_c2r", "_fft_c2c"):
+    register_stub(f"{_name}_stub", "cpu", transform)
+
+
+class Transform(NamedTuple):
+    """What a transform of `torch.fft` takes and gives: real input alone, a Hermitian half on either side."""
+
+    takes_real: bool = False
+    from_half: bool = False
+    to_half: bool = False
+
+
+TRANSFORMS = {
+    "fft": Transform(),
+    "ifft": Transform(),
+    "rfft": Transform(takes_real=True, to_half=True),
+    "irfft": Transform(from_half=True),
+    "hfft": Transform(from_half=True),
+    "ihfft": Transform(takes_real=True, to_half=True),
+}
+
+
+def _planned(
+    name: str, kind: Transform, several: bool, self: TensorSpec, s: Any, dim: Any, norm: str | None
+) -> HostCall | None:
+    """A transform by one call of the library, which cuts and fills by itself; None for what is composed."""
+    rank = self.ndim
+    if self.dtype.name not in DTYPES or not self.numel or (kind.takes_real and self.dtype.is_complex):
+        return None
+    if norm not in (None, "backward", "forward", "ortho"):
+        return None
+    dims, sizes = _axes(rank, s, dim) if several else ([dim], None if s is None else [s])
+    if not dims or any(not -rank <= d < rank for d in dims):
+        return None
+    dims = [d % rank for d in dims]
+    if sizes is None:
+        sizes = [self.sizes[d] for d in dims]
+        if kind.from_half:
+            sizes[-1] = 2 * (sizes[-1] - 1)
+    if len(set(dims)) != len(dims) or len(sizes) != len(dims) or any(n < 1 for n in sizes):
+        return None
+    read, made = list(self.sizes), list(self.sizes)
+    for d, n in zip(dims, sizes, strict=True):
+        read[d] = min(read[d], n)
+        made[d] = n
+    half = sizes[-1] // 2 + 1
+    if kind.from_half:
+        read[dims[-1]] = min(self.sizes[dims[-1]], half)
+    if kind.to_half:
+        made[dims[-1]] = half
+    real = self.dtype.to_real() if self.dtype.is_complex else self.dtype
+    spec = TensorSpec.contiguous(tuple(made), real if kind.from_half else real.to_complex(), CPU)
+    # Cut here: the library converts what it is given before it cuts.
+    cut = None if tuple(read) == self.sizes else tuple([slice(0, n) for n in read])
+    return _call(_library(f"{name}n" if len(dims) > 1 else name), spec, cut, sizes, dims, norm)
+
+
+def _call(
+    function: Callable[..., Any],
+    spec: TensorSpec,
+    cut: tuple[slice, ...] | None,
+    sizes: Sequence[int],
+    dims: Sequence[int],
+    norm: str | None,
+) -> HostCall:
+    n, axes = (sizes, dims) if len(dims) > 1 else (sizes[0], dims[0])
+
+    def compute(x: Any) -> Any:
+        return function(x if cut is None else x[cut], n, axes, norm)
+
+    def into(out: Any, x: Any) -> bool:
+        np.copyto(out, function(x if cut is None else x[cut], n, axes, norm))
+        return True
+
+    return HostCall((spec,), compute, into)
+
+
+def _library(name: str) -> Callable[..., Any]:
+    from scipy import fft
+
+    found: Callable[..., Any] = getattr(fft, name)
+    return found
+
+
+def _axes(
+    rank: int, s: Sequence[int] | None, dim: Sequence[int] | None
+) -> tuple[list[int], list[int] | None]:
+    """The dimensions of a transform over several, and their sizes where they are given."""
+    if dim is None:
+        dim = range(rank if s is None else rank - len(s), rank)
+    return list(dim), None if s is None else list(s)
+
+
+def _factory(name: str, kind: Transform, several: bool) -> HostFactory:
+    return lambda self, s, dim, norm: _planned(name, kind, several, self, s, dim, norm)
+
+
+for _name, _kind in TRANSFORMS.items():
+    host_kernel(f"fft_{_name}")(_factory(_name, _kind, False))
+    host_kernel(f"fft_{_name}n")(_factory(_name, _kind, True))
+
+
+def _shift(back: bool) -> HostFactory:
+    def factory(self: TensorSpec, dim: Sequence[int] | None) -> HostCall | None:
+        dims = range(self.ndim) if dim is None else dim
+        if not self.numel or self.ndim == 0 or any(not -self.ndim <= d < self.ndim for d in dims):
+            return None
+        if self.dtype.name not in DTYPES or len({d % self.ndim for d in dims}) != len(dims):
+            return None
+        halves = [[(slice(None), slice(None))]] * self.ndim
+        for d in dims:
+            size = self.sizes[d]
+            # The first `size - by` go to the end.
+            by = (size + 1) // 2 if back else size // 2
+            cut = size - by
+            halves[d % self.ndim] = [(slice(0, by), slice(cut, size)), (slice(by, size), slice(0, cut))]
+        moves = [tuple(zip(*parts, strict=True)) for parts in itertools.product(*halves)]
+        spec = TensorSpec.contiguous(self.sizes, self.dtype, CPU)
+
+        def into(out: Any, x: Any) -> bool:
+            for target, source in moves:
+                out[target] = x[source]
+            return True
+
+        return HostCall((spec,), None, into)
+
+    return factory
+
+
+host_kernel("fft_fftshift")(_shift(False))
+host_kernel("fft_ifftshift")(_shift(True))

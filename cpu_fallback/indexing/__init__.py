@@ -1,0 +1,1 @@
+"""Picking, placing, masking, searching and embedding."""

@@ -1,0 +1,87 @@
+"""Embedding kernels: rows of a table by number, their norms, and the gradient of the table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ..error_state import IGNORE, reset_state, set_state
+from ..undispatched import np
+from ..widen import FLOAT32, NARROW
+from .combining import add_rows
+from .index_bounds import check_rows
+
+
+def embedding(call: StructuredCall) -> PlannedKernel:
+    """Rows of a table."""
+    size = call.args["weight"].sizes[0]
+    take = np.take
+
+    def into(out: Any, weight: Any, indices: Any) -> None:
+        check_rows(indices, size)
+        if not out.size:
+            return
+        if out.flags.c_contiguous:
+            take(weight, indices, 0, out, "clip")
+        else:
+            np.copyto(out, take(weight, indices, 0, None, "clip"))
+
+    return PlannedKernel(into)
+
+
+def embedding_renorm(call: StructuredCall) -> PlannedKernel:
+    """The named rows scaled down to a norm where theirs is greater."""
+    spec = call.outputs[0]
+    size = spec.sizes[0]
+    narrow = spec.dtype in NARROW
+
+    def into(out: Any, table: Any, indices: Any, max_norm: float, norm_type: float) -> None:
+        check_rows(indices, size)
+        token = set_state(IGNORE)
+        try:
+            rows = np.unique(indices)
+            values = table[rows].astype(FLOAT32) if narrow else table[rows]
+            norms = np.linalg.norm(values, norm_type, axis=1)
+            large = norms > max_norm
+            scale = (max_norm / (norms[large] + 1e-7)).astype(values.dtype)
+            out[rows[large]] = (values[large] * scale[:, None]).astype(out.dtype)
+        finally:
+            reset_state(token)
+
+    return PlannedKernel(into)
+
+
+def embedding_dense_backward(call: StructuredCall) -> PlannedKernel:
+    """Rows of the gradient added by number; the padding's row stays zero."""
+    spec = call.outputs[0]
+    padding: int = call.args["padding_idx"]
+    by_frequency: bool = call.args["scale_grad_by_freq"]
+    narrow = spec.dtype in NARROW
+    count, width = spec.sizes
+
+    def into(out: Any, grad: Any, indices: Any) -> None:
+        rows = indices.reshape(-1)
+        check_rows(rows, count)
+        values = np.ascontiguousarray(grad).reshape(rows.size, width)
+        work = out if out.flags.c_contiguous else np.empty(out.shape, out.dtype)
+        work.fill(0)
+        if padding >= 0:
+            kept = rows != padding
+            rows, values = rows[kept], values[kept]
+        if by_frequency and rows.size:
+            times = np.bincount(rows, minlength=count)[rows]
+            scale = FLOAT32 if narrow else values.dtype
+            values = values.astype(scale) / times[:, None].astype(scale)
+        add_rows(work, rows, values, narrow)
+        if work is not out:
+            np.copyto(out, work)
+
+    return PlannedKernel(into)
+
+
+for _stub, _factory in {
+    "embedding_stub": embedding,
+    "embedding_renorm_stub": embedding_renorm,
+    "embedding_dense_backward_stub": embedding_dense_backward,
+}.items():
+    register_stub(_stub, "cpu", _factory)

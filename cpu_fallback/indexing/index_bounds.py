@@ -1,0 +1,32 @@
+"""Whether indices lie within a dimension, and PyTorch's refusals where they do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..undispatched import np
+
+UNSIGNED = {4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
+"""A negative index read as unsigned is a large one, so that one maximum finds both kinds out of bounds."""
+greatest = np.maximum.reduce
+
+
+def is_within(index: Any, size: int) -> bool:
+    """Whether every index lies in ``[0, size)``."""
+    return not index.size or bool(greatest(index.view(UNSIGNED[index.dtype.itemsize]), None) < size)
+
+
+def check_bounds(index: Any, size: int, dim: int, wraps: bool, error: type[Exception]) -> None:
+    """Refuse an index outside ``[0, size)``, or ``[-size, size)`` if negative ones count from the end."""
+    if is_within(index, size):
+        return
+    low, high = int(index.min()), int(index.max())
+    if high >= size or low < (-size if wraps else 0):
+        wrong = high if high >= size else low
+        raise error(f"index {wrong} is out of bounds for dimension {dim} with size {size}")
+
+
+def check_rows(index: Any, size: int) -> None:
+    """Refuse a row number outside ``[0, size)``."""
+    if not is_within(index, size):
+        raise IndexError("index out of range in self")

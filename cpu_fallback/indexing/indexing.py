@@ -1,0 +1,415 @@
+"""Whole slices picked, put and added by index; cat, flip and triangles.
+
+Elements are placed by their position in a contiguous array, which NumPy does several times faster than with an
+index for each dimension.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.memory_format import contiguous_strides
+from ..elementwise.pointwise import constant_cache
+from ..error_state import IGNORE, reset_state, set_state
+from ..undispatched import concatenate, copyto, np
+from ..widen import FLOAT32, NARROW
+from . import sparse_rows
+from .combining import (
+    COMBINED_BY,
+    add_rows,
+    add_slices,
+    combine_at,
+    combine_rows,
+    divide_by_counts,
+    identity_of,
+)
+from .index_bounds import check_bounds, check_rows, is_within
+
+
+def cat(call: StructuredCall) -> PlannedKernel:
+    """The arrays that count, one after another."""
+    specs = call.args["tensors"]
+    kept: tuple[int, ...] = call.extra["kept"]
+    axis: int = call.extra["dim"]
+    everything = len(kept) == len(specs)
+    if not kept:
+        return PlannedKernel(lambda out, arrays: None)
+    same = all(specs[i].dtype is call.outputs[0].dtype for i in kept)
+
+    def join(out: Any, arrays: Sequence[Any]) -> None:
+        concatenate(arrays, axis, out)
+
+    def into(out: Any, arrays: Sequence[Any]) -> None:
+        token = set_state(IGNORE)
+        try:
+            concatenate(arrays if everything else [arrays[i] for i in kept], axis, out, casting="unsafe")
+        finally:
+            reset_state(token)
+
+    if same and everything and all(spec.is_contiguous for spec in specs):
+        np_dtype, empty = call.outputs[0].np_dtype, np.empty
+
+        def sized(sizes: tuple[int, ...]) -> PlannedKernel:
+            return PlannedKernel(join, lambda arrays: concatenate(arrays, axis, empty(sizes, np_dtype)))
+
+        kernel = sized(call.outputs[0].sizes)._replace(any_shape=sys.maxsize, sized=sized)
+        if all(spec.strides == contiguous_strides(spec.sizes) for spec in specs):
+            # NumPy then gives its new array the same order, and is not told of one.
+            kernel = kernel._replace(
+                fresh=concatenate if axis == 0 else lambda arrays: concatenate(arrays, axis)
+            )
+        return kernel
+    return PlannedKernel(into)
+
+
+def _wrapped(index: Any, size: int, dim: int) -> Any:
+    """Positions from an index whose negative values count from the end. Raises IndexError out of bounds."""
+    if not is_within(index, size):
+        check_bounds(index, size, dim, True, IndexError)
+        return np.where(index < 0, index + size, index)
+    return index
+
+
+def _key(indices: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple([slice(None) if i is None else i for i in indices])
+
+
+def _translated(failure: IndexError) -> IndexError:
+    """NumPy's out-of-bounds error in PyTorch's words."""
+    return IndexError(str(failure).replace("axis", "dimension"))
+
+
+def index(call: StructuredCall) -> PlannedKernel:
+    """``self[indices]`` with integer indices; NumPy and PyTorch agree on the order of the dimensions."""
+    indices = call.args["indices"]
+    used = [i for i, spec in enumerate(indices) if spec is not None]
+    spec = call.args["self"]
+    copyto = np.copyto
+    if len(used) == 1:
+        axis = used[0]
+        size = spec.sizes[axis]
+        take = np.take
+
+        def one(out: Any, data: Any, indices: Sequence[Any]) -> None:
+            where = indices[axis]
+            check_bounds(where, size, axis, True, IndexError)
+            if out.flags.c_contiguous:
+                take(data, where, axis, out, "wrap")
+            else:
+                copyto(out, take(data, where, axis, None, "wrap"))
+
+        def one_fresh(data: Any, indices: Sequence[Any]) -> Any:
+            try:
+                return data.take(indices[axis], axis)
+            except IndexError as failure:
+                raise _translated(failure) from None
+
+        return PlannedKernel(one, one_fresh if size and spec.ndim > 0 else None)
+
+    def several(out: Any, data: Any, indices: Sequence[Any]) -> None:
+        try:
+            copyto(out, data[_key(indices)])
+        except IndexError as failure:
+            raise _translated(failure) from None
+
+    def several_fresh(data: Any, indices: Sequence[Any]) -> Any:
+        try:
+            found = data[_key(indices)]
+        except IndexError as failure:
+            raise _translated(failure) from None
+        return found if found.flags.c_contiguous else found.copy()
+
+    return PlannedKernel(several, several_fresh)
+
+
+def index_masked(call: StructuredCall) -> PlannedKernel:
+    """``self[indices]`` where some indices are masks; the result is a new contiguous array."""
+    spec = call.args["self"]
+    indices = call.args["indices"]
+
+    def fresh(data: Any, indices: Sequence[Any]) -> Any:
+        key = _key([i.astype(np.bool_) if i is not None and i.dtype == np.uint8 else i for i in indices])
+        try:
+            found = data[key]
+        except IndexError as failure:
+            raise _translated(failure) from None
+        return found if found.flags.c_contiguous and found.flags.owndata else found.copy()
+
+    if (
+        len(indices) == 1
+        and indices[0].ndim == spec.ndim > 0
+        and spec.is_contiguous
+        and indices[0].is_contiguous
+    ):
+        return PlannedKernel(fresh, lambda data, indices: data.reshape(-1).compress(indices[0].reshape(-1)))
+    return PlannedKernel(fresh, fresh)
+
+
+def _positions(indices: Sequence[Any], sizes: Sequence[int]) -> tuple[Any, tuple[int, ...]]:
+    """The picked dimensions' places, counted through those dimensions alone, and the dimensions."""
+    used = tuple(i for i, index in enumerate(indices) if index is not None)
+    place: Any = 0
+    for d in used:
+        place = place * sizes[d] + _wrapped(indices[d], sizes[d], d)
+    return np.asarray(place, np.int64), used
+
+
+def index_put(call: StructuredCall) -> PlannedKernel:
+    """`self` with values put or added at integer indices."""
+    spec = call.args["self"]
+    sizes: tuple[int, ...] = call.extra["sizes"]
+    copyto = np.copyto
+
+    def put(out: Any, data: Any, indices: Sequence[Any], values: Any) -> None:
+        if out is not data:
+            copyto(out, data)
+        try:
+            out[_key(indices)] = values
+        except IndexError as failure:
+            raise _translated(failure) from None
+
+    if not call.args["accumulate"]:
+        return PlannedKernel(put)
+    narrow = spec.dtype in NARROW
+    whole = spec.sizes
+
+    def add(out: Any, data: Any, indices: Sequence[Any], values: Any) -> None:
+        if out is not data:
+            copyto(out, data)
+        places, used = _positions(indices, whole)
+        if not used:
+            token = set_state(IGNORE)
+            try:
+                copyto(out, np.add(out, values), casting="unsafe")
+            finally:
+                reset_state(token)
+            return
+        rest = tuple(d for d in range(len(whole)) if d not in used)
+        adjacent = used == tuple(range(used[0], used[-1] + 1))
+        front = used[0] if adjacent else 0
+        picked_axes = tuple(range(front, front + places.ndim))
+        spread = np.broadcast_to(values, sizes)
+        order = picked_axes + tuple(i for i in range(len(sizes)) if i not in picked_axes)
+        width = int(np.prod([whole[d] for d in rest], dtype=np.int64))
+        rows = np.ascontiguousarray(spread.transpose(order)).reshape(places.size, width)
+        turned = out.transpose(used + rest)
+        work = turned if turned.flags.c_contiguous else np.ascontiguousarray(turned)
+        add_rows(work.reshape(-1, width) if width else work.reshape(0, 0), places.reshape(-1), rows, narrow)
+        if work is not turned:
+            copyto(turned, work)
+
+    return PlannedKernel(add)
+
+
+def index_select(call: StructuredCall) -> PlannedKernel:
+    """Entries of one dimension."""
+    axis: int = call.extra["dim"]
+    spec = call.args["self"]
+    size = spec.sizes[axis] if spec.ndim else 1
+    scalar = spec.ndim == 0
+    take = np.take
+
+    def into(out: Any, data: Any, index: Any) -> None:
+        check_rows(index, size)
+        if scalar:
+            out[...] = data
+        elif not out.size:
+            return
+        elif out.flags.c_contiguous:
+            take(data, index.reshape(-1), axis, out, "clip")
+        else:
+            np.copyto(out, take(data, index.reshape(-1), axis, None, "clip"))
+
+    return PlannedKernel(into)
+
+
+def _row_places(sizes: tuple[int, ...], axis: int) -> Callable[[Any], Any]:
+    """A function from row numbers to the places of those rows' elements, in the order of a source.
+
+    A contiguous array of `sizes` has a row for each number along `axis`; the places are those of an array of the
+    source's shape, which has as many rows as there are numbers.
+    """
+    inner = math.prod(sizes[axis + 1 :])
+    outer = math.prod(sizes[:axis])
+    before = (np.arange(outer) * (sizes[axis] * inner)).reshape(-1, 1, 1)
+    after = np.arange(inner)
+    if outer == 1 and inner == 1:
+        return lambda rows: rows
+    rest = after if outer == 1 else before + after
+    column = (-1, 1)
+    return lambda rows: (rows.reshape(column) * inner + rest).reshape(-1)
+
+
+FEW = 1 << 12
+"""Elements up to which places are counted for all of them at once."""
+
+
+def _rows_of(
+    call: StructuredCall, most: int = FEW
+) -> tuple[tuple[int, ...], Callable[[Any], Any], Callable[[Any], Any] | None]:
+    """The target's sizes, those of a number as a vector's; what checks and flattens an index; `_row_places` of few."""
+    axis: int = call.extra["dim"]
+    sizes = call.args["self"].sizes or (1,)
+    size = sizes[axis]
+    few = max(call.args["self"].numel, call.args["source"].numel) <= most
+    places = _row_places(sizes, axis) if few else None
+
+    def checked(index: Any) -> Any:
+        rows = index if index.ndim == 1 else index.reshape(-1)
+        check_bounds(rows, size, axis, False, IndexError)
+        return rows
+
+    return sizes, checked, places
+
+
+def index_add(call: StructuredCall) -> PlannedKernel:
+    """Slices of the source added at the index, in order."""
+    axis: int = call.extra["dim"]
+    spec = call.args["self"]
+    narrow = spec.dtype in NARROW
+    scaled = "alpha" in call.runtime
+    constant = constant_cache(FLOAT32 if narrow else spec.np_dtype)
+    sizes, checked, places = _rows_of(call, sparse_rows.FROM)
+    size = sizes[axis]
+    inner = math.prod(sizes[axis + 1 :])
+    add_at, multiply = np.add.at, np.multiply
+
+    def into(out: Any, data: Any, index: Any, source: Any, alpha: Any = 1) -> None:
+        if out is not data:
+            copyto(out, data)
+        rows = checked(index)
+        if not rows.size or not out.size:
+            return
+        token = set_state(IGNORE)
+        try:
+            if scaled:
+                source = multiply(source.astype(FLOAT32) if narrow else source, constant(alpha))
+            if places is not None and not narrow and out.flags.c_contiguous:
+                add_at(out.reshape(-1), places(rows), source.reshape(-1))
+                return
+        finally:
+            reset_state(token)
+        if axis and not narrow and out.flags.c_contiguous:
+            add_slices(out.reshape(-1, size, inner), rows, source.reshape(-1, rows.size, inner))
+            return
+        target = np.moveaxis(out, axis, 0) if out.ndim else out.reshape(1)
+        moved = np.moveaxis(source, axis, 0) if source.ndim else source.reshape(1)
+        work = target if target.flags.c_contiguous else np.ascontiguousarray(target)
+        values = np.ascontiguousarray(moved).reshape(rows.size, -1)
+        add_rows(work.reshape(size, -1), rows, values, narrow)
+        if work is not target:
+            copyto(target, work)
+
+    return PlannedKernel(into)
+
+
+def index_reduce(call: StructuredCall) -> PlannedKernel:
+    """Slices of the source combined at the index, in order; narrow floats in float32."""
+    axis: int = call.extra["dim"]
+    reduce: str = call.args["reduce"]
+    includes: bool = call.args["include_self"]
+    spec = call.args["self"]
+    narrow = spec.dtype in NARROW
+    wide = FLOAT32 if narrow else spec.np_dtype
+    function = COMBINED_BY.get(reduce, np.add)
+    start = None if includes else identity_of(reduce, wide)
+    sizes, checked, places = _rows_of(call)
+    size = sizes[axis]
+    shape = (-1, size, math.prod(sizes[axis + 1 :]))
+
+    def into(out: Any, data: Any, index: Any, source: Any) -> None:
+        if out is not data:
+            copyto(out, data)
+        rows = checked(index)
+        if not rows.size or not out.size:
+            return
+        if places is not None and out.flags.c_contiguous:
+            work = out.reshape(-1)
+            if narrow:
+                work = work.astype(wide)
+            values = source.reshape(-1)
+            combine_at(function, work, places(rows), values.astype(wide) if narrow else values, start)
+            if reduce == "mean":
+                divide_by_counts(work.reshape(shape), rows, includes, 1)
+            if narrow:
+                copyto(out, work.reshape(out.shape), casting="unsafe")
+            return
+        target = np.moveaxis(out, axis, 0) if out.ndim else out.reshape(1)
+        moved = np.moveaxis(source, axis, 0) if source.ndim else source.reshape(1)
+        work = np.ascontiguousarray(target, wide).reshape(size, -1)
+        values = np.ascontiguousarray(moved, wide).reshape(rows.size, -1)
+        combine_rows(function, work, rows, values, start)
+        if reduce == "mean":
+            divide_by_counts(work, rows, includes)
+        if not np.may_share_memory(work, target):
+            copyto(target, work.reshape(target.shape), casting="unsafe")
+
+    return PlannedKernel(into)
+
+
+def index_copy(call: StructuredCall) -> PlannedKernel:
+    """Slices of the source put at the index."""
+    axis: int = call.extra["dim"]
+    _, checked, _ = _rows_of(call)
+    before = (slice(None),) * axis
+    # A single index has its own place in a result; the source's one stands there already.
+    alone = call.args["source"].ndim == call.args["self"].ndim
+
+    def into(out: Any, data: Any, index: Any, source: Any) -> None:
+        if out is not data:
+            copyto(out, data)
+        rows = checked(index)
+        if not out.ndim:
+            out[...] = source.reshape(-1)[-1] if source.size else out
+        elif alone:
+            out[(*before, rows)] = source
+        else:
+            moved = np.moveaxis(source, axis, 0) if source.ndim else source.reshape(1)
+            np.moveaxis(out, axis, 0)[rows] = moved
+
+    return PlannedKernel(into)
+
+
+def flip(call: StructuredCall) -> PlannedKernel:
+    """Dimensions the other way round."""
+    dims: tuple[int, ...] = call.extra["dims"]
+    key = tuple([slice(None, None, -1) if d in dims else slice(None) for d in range(call.outputs[0].ndim)])
+    return PlannedKernel(lambda out, data: np.copyto(out, data[key]))
+
+
+def triangle(lower: bool) -> Callable[[StructuredCall], PlannedKernel]:
+    """The factory of ``tril`` or ``triu``."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        diagonal: int = call.args["diagonal"]
+        rows, columns = call.outputs[0].sizes[-2:]
+
+        def into(out: Any, data: Any) -> None:
+            if out is not data:
+                np.copyto(out, data)
+            outside = np.tri(rows, columns, diagonal if lower else diagonal - 1, np.bool_)
+            np.copyto(out, np.zeros((), out.dtype), where=~outside if lower else outside)
+
+        return PlannedKernel(into)
+
+    return factory
+
+
+for _stub, _factory in {
+    "cat_stub": cat,
+    "index_stub": index,
+    "index_masked_stub": index_masked,
+    "index_put_stub": index_put,
+    "index_select_stub": index_select,
+    "index_add_stub": index_add,
+    "index_reduce_stub": index_reduce,
+    "index_copy_stub": index_copy,
+    "flip_stub": flip,
+    "tril_stub": triangle(True),
+    "triu_stub": triangle(False),
+}.items():
+    register_stub(_stub, "cpu", _factory)

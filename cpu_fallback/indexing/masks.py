@@ -1,0 +1,109 @@
+"""Filling where a mask holds, and the places of what is not zero."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...dispatch.scalars import element_of
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ..blocks import Blocks
+from ..elementwise.elementwise import MAX_CONSTANTS
+from ..elementwise.pointwise import constant_cache
+from ..elementwise.selection import selected
+from ..error_state import IGNORE, reset_state, set_state
+from ..undispatched import np
+from ..widen import FLOAT32
+
+BLOCK_OF_CHOICES = 1 << 16
+"""Elements from which a mask's choices are made by bits, a block at a time."""
+
+
+def masked_fill(call: StructuredCall) -> PlannedKernel:
+    """A number where the mask holds."""
+    constant = constant_cache(call.outputs[0].np_dtype)
+    dtype = call.outputs[0].dtype
+    fitting: dict[Any, Any] = {}
+    from_tensor = "value" in call.runtime and not isinstance(call.args["value"], type)
+    np_dtype = call.outputs[0].np_dtype
+    same = call.args["self"].sizes == call.outputs[0].sizes == call.args["mask"].sizes
+
+    def number(value: Any) -> Any:
+        if not from_tensor:
+            if value and value not in fitting:
+                element_of(value, dtype)
+                if len(fitting) < MAX_CONSTANTS:
+                    fitting[value] = None
+            return constant(value)
+        token = set_state(IGNORE)
+        try:
+            return value.astype(np_dtype)
+        finally:
+            reset_state(token)
+
+    fixed = None if "value" in call.runtime else call.args["value"]
+
+    def into(out: Any, data: Any, mask: Any, value: Any = fixed) -> None:
+        if out is not data:
+            np.copyto(out, data)
+        np.copyto(out, number(value), where=mask)
+
+    def fresh(data: Any, mask: Any, value: Any = fixed) -> Any:
+        out = data.copy()
+        np.copyto(out, number(value), where=mask)
+        return out
+
+    if call.outputs[0].numel > BLOCK_OF_CHOICES and not from_tensor:
+        blocks = Blocks(call.outputs[0], [call.args["self"], call.args["mask"], None])
+
+        def step(out: Any, data: Any, mask: Any, filled: Any) -> None:
+            np.copyto(out, selected(mask, filled, data))
+
+        return PlannedKernel(
+            lambda out, data, mask, value=fixed: blocks.run(step, out, data, mask, number(value))
+        )
+    return PlannedKernel(into, fresh if same and call.args["self"].is_contiguous else None)
+
+
+def nonzero(call: StructuredCall) -> PlannedKernel:
+    """Places of elements that are not zero; gives the places, as (n, rank) over a (rank, n) block, and n."""
+    spec = call.args["self"]
+    sizes, rank = spec.sizes, spec.ndim
+
+    def fresh(data: Any) -> Any:
+        if data.dtype.kind == "V":
+            data = data.astype(FLOAT32)
+        places = data.reshape(-1).nonzero()[0]
+        if rank == 1:
+            return places.reshape(-1, 1), len(places)
+        block = np.empty((rank, len(places)), np.int64)
+        if rank:
+            for d, found in enumerate(np.unravel_index(places, sizes)):
+                block[d] = found
+        return block.T, len(places)
+
+    return PlannedKernel(lambda *data: None, fresh)
+
+
+def nonzero_static(call: StructuredCall) -> PlannedKernel:
+    """As many places as are wanted, and a number where there are fewer."""
+    sizes = call.args["self"].sizes
+    fill: int = call.args["fill_value"]
+
+    if not call.outputs[0].numel:
+        return PlannedKernel(lambda out, data: None)
+
+    def into(out: Any, data: Any) -> None:
+        if data.dtype.kind == "V":
+            data = data.astype(FLOAT32)
+        places = np.flatnonzero(data.reshape(-1))[: len(out)]
+        out.fill(fill)
+        if sizes:
+            for d, found in enumerate(np.unravel_index(places, sizes)):
+                out[: len(places), d] = found
+
+    return PlannedKernel(into)
+
+
+register_stub("masked_fill_stub", "cpu", masked_fill)
+register_stub("nonzero_stub", "cpu", nonzero)
+register_stub("nonzero_static_stub", "cpu", nonzero_static)

@@ -1,0 +1,145 @@
+"""Gather, scatter and take: elements by a place of their own, counted in a contiguous array."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ..elementwise.pointwise import constant_cache
+from ..undispatched import np
+from ..widen import FLOAT32, NARROW
+from .combining import COMBINED_BY, accumulate_at, combine_at, divide_by_counts, identity_of
+from .index_bounds import check_bounds
+
+
+def places_function(sizes: tuple[int, ...], axis: int, picked: tuple[int, ...]) -> Callable[[Any], Any]:
+    """A function from an index of shape `picked` along `axis` to places in a contiguous array of `sizes`."""
+    strides = [1] * len(sizes)
+    for d in range(len(sizes) - 2, -1, -1):
+        strides[d] = strides[d + 1] * sizes[d + 1]
+    rest: Any = None
+    for d, n in enumerate(picked):
+        if d != axis:
+            steps = (np.arange(n) * strides[d]).reshape((n,) + (1,) * (len(picked) - d - 1))
+            rest = steps if rest is None else rest + steps
+    stride = strides[axis]
+
+    def places(index: Any) -> Any:
+        scaled = index if stride == 1 else index * np.int64(stride)
+        return scaled if rest is None else scaled + rest
+
+    return places
+
+
+def gather(call: StructuredCall) -> PlannedKernel:
+    """Elements along one dimension, each by its own index."""
+    axis: int = call.extra["dim"]
+    sizes = call.args["self"].sizes or (1,)
+    picked = call.args["index"].sizes or (1,)
+    shape = call.outputs[0].sizes
+    if 0 in picked:
+        return PlannedKernel(lambda out, data, index: None)
+    places = places_function(sizes, axis, picked)
+
+    def fresh(data: Any, index: Any) -> Any:
+        index = index.reshape(picked)
+        check_bounds(index, sizes[axis], axis, False, RuntimeError)
+        return data.reshape(-1).take(places(index), mode="clip").reshape(shape)
+
+    def into(out: Any, data: Any, index: Any) -> None:
+        np.copyto(out, fresh(data, index))
+
+    return PlannedKernel(into, fresh)
+
+
+def scatter_reduce(call: StructuredCall) -> PlannedKernel:
+    """Elements of the source combined along one dimension by index: in their order, narrow floats in float32."""
+    axis: int = call.extra["dim"]
+    reduce: str = call.extra["reduce"]
+    includes: bool = call.args["include_self"]
+    spec = call.args["self"]
+    sizes = spec.sizes or (1,)
+    picked = call.args["index"].sizes or (1,)
+    places = None if 0 in picked else places_function(sizes, axis, picked)
+    part = tuple([slice(0, n) for n in picked])
+    wide = FLOAT32 if spec.dtype in NARROW else spec.np_dtype
+    function = COMBINED_BY.get(reduce, np.add)
+    start = identity_of(reduce, wide)
+
+    def into(out: Any, data: Any, index: Any, src: Any) -> None:
+        if out is not data:
+            np.copyto(out, data)
+        if places is None:
+            return
+        index = index.reshape(picked)
+        check_bounds(index, sizes[axis], axis, False, RuntimeError)
+        where = places(index).reshape(-1)
+        values = (src if src.ndim else src.reshape(1))[part].reshape(-1).astype(wide)
+        flat = np.ascontiguousarray(out).reshape(-1).astype(wide)
+        combine_at(function, flat, where, values, None if includes else start)
+        if reduce == "mean":
+            divide_by_counts(flat, where, includes)
+        np.copyto(out, flat.reshape(out.shape), casting="unsafe")
+
+    return PlannedKernel(into)
+
+
+def scatter(call: StructuredCall) -> PlannedKernel:
+    """Elements of the source, or a number, put, added or multiplied along one dimension by index."""
+    axis: int = call.extra["dim"]
+    reduce: str | None = call.extra["reduce"]
+    spec = call.args["self"]
+    sizes = spec.sizes or (1,)
+    picked = call.args["index"].sizes or (1,)
+    narrow = spec.dtype in NARROW
+    from_tensor = "src" in call.args
+    constant = constant_cache(spec.np_dtype)
+    empty = 0 in picked
+    places = None if empty else places_function(sizes, axis, picked)
+    part = tuple([slice(0, n) for n in picked])
+
+    def into(out: Any, data: Any, index: Any, src: Any) -> None:
+        if out is not data:
+            np.copyto(out, data)
+        if places is None:
+            return
+        index = index.reshape(picked)
+        check_bounds(index, sizes[axis], axis, False, RuntimeError)
+        where = places(index).reshape(-1)
+        if from_tensor:
+            values = (src if src.ndim else src.reshape(1))[part].reshape(-1)
+        else:
+            values = np.broadcast_to(constant(src), where.shape)
+        work = out if out.flags.c_contiguous else np.ascontiguousarray(out)
+        flat = work.reshape(-1)
+        if reduce is None:
+            flat[where] = values
+        else:
+            accumulate_at(np.add if reduce == "add" else np.multiply, flat, where, values, narrow)
+        if work is not out:
+            np.copyto(out, work)
+
+    return PlannedKernel(into)
+
+
+def take(call: StructuredCall) -> PlannedKernel:
+    """Elements of the flattened array; negative places count from the end."""
+    numel = call.args["self"].numel
+
+    def into(out: Any, data: Any, index: Any) -> None:
+        if not index.size:
+            return
+        low, high = int(index.min()), int(index.max())
+        if high >= numel or low < -numel:
+            wrong = high if high >= numel else low
+            raise IndexError(f"out of range: tried to access index {wrong} on a tensor of {numel} elements.")
+        np.copyto(out, data.reshape(-1).take(index, mode="wrap"))
+
+    return PlannedKernel(into)
+
+
+register_stub("gather_stub", "cpu", gather)
+register_stub("scatter_stub", "cpu", scatter)
+register_stub("scatter_reduce_stub", "cpu", scatter_reduce)
+register_stub("take_stub", "cpu", take)

@@ -1,0 +1,101 @@
+"""Search in sorted sequences, by the comparisons that the device makes, so that NaN has one place everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...dispatch.iterator.parallel import parallel_for
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.scalar_type import dtype as ScalarType
+from ..undispatched import np
+from ..widen import FLOAT32, NARROW
+
+
+def bisected(sequence: Any, values: Any, right: bool) -> Any:
+    """The place of each value (rows, m) in its row of sequences (rows, n), or in the only row (1, n)."""
+    n = sequence.shape[1]
+    flat = sequence.reshape(-1)
+    start = np.arange(sequence.shape[0])[:, None] * n
+    low = np.zeros(values.shape, np.int64)
+    high = np.full(values.shape, n, np.int64)
+    for _ in range(n.bit_length()):
+        middle = (low + high) >> 1
+        found = flat.take(start + middle, mode="clip")
+        before = ~(found > values) if right else ~(found >= values)
+        before &= low < high
+        high = np.where(before | (low >= high), high, middle)
+        low = np.where(before, middle + 1, low)
+    return low
+
+
+SHARED = 1 << 13
+"""Values that a thread looks for at least."""
+
+
+def found_in(sequence: Any, values: Any, side: str) -> Any:
+    """NumPy's search in one sequence, of many values by several threads."""
+    if values.size < 2 * SHARED:
+        return sequence.searchsorted(values, side)
+    line = values.reshape(-1)
+    found = np.empty(line.shape, np.int64)
+
+    def part(first: int, last: int) -> None:
+        found[first:last] = sequence.searchsorted(line[first:last], side)
+
+    parallel_for(0, len(line), SHARED, part)
+    return found.reshape(values.shape)
+
+
+def _converted(given: ScalarType, common: ScalarType, wide: Any) -> Callable[[Any], Any] | None:
+    """A function to the dtype in which values are compared: rounded to the common one first, and then widened."""
+    if given is common:
+        return None if common.np == wide else lambda array: array.astype(wide)
+    return lambda array: array.astype(common.np).astype(wide, copy=False)
+
+
+def searchsorted(call: StructuredCall) -> PlannedKernel:
+    """Places in one sequence by NumPy's search; in rows of their own, or beside NaN, by halving for all at once."""
+    common = call.extra["common"]
+    right: bool = call.extra["right"]
+    side = "right" if right else "left"
+    wide = FLOAT32 if common in NARROW else common.np
+    of_sequence = call.args["sorted_sequence"]
+    n = of_sequence.sizes[-1]
+    of_values = call.args["self"].dtype
+    convert_sequence = _converted(of_sequence.dtype, common, wide)
+    convert_values = _converted(of_values, common, wide)
+    one_line = of_sequence.ndim == 1 and n > 0
+    copyto = np.copyto
+
+    def into(out: Any, sequence: Any, values: Any, sorter: Any = None) -> None:
+        if sorter is not None:
+            if sorter.size and (int(sorter.min()) < 0 or int(sorter.max()) >= n):
+                raise RuntimeError("torch.searchsorted(): sorter index out of range")
+            sequence = np.take_along_axis(sequence, sorter, -1)
+        if convert_sequence is not None:
+            sequence = convert_sequence(sequence)
+        if convert_values is not None:
+            values = convert_values(values)
+        if not values.size:
+            return
+        # NaN is above all numbers for both, as long as there is none among those that are searched.
+        if one_line and sequence[-1] == sequence[-1]:
+            copyto(out, found_in(sequence, values, side))
+            return
+        rows = sequence.reshape(-1, n) if n else np.zeros((1, 0), wide)
+        given = values.reshape(1, -1) if sequence.ndim == 1 or not n else values.reshape(len(rows), -1)
+        copyto(out, bisected(rows, given, right).reshape(out.shape))
+
+    return PlannedKernel(into)
+
+
+def bucketize(call: StructuredCall) -> PlannedKernel:
+    """`searchsorted` with its arguments the other way round."""
+    turned = {"sorted_sequence": call.args["boundaries"], "self": call.args["self"]}
+    search = searchsorted(call._replace(args=turned)).into
+    return PlannedKernel(lambda out, values, boundaries: search(out, boundaries, values))
+
+
+register_stub("searchsorted_stub", "cpu", searchsorted)
+register_stub("bucketize_stub", "cpu", bucketize)

@@ -1,0 +1,1 @@
+"""Norms of layers, batches and groups, and softmax."""

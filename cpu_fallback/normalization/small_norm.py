@@ -1,0 +1,120 @@
+"""batch_norm and group_norm of small arrays: all of it at once, in float64, in which nothing of float32 overflows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...runtime.tensor_spec import TensorSpec
+from ..undispatched import np
+
+Array = np.ndarray[Any, Any]
+
+FLOAT64 = np.dtype(np.float64)
+SMALL = 1 << 12
+"""Elements up to which the wider numbers cost less than calls for blocks."""
+
+
+def standardise(lines: Array, ones: Array, eps: float) -> tuple[Array, Array, Array]:
+    """Take each line's mean from it. Gives means, biased variances, and 1 / sqrt(variance + eps)."""
+    count = len(ones)
+    mean = lines.dot(ones)
+    np.divide(mean, count, mean)
+    np.subtract(lines, mean[:, None], lines)
+    variance = np.vecdot(lines, lines)
+    np.divide(variance, count, variance)
+    return mean, variance, reciprocal_root(variance, eps)
+
+
+def reciprocal_root(variance: Array, eps: float) -> Array:
+    """1 / sqrt(variance + eps)."""
+    root = np.add(variance, eps)
+    np.sqrt(root, root)
+    return np.reciprocal(root, root)
+
+
+def small_batch_norm(spec: TensorSpec, training: bool) -> Callable[..., None]:
+    """The kernel of `batch_norm` for tensors of this geometry, of at most `SMALL` elements."""
+    n, c, *spatial = spec.sizes
+    count = spec.numel // c
+    by_channel = (c, n, *spatial)
+    rows = (c, count)
+    ones = np.ones(count)
+    # The unbiased variance of a single value is none.
+    unbiased = count / (count - 1) if count > 1 else np.inf
+
+    def moved(running: Array, new: Array, momentum: float) -> None:
+        old = np.multiply(running, 1 - momentum, dtype=FLOAT64)
+        np.multiply(new, momentum, new)
+        np.add(old, new, old)
+        running[...] = old.reshape(running.shape)
+
+    def into(
+        out: Array,
+        save_mean: Array,
+        save_invstd: Array,
+        x: Array,
+        weight: Array | None,
+        bias: Array | None,
+        running_mean: Array | None,
+        running_var: Array | None,
+        momentum: float,
+        eps: float,
+    ) -> None:
+        made = np.empty(by_channel)
+        made[...] = x.swapaxes(0, 1)
+        lines = made.reshape(rows)
+        if training:
+            mean, variance, scale = standardise(lines, ones, eps)
+            if running_mean is not None and running_var is not None:
+                moved(running_mean, mean.copy(), momentum)
+                np.multiply(variance, unbiased, variance)
+                moved(running_var, variance, momentum)
+        else:
+            assert running_mean is not None and running_var is not None
+            np.subtract(lines, running_mean.reshape(c, 1), lines)
+            scale = reciprocal_root(running_var.astype(np.float64).reshape(c), eps)
+        if training:
+            save_mean[...] = mean
+            save_invstd[...] = scale
+        if weight is not None:
+            np.multiply(scale, weight.reshape(c), scale)
+        np.multiply(lines, scale[:, None], lines)
+        if bias is not None:
+            np.add(lines, bias.reshape(c, 1), lines)
+        out.swapaxes(0, 1)[...] = made
+
+    return into
+
+
+def small_group_norm(spec: TensorSpec, groups: int) -> Callable[..., None]:
+    """The kernel of `group_norm` for tensors of this geometry, of at most `SMALL` elements."""
+    n, c = spec.sizes[:2]
+    count = spec.numel // (n * groups)
+    rows, by_channel = (n * groups, count), (n, c, spec.numel // (n * c))
+    column = (c, 1)
+    ones = np.ones(count)
+
+    def into(
+        out: Array,
+        means: Array,
+        rstds: Array,
+        x: Array,
+        weight: Array | None,
+        bias: Array | None,
+        eps: float,
+    ) -> None:
+        made = np.empty(rows)
+        made[...] = x.reshape(rows)
+        mean, _, rstd = standardise(made, ones, eps)
+        means[...] = mean.reshape(means.shape)
+        rstds[...] = rstd.reshape(rstds.shape)
+        np.multiply(made, rstd[:, None], made)
+        channels = made.reshape(by_channel)
+        if weight is not None:
+            np.multiply(channels, weight.reshape(column), channels)
+        if bias is not None:
+            np.add(channels, bias.reshape(column), channels)
+        out[...] = made.reshape(out.shape)
+
+    return into

@@ -1,0 +1,301 @@
+"""Softmax and log_softmax along one axis, shifted by the maximum; narrow floats in float32.
+
+Large tensors are computed in blocks of whole lines that stay in the cache, on several threads.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ...dispatch.iterator.parallel import parallel_for
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.tensor_spec import TensorSpec
+from ..reduction.sums import kept_sum, pairwise_sum
+from ..undispatched import np
+from ..widen import compute_np
+from . import softmax_rows
+from .softmax_rows import LEAST_ROW, by_rows
+
+ROW = 128
+"""Up to this length of a contiguous row its sum is a product with ones, and its maximum the element at argmax."""
+
+ONE_CALL = 1 << 13
+"""Up to so many elements are computed in whole arrays."""
+EXPANDED = 32
+"""Up to this length a row's sum is laid out along the row by a product, which is quicker than to repeat it."""
+UNSHIFTED = 64.0
+"""The largest number whose exp is far from both ends of float32, even when a row of them is added."""
+
+BLOCK = 1 << 16
+"""Elements of a block."""
+RUN = 512
+"""Elements that a block has at least of what lies side by side across lines."""
+
+
+def line_blocks(spec: TensorSpec, axis: int) -> Iterator[tuple[slice, ...]]:
+    """Indices of blocks that have whole lines along an axis, and lines that lie side by side."""
+    sizes = spec.sizes
+    order = sorted((d for d in range(spec.ndim) if d != axis), key=lambda d: -abs(spec.strides[d]))
+    below = [sizes[axis] * math.prod(sizes[d] for d in order[i + 1 :]) for i in range(len(order))]
+    steps = dict.fromkeys(range(spec.ndim), 1) | {axis: sizes[axis]}
+    for d, rest in zip(order, below, strict=True):
+        least = RUN if spec.strides[d] == 1 else 1
+        steps[d] = min(max(BLOCK // rest, least), sizes[d])
+    starts = [range(0, sizes[d], steps[d]) for d in range(spec.ndim)]
+    for place in itertools.product(*starts):
+        yield tuple(slice(start, start + steps[d]) for d, start in enumerate(place))
+
+
+def _of_lines(
+    spec: TensorSpec, axis: int, np_dtype: Any
+) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """The maximum and the sum along an axis of a block."""
+    if spec.ndim == 2 and _is_short_row(spec, axis):
+        n = spec.sizes[1]
+        rows = TensorSpec.contiguous((max(BLOCK // n, 1), n), spec.dtype, spec.device)
+        return _row_peak(rows, axis), _row_sum(rows, axis, np_dtype)
+
+    def peak(array: Any) -> Any:
+        return np.maximum.reduce(array, axis, None, None, True)
+
+    def total(array: Any) -> Any:
+        return pairwise_sum(array, (axis,), np_dtype)
+
+    return peak, total
+
+
+def _in_blocks(
+    call: StructuredCall, spec: TensorSpec, compute: Any, axis: int, np_dtype: Any
+) -> PlannedKernel:
+    """The kernel of a large tensor."""
+    peak, total = _of_lines(spec, axis, np_dtype)
+
+    def into(out: Any, *arrays: Any) -> None:
+        every = list(line_blocks(spec, axis))
+
+        def some(first: int, last: int) -> None:
+            for place in every[first:last]:
+                wide = [a[place].astype(np_dtype, copy=False) for a in arrays]
+                np.copyto(out[place], compute(*wide, peak, total), casting="unsafe")
+
+        parallel_for(0, len(every), 1, some)
+
+    return PlannedKernel(into, quiet=True)
+
+
+def _planned(call: StructuredCall, name: str, compute: Any, summed: str | None = None) -> PlannedKernel:
+    """A kernel from ``compute(*arrays, peak, total)`` over arrays of one dimension and more.
+
+    `peak` and `total` are the maximum and the sum along the axis, of an array with the geometry of the argument
+    `summed`, or of a contiguous one.
+    """
+    spec = call.args[name]
+    axis = call.extra["dim"]
+    if not spec.dtype.is_floating_point:
+        last = "_lastdim" if axis >= spec.ndim - 1 else ""
+        raise NotImplementedError(
+            f"\"{call.name.strip('_')}{last}_kernel_impl\" not implemented for '{spec.dtype.scalar_name}'"
+        )
+    np_dtype = compute_np(spec.dtype)
+    if spec.numel == 0:
+        return PlannedKernel(lambda out, *_: None)
+    same = all(s.np_dtype == np_dtype for s in (*_tensors(call), call.outputs[0]))
+    if spec.numel > ONE_CALL and _has_rows(call, axis):
+        n = spec.sizes[axis]
+        return by_rows(BY_ROWS[compute], spec.numel // n, n, np_dtype, same)
+    if spec.numel > 2 * BLOCK:
+        return _in_blocks(call, spec, compute, axis, np_dtype)
+    lift = spec.ndim == 0
+    geometry = TensorSpec.contiguous(spec.sizes or (1,), spec.dtype, spec.device)
+    if summed is not None and not lift:
+        geometry = call.args[summed]
+    is_own = spec.np_dtype == np_dtype == call.outputs[0].np_dtype and not lift
+    small_of = _SMALL.get(compute)
+    if small_of is not None and is_own and _is_short_row(geometry, axis) and spec.sizes[axis] <= EXPANDED:
+        small = small_of(spec)
+        return PlannedKernel(lambda out, *arrays: np.copyto(out, small(*arrays)), small, quiet=True)
+    total = _row_sum(geometry, axis, np_dtype)
+    peak = _row_peak(geometry, axis)
+
+    def into(out: Any, *arrays: Any) -> None:
+        wide = [a.astype(np_dtype, copy=False) for a in arrays]
+        if lift:
+            wide = [a.reshape(1) for a in wide]
+        np.copyto(out, compute(*wide, peak, total).reshape(out.shape), casting="unsafe")
+
+    if is_own:
+        if summed is None and len(call.runtime) == 1:
+            return PlannedKernel(into, lambda array: compute(array, peak, total), quiet=True)
+        return PlannedKernel(into, lambda first, second: compute(first, second, peak, total), quiet=True)
+    return PlannedKernel(into, quiet=True)
+
+
+def _tensors(call: StructuredCall) -> list[TensorSpec]:
+    return [a for a in call.args.values() if isinstance(a, TensorSpec)]
+
+
+def _has_rows(call: StructuredCall, axis: int) -> bool:
+    """Whether all operands and the output are rows along the axis, without gaps."""
+    specs = (*_tensors(call), call.outputs[0])
+    return specs[0].sizes[axis] >= LEAST_ROW and all(
+        s.is_contiguous and axis == s.ndim - 1 and s.sizes == specs[0].sizes for s in specs
+    )
+
+
+def _is_short_row(geometry: TensorSpec, axis: int) -> bool:
+    return geometry.is_contiguous and axis == geometry.ndim - 1 and geometry.sizes[axis] <= ROW
+
+
+def _row_sum(geometry: TensorSpec, axis: int, np_dtype: Any) -> Callable[[Any], Any]:
+    if not _is_short_row(geometry, axis) or geometry.ndim > 2:
+        return kept_sum(geometry, (axis,), np_dtype)
+    ones = np.ones((geometry.sizes[axis], 1) if geometry.ndim == 2 else geometry.sizes[axis], np_dtype)
+    return lambda array: array.dot(ones)
+
+
+def _row_peak(geometry: TensorSpec, axis: int) -> Callable[[Any], Any]:
+    if not _is_short_row(geometry, axis):
+        return lambda array: np.maximum.reduce(array, axis, None, None, True)
+    kept = (*geometry.sizes[:-1], 1)
+    starts = np.arange(0, geometry.numel, geometry.sizes[axis]).reshape(kept)
+
+    def peak(array: Any) -> Any:
+        index = array.argmax(axis, None, keepdims=True)
+        index += starts[: len(index)]
+        return array.take(index)
+
+    return peak
+
+
+def _softmax(a: Any, peak: Any, total: Any) -> Any:
+    result = np.subtract(a, peak(a), order="C")
+    np.exp(result, result)
+    return np.divide(result, total(result), result)
+
+
+def _small_softmax(spec: TensorSpec) -> Callable[[Any], Any]:
+    """Softmax of short contiguous rows, whose sums a product lays out beside their elements.
+
+    Where no element is beyond `UNSHIFTED` exp neither overflows nor underflows, so that no maximum is subtracted: that
+    would only round once more. The sum of squares bounds the elements; infinities and NaN exceed every bound.
+    """
+    n = spec.sizes[-1]
+    lines = (spec.numel // n, n)
+    ones = np.ones((n, n), spec.np_dtype)
+    bound = spec.np_dtype.type(UNSHIFTED**2)
+    peak = _row_peak(TensorSpec.contiguous(lines, spec.dtype, spec.device), 1)
+    exp, divide, subtract, vdot = np.exp, np.divide, np.subtract, np.vdot
+
+    def plain(a: Any) -> Any:
+        if vdot(a, a) <= bound:
+            result = exp(a)
+        else:
+            result = subtract(a, peak(a))
+            exp(result, result)
+        return divide(result, result.dot(ones), result)
+
+    def lifted(a: Any) -> Any:
+        return plain(np.ascontiguousarray(a).reshape(lines)).reshape(a.shape)
+
+    return plain if spec.ndim == 2 and spec.is_contiguous else lifted
+
+
+def _small_log_softmax(spec: TensorSpec) -> Callable[[Any], Any]:
+    """log_softmax of short contiguous rows, whose maxima and sums products lay out beside their elements."""
+    n = spec.sizes[-1]
+    lines = (spec.numel // n, n)
+    starts = np.arange(0, spec.numel, n)
+    ones, row = np.ones((n, n), spec.np_dtype), np.ones((1, n), spec.np_dtype)
+
+    exp, log, subtract = np.exp, np.log, np.subtract
+
+    def plain(a: Any) -> Any:
+        index = a.argmax(1)
+        index += starts
+        result = a.take(index).reshape(-1, 1).dot(row)
+        subtract(a, result, result)
+        total = exp(result).dot(ones)
+        log(total, total)
+        return subtract(result, total, result)
+
+    return plain if spec.ndim == 2 else lambda a: plain(a.reshape(lines)).reshape(a.shape)
+
+
+def _log_softmax(a: Any, peak: Any, total: Any) -> Any:
+    result = np.subtract(a, peak(a), order="C")
+    return np.subtract(result, np.log(total(np.exp(result))), result)
+
+
+def _softmax_backward(grad: Any, output: Any, peak: Any, total: Any) -> Any:
+    result = np.multiply(grad, output, order="C")
+    np.subtract(grad, total(result), result)
+    return np.multiply(result, output, result)
+
+
+def _log_softmax_backward(grad: Any, output: Any, peak: Any, total: Any) -> Any:
+    result = np.exp(output, order="C")
+    np.multiply(result, total(grad), result)
+    return np.subtract(grad, result, result)
+
+
+def _small_log_softmax_backward(spec: TensorSpec) -> Callable[[Any, Any], Any]:
+    """The gradient of log_softmax of short contiguous rows, whose sums a product lays out beside their elements."""
+    n = spec.sizes[-1]
+    lines = (spec.numel // n, n)
+    ones = np.ones((n, n), spec.np_dtype)
+    exp, multiply, subtract = np.exp, np.multiply, np.subtract
+
+    def plain(grad: Any, output: Any) -> Any:
+        result = exp(output)
+        multiply(result, grad.dot(ones), result)
+        return subtract(grad, result, result)
+
+    def lifted(grad: Any, output: Any) -> Any:
+        flat = np.ascontiguousarray(output).reshape(lines)
+        return plain(grad.reshape(lines), flat).reshape(output.shape)
+
+    return plain if spec.ndim == 2 and spec.is_contiguous else lifted
+
+
+_SMALL: dict[Callable[..., Any], Callable[[TensorSpec], Callable[..., Any]]] = {
+    _softmax: _small_softmax,
+    _log_softmax: _small_log_softmax,
+    _log_softmax_backward: _small_log_softmax_backward,
+}
+"""The functions for a few short rows."""
+
+BY_ROWS = {
+    _softmax: softmax_rows.softmax,
+    _log_softmax: softmax_rows.log_softmax,
+    _softmax_backward: softmax_rows.softmax_backward,
+    _log_softmax_backward: softmax_rows.log_softmax_backward,
+}
+
+
+def softmax(call: StructuredCall) -> PlannedKernel:
+    """exp(self - max) over its sum; a row of -inf alone gives NaN."""
+    return _planned(call, "self", _softmax)
+
+
+def log_softmax(call: StructuredCall) -> PlannedKernel:
+    """self - max - log(sum(exp(self - max)))."""
+    return _planned(call, "self", _log_softmax)
+
+
+def softmax_backward(call: StructuredCall) -> PlannedKernel:
+    """(grad - sum(grad * output)) * output."""
+    return _planned(call, "output", _softmax_backward)
+
+
+def log_softmax_backward(call: StructuredCall) -> PlannedKernel:
+    """grad - exp(output) * sum(grad)."""
+    return _planned(call, "output", _log_softmax_backward, "grad_output")
+
+
+register_stub("softmax_stub", "cpu", softmax)
+register_stub("log_softmax_stub", "cpu", log_softmax)
+register_stub("softmax_backward_stub", "cpu", softmax_backward)
+register_stub("log_softmax_backward_stub", "cpu", log_softmax_backward)

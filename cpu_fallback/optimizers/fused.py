@@ -1,0 +1,247 @@
+"""Optimizers' steps over lists of tensors: one pass over each row's memory, in blocks that stay in the cache.
+
+dispatch/structured/meta/optimizers.py has what is computed, and in which order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...dispatch.iterator.parallel import parallel_for
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.tensor_spec import TensorSpec
+from ..error_state import quiet
+from ..undispatched import np
+from ..widen import compute_np
+
+BLOCK = 1 << 14
+"""Elements of a block: with all operands and intermediate results of AdamW in float32 about half a megabyte."""
+GRAIN = 1 << 17
+"""Elements that a thread takes at least: a step over them takes longer than handing them over."""
+
+Array = np.ndarray[Any, Any]
+Row = Callable[[Sequence[Array]], list[Array]]
+
+
+def memory_order(spec: TensorSpec) -> Row:
+    """A function from a row's arrays to views of one dimension, all in the order of memory."""
+    if spec.is_contiguous:
+        return lambda arrays: [array.reshape(-1) for array in arrays]
+    kept = [d for d, size in enumerate(spec.sizes) if size != 1]
+    order = (*sorted(kept, key=lambda d: -spec.strides[d]), *(d for d in range(spec.ndim) if d not in kept))
+    return lambda arrays: [array.transpose(order).reshape(-1) for array in arrays]
+
+
+def in_blocks(arrays: Sequence[Array], step: Callable[[list[Array]], None]) -> None:
+    """Call `step` on blocks of all arrays, on several threads where there are many."""
+
+    def part(first: int, last: int) -> None:
+        for start in range(first, last, BLOCK):
+            step([array[start : min(start + BLOCK, last)] for array in arrays])
+
+    parallel_for(0, arrays[0].size, GRAIN, part)
+
+
+def number_of(value: Any) -> float:
+    """A number that was given, or that stands in an array of one element."""
+    return value if isinstance(value, float | int) else float(np.asarray(value).reshape(-1)[0])
+
+
+def is_found(found: Any) -> bool:
+    """Whether a step is to be left out."""
+    return found is not None and number_of(found) == 1.0
+
+
+def scaled_back(gradient: Array, wide: Any, scale: Any) -> Array:
+    """The gradient as it is computed with, unscaled and stored where there is a scale."""
+    g = gradient.astype(wide, copy=False)
+    if scale is None:
+        return g
+    g = g / wide.type(number_of(scale))
+    gradient[...] = g
+    return g
+
+
+def fused_sgd(call: StructuredCall) -> PlannedKernel:
+    """``into(parameters, gradients, buffers, weight_decay, momentum, lr, dampening, scale, found)``."""
+    rows = [
+        (memory_order(spec), compute_np(spec.dtype), spec.numel <= BLOCK and spec.ndim > 0)
+        for spec in call.args["self"]
+    ]
+    kinds = {wide for _, wide, _ in rows}
+    nesterov, maximize, is_first = (call.extra[n] for n in ("nesterov", "maximize", "is_first_step"))
+
+    def into(
+        parameters: Sequence[Array],
+        gradients: Sequence[Array],
+        buffers: Sequence[Array],
+        weight_decay: float,
+        momentum: float,
+        lr: float,
+        dampening: float,
+        scale: Any,
+        found: Any,
+    ) -> None:
+        if is_found(found):
+            return
+        with_momentum = momentum != 0
+        columns = (parameters, gradients, buffers) if with_momentum else (parameters, gradients)
+        how = (maximize, weight_decay != 0, with_momentum, nesterov, is_first)
+        steps = {
+            wide: sgd_step(
+                wide, [wide.type(n) for n in (lr, weight_decay, momentum, 1 - dampening)], *how, scale
+            )
+            for wide in kinds
+        }
+        for (flat, wide, is_block), arrays in zip(rows, zip(*columns, strict=True), strict=True):
+            if is_block:
+                steps[wide](arrays)
+            else:
+                in_blocks(flat(arrays), steps[wide])
+
+    return PlannedKernel(quiet(into))
+
+
+def sgd_step(
+    wide: Any,
+    numbers: Sequence[Any],
+    maximize: bool,
+    decays: bool,
+    with_momentum: bool,
+    nesterov: bool,
+    is_first: bool,
+    scale: Any,
+) -> Callable[[Sequence[Array]], None]:
+    """One step over a block of parameters, gradients, and buffers where there is momentum."""
+    rate, decay, keep, undamped = numbers
+    is_damped = undamped != 1
+
+    def step(blocks: Sequence[Array]) -> None:
+        p = blocks[0]
+        is_wide = p.dtype == wide
+        g = blocks[1] if is_wide and scale is None else scaled_back(blocks[1], wide, scale)
+        if maximize:
+            g = -g
+        if decays:
+            decayed = p.astype(wide, copy=False) * decay
+            g = np.add(g, decayed, out=decayed)
+        if with_momentum:
+            kept = blocks[2]
+            if is_first:
+                kept[...] = b = g
+            elif is_wide:
+                b = np.multiply(kept, keep, out=kept)
+                b += g * undamped if is_damped else g
+            else:
+                b = kept.astype(wide) * keep
+                b += g * undamped
+                kept[...] = b
+            g = g + b * keep if nesterov else b
+        change = g * rate
+        if is_wide:
+            p -= change
+        else:
+            p[...] = p.astype(wide) - change
+
+    return step
+
+
+def fused_adam(call: StructuredCall) -> PlannedKernel:
+    """``into(parameters, gradients, averages, squares, largest, counts, lr, ..., scale, found)``; both Adams."""
+    rows = [(memory_order(spec), compute_np(spec.dtype)) for spec in call.args["self"]]
+    amsgrad, maximize, decoupled = (call.extra[name] for name in ("amsgrad", "maximize", "decoupled"))
+
+    def into(
+        parameters: Sequence[Array],
+        gradients: Sequence[Array],
+        averages: Sequence[Array],
+        squares: Sequence[Array],
+        largest: Sequence[Array],
+        counts: Sequence[Array],
+        lr: float,
+        beta1: float,
+        beta2: float,
+        weight_decay: float,
+        eps: float,
+        scale: Any,
+        found: Any,
+    ) -> None:
+        if is_found(found):
+            return
+        columns = (parameters, gradients, averages, squares, *((largest,) if amsgrad else ()))
+        for number, arrays in enumerate(zip(*columns, strict=True)):
+            flat, wide = rows[number]
+            count = np.float64(number_of(counts[number]))
+            numbers = [
+                1 - lr * weight_decay if decoupled else weight_decay,
+                lr / (1 - np.power(np.float64(beta1), count)),
+                np.sqrt(1 - np.power(np.float64(beta2), count)),
+                1 - beta1,
+                beta2,
+                1 - beta2,
+                eps,
+            ]
+            step = adam_step(
+                wide, [wide.type(n) for n in numbers], weight_decay != 0, decoupled, maximize, scale
+            )
+            in_blocks(flat(arrays), step)
+
+    return PlannedKernel(quiet(into))
+
+
+def adam_step(
+    wide: Any, numbers: Sequence[Any], decays: bool, decoupled: bool, maximize: bool, scale: Any
+) -> Callable[[list[Array]], None]:
+    """One step over a block of parameters, gradients, both averages, and the largest second ones for `amsgrad`."""
+    decay, step_size, root, weight, kept, rest, eps = numbers
+    is_near = weight < 0.5
+
+    def step(blocks: list[Array]) -> None:
+        p = blocks[0].astype(wide, copy=False)
+        g = scaled_back(blocks[1], wide, scale)
+        if maximize:
+            g = -g
+        if decays and decoupled:
+            p = p * decay
+        elif decays:
+            g = g + p * decay
+        m = blocks[2].astype(wide, copy=False)
+        gap = g - m
+        m = m + weight * gap if is_near else g + (weight - wide.type(1)) * gap
+        v = blocks[3].astype(wide, copy=False) * kept + rest * g * g
+        blocks[2][...] = m
+        blocks[3][...] = v
+        if len(blocks) == 5:
+            v = np.maximum(blocks[4].astype(wide, copy=False), v)
+            blocks[4][...] = v
+        blocks[0][...] = p - step_size * m / (np.sqrt(v) / root + eps)
+
+    return step
+
+
+def unscale_and_check(call: StructuredCall) -> PlannedKernel:
+    """``into(gradients, found, inverse)``."""
+    rows = [(memory_order(spec), compute_np(spec.dtype)) for spec in call.args["self"]]
+
+    def into(gradients: Sequence[Array], found: Array, inverse: Array) -> None:
+        factor = number_of(inverse)
+        for (flat, wide), gradient in zip(rows, gradients, strict=True):
+
+            def step(blocks: list[Array], wide=wide) -> None:
+                g = blocks[0].astype(wide, copy=False)
+                # A sum is not finite if any part of it is not, but may overflow by itself.
+                if not (math.isfinite(g.sum()) or np.isfinite(g).all()):
+                    found[...] = 1
+                if factor != 1:
+                    blocks[0][...] = g * wide.type(factor)
+
+            in_blocks(flat([gradient]), step)
+
+    return PlannedKernel(quiet(into))
+
+
+register_stub("fused_sgd_stub", "cpu", fused_sgd)
+register_stub("fused_adam_stub", "cpu", fused_adam)
+register_stub("unscale_and_check_stub", "cpu", unscale_and_check)

@@ -1,0 +1,207 @@
+"""Pooling over even shares of each dimension, one dimension after another.
+
+Output i of a dimension has the inputs from floor(i n / out) to ceil((i + 1) n / out). So an input lies in outputs that
+the same rule gives with the sizes exchanged, and gradients are gathered as outputs are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.tensor_spec import TensorSpec
+from ..error_state import quiet
+from ..reduction.sums import pairwise_sum
+from ..resampling.dense_maps import SMALL, mapped
+from ..undispatched import np
+from ..widen import compute_np
+from ..window_taps import even_taps, maxima_by_table
+from ..windows import Window
+from .pooling import maxima_of
+
+Array = np.ndarray[Any, Any]
+
+
+def shares(n: int, out: int) -> Iterator[tuple[Array, Array]]:
+    """The taps of the windows of `out` even shares of `n`: of each its positions, and which windows have it."""
+    o = np.arange(out)
+    start = o * n // max(out, 1)
+    end = -(-(o + 1) * n // max(out, 1))
+    for tap in range(int((end - start).max(initial=0))):
+        at = start + tap
+        yield np.minimum(at, n - 1), at < end
+
+
+def sizes_of(n: int, out: int) -> Array:
+    """How many elements each share has."""
+    o = np.arange(out)
+    return -(-(o + 1) * n // max(out, 1)) - o * n // max(out, 1)
+
+
+def along(values: Array, axis: int) -> Array:
+    """A line of values, to be broadcast along an axis counted from the end."""
+    return values.reshape(-1, *(1,) * (-1 - axis))
+
+
+FEW = 64
+"""Up to so many shares of a dimension each is added by a call of its own."""
+
+
+LONG = 32
+"""From this length of a share its largest element is looked for by one call for all shares."""
+
+
+def is_even(spatial: tuple[int, ...], out: tuple[int, ...]) -> bool:
+    """Whether all shares have as many elements, and none are common to two."""
+    return all(n and o and n % o == 0 for n, o in zip(spatial, out, strict=True))
+
+
+def summed(array: Array, out: tuple[int, ...]) -> Array:
+    """The sums of the shares of the last dimensions, the outermost first: there NumPy adds whole rows."""
+    for axis, size in zip(range(-len(out), 0), out, strict=True):
+        n = array.shape[axis]
+        if n == size:
+            continue
+        if size and n % size == 0:
+            at = array.ndim + axis
+            parts = array.reshape(*array.shape[:at], size, n // size, *array.shape[at + 1 :])
+            array = pairwise_sum(parts, (at + 1,), array.dtype).squeeze(at + 1)
+            continue
+        total = np.zeros((*array.shape[:axis], size, *array.shape[axis:][1:]), array.dtype)
+        if size <= FEW and size <= n:
+            there, whole = np.moveaxis(total, axis, 0), np.moveaxis(array, axis, 0)
+            for o in range(size):
+                share = whole[o * n // size : -(-(o + 1) * n // size)]
+                there[o] = pairwise_sum(share, (0,), array.dtype)[0]
+        else:
+            for at, inside in shares(n, size):
+                total += np.where(along(inside, axis), np.take(array, at, axis), array.dtype.type(0))
+        array = total
+    return array
+
+
+def divisors(spatial: tuple[int, ...], out: tuple[int, ...], np_dtype: np.dtype[Any]) -> Array:
+    """How many elements each window has."""
+    counts = np.ones((), np.int64)
+    for n, o in zip(spatial, out, strict=True):
+        counts = np.multiply.outer(counts, sizes_of(n, o))
+    return counts.astype(np_dtype)
+
+
+def adaptive_average(call: StructuredCall) -> PlannedKernel:
+    """The mean of each window."""
+    spec, out = call.args["self"], call.extra["pool"].out
+    if not spec.dtype.is_floating_point:
+        raise call.refuse(spec)
+    np_dtype = compute_np(spec.dtype)
+    size = divisors(spec.sizes[-len(out) :], out, np_dtype)
+
+    def into(to: Array, array: Array) -> None:
+        np.copyto(to, summed(array.astype(np_dtype, copy=False), out) / size, casting="unsafe")
+
+    general = quiet(into)
+    if not 0 < spec.numel <= SMALL or not math.prod(out):
+        return PlannedKernel(general)
+    matrices = [line.matrix for line in even_taps(spec.sizes[-len(out) :], out)]
+    small = mapped(spec, call.outputs[0], matrices, np_dtype, general, size, exact=True)
+    return PlannedKernel(general) if small is None else small
+
+
+def adaptive_average_backward(call: StructuredCall) -> PlannedKernel:
+    """Each gradient, divided as its window's sum was, added to every element under the window."""
+    spec, out = call.args["self"], call.extra["pool"].out
+    if not spec.dtype.is_floating_point:
+        raise call.refuse(spec)
+    np_dtype = compute_np(spec.dtype)
+    spatial = spec.sizes[-len(out) :]
+    size = divisors(spatial, out, np_dtype)
+    even = is_even(spatial, out)
+    lead = spec.ndim - len(out)
+    # (..., out, elements of a share) for each dimension, and the gradient to go with it.
+    parts = [part for n, o in zip(spatial, out, strict=True) for part in (o, n // max(o, 1))]
+    spread = (slice(None),) * lead + (slice(None), None) * len(out)
+
+    def into(to: Array, grad: Array, array: Array) -> None:
+        if even and to.flags.c_contiguous:
+            share = grad.astype(np_dtype, copy=False) / size
+            np.copyto(to.reshape(*to.shape[:lead], *parts), share[spread], casting="unsafe")
+            return
+        np.copyto(to, summed(grad / size, spatial), casting="unsafe")
+
+    return PlannedKernel(quiet(into))
+
+
+def adaptive_max(call: StructuredCall) -> PlannedKernel:
+    """The largest element of each window; of equals the first, of NaNs the last."""
+    spec, out = call.args["self"], call.extra["pool"].out
+    if not spec.dtype.is_floating_point:
+        raise call.refuse(spec)
+    np_dtype = compute_np(spec.dtype)
+    spatial = spec.sizes[-len(out) :]
+    general = quiet(_maxima(spec, spatial, out, np_dtype))
+    if not spec.numel or not math.prod(out):
+        return PlannedKernel(general)
+    table = maxima_by_table(spec, call.outputs, even_taps(spatial, out), np_dtype, general)
+    return PlannedKernel(general) if table is None else table
+
+
+def _line_maxima(
+    spec: TensorSpec, area: int, n: int, np_dtype: np.dtype[Any], general: Callable[[Any, Any, Any], None]
+) -> Callable[[Any, Any, Any], None]:
+    """The maxima of lines of `n` elements of planes of `area`, one after another; `general` takes lines with a NaN."""
+    starts = np.arange(0, spec.numel, n)
+    firsts = starts % area
+
+    def into(to: Any, indices: Any, array: Any) -> None:
+        lines = array.reshape(-1, n).astype(np_dtype, copy=False)
+        at = lines.argmax(1)
+        best = lines.take(at + starts)
+        if np.isnan(best.dot(best)):
+            general(to, indices, array)
+            return
+        np.copyto(to, best.reshape(to.shape), casting="unsafe")
+        np.copyto(indices, np.add(at, firsts, at).reshape(indices.shape))
+
+    return into
+
+
+def _maxima(
+    spec: TensorSpec, spatial: tuple[int, ...], out: tuple[int, ...], np_dtype: np.dtype[Any]
+) -> Callable[[Any, Any, Any], None]:
+    """The kernel of `adaptive_max` over (values, indices, input)."""
+    if is_even(spatial, out):
+        none = (0,) * len(out)
+        kernel = tuple(n // o for n, o in zip(spatial, out, strict=True))
+        window = Window(spatial, kernel, kernel, none, (1,) * len(out), out)
+        general = maxima_of(spec, window)
+        if spec.is_contiguous and kernel[-1] >= LONG and math.prod(kernel) == kernel[-1]:
+            return _line_maxima(spec, math.prod(spatial), kernel[-1], np_dtype, general)
+        return general
+    places = np.arange(math.prod(spatial)).reshape(spatial)
+
+    def into(to: Array, indices: Array, array: Array) -> None:
+        best = array.astype(np_dtype, copy=False)
+        where: Any = np.broadcast_to(places, best.shape)
+        for axis, size in zip(range(-1, -len(out) - 1, -1), reversed(out), strict=True):
+            n = best.shape[axis]
+            top: Any = None
+            for at, there in shares(n, size):
+                found, at_found = np.take(best, at, axis), np.take(where, at, axis)
+                if top is None:
+                    top, at_top = found, at_found
+                    continue
+                better = along(there, axis) & ((found > top) | (found != found))
+                top, at_top = np.where(better, found, top), np.where(better, at_found, at_top)
+            best, where = (top, at_top) if top is not None else (to, indices)
+        np.copyto(to, best, casting="unsafe")
+        np.copyto(indices, where)
+
+    return into
+
+
+for _rank in (2, 3):
+    register_stub(f"_adaptive_avg_pool{_rank}d_stub", "cpu", adaptive_average)
+    register_stub(f"_adaptive_avg_pool{_rank}d_backward_stub", "cpu", adaptive_average_backward)
+    register_stub(f"adaptive_max_pool{_rank}d_stub", "cpu", adaptive_max)

@@ -1,0 +1,296 @@
+"""Products of matrices and vectors by BLAS, transposed operands as they lie; narrow floats in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...dispatch.scalars import truncated
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.tensor_spec import TensorSpec
+from ..elementwise.pointwise_math import gelu
+from ..error_state import IGNORE, quiet, reset_state, set_state
+from ..undispatched import dot as multiply_arrays
+from ..undispatched import np
+from ..widen import FLOAT32, NARROW
+from .integer_matmul import integer_matmul
+
+Product = Callable[[Any, Any], Any]
+
+REFUSAL = {
+    "mm": "addmm_impl_cpu_",
+    "addmm": "addmm_impl_cpu_",
+    "addbmm": "addmm_impl_cpu_",
+    "mv": "addmv_impl_cpu",
+    "addmv": "addmv_impl_cpu",
+    "dot": "dot",
+    "vdot": "dot",
+    "bmm": "bmm",
+    "baddbmm": "baddbmm",
+}
+"""The names under which PyTorch refuses a dtype."""
+
+
+def is_blas_ready(spec: TensorSpec) -> bool:
+    """Whether BLAS takes the last two dimensions as they lie: one of them without gaps, the other beyond it.
+
+    `np.dot` copies others; `np.matmul` would multiply them in a naive loop.
+    """
+    (rows, columns), (down, across) = spec.sizes[-2:], spec.strides[-2:]
+    if rows <= 1 or columns <= 1:
+        return False
+    return (across == 1 and down >= columns) or (down == 1 and across >= rows)
+
+
+def _is_blas(dtype: ScalarType) -> bool:
+    return (dtype.is_floating_point and dtype not in NARROW) or dtype.is_complex
+
+
+LEAST_OUTER = 4096
+"""Elements from which NumPy multiplies a column by a row quicker than BLAS."""
+
+
+def outer_products(x: Any, y: Any, out: Any = None) -> Any:
+    """Columns by rows, each of a batch: no sum, though one with zero, which takes the sign off a product of -0."""
+    out = np.empty((len(x), x.shape[1], y.shape[2]), x.dtype) if out is None else out
+    for column, row, made in zip(x, y, out, strict=True):
+        np.multiply(column, row, made)
+        made += 0
+    return out
+
+
+def product_of(call: StructuredCall, first: str, second: str) -> Product:
+    """``f(a, b)``: a new array in the dtype of the computation."""
+    a, b = call.args[first], call.args[second]
+    dtype: ScalarType = a.dtype
+    if dtype.name == "bool":
+        raise NotImplementedError(f"\"{REFUSAL[call.name]}\" not implemented for '{dtype.scalar_name}'")
+    if dtype in NARROW:
+        return lambda x, y: np.matmul(x.astype(FLOAT32), y.astype(FLOAT32))
+    if not _is_blas(dtype):
+        return integer_matmul
+    if a.ndim <= 2:
+        return multiply_arrays
+    if a.ndim == b.ndim == 3 and a.sizes[2] == 1 and a.sizes[1] * b.sizes[2] >= LEAST_OUTER:
+        return outer_products
+    ready_a, ready_b = is_blas_ready(a), is_blas_ready(b)
+    if ready_a and ready_b:
+        return np.matmul
+
+    def gathered(x: Any, y: Any) -> Any:
+        x = x if ready_a else np.ascontiguousarray(x)
+        return np.matmul(x, y if ready_b else np.ascontiguousarray(y))
+
+    return gathered
+
+
+def _zero(out: Any, *_: Any) -> None:
+    out.fill(0)
+
+
+def product(first: str, second: str) -> Callable[[StructuredCall], PlannedKernel]:
+    """The factory of a plain product of two operands."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        multiply = product_of(call, first, second)
+        a, b, spec = call.args[first], call.args[second], call.outputs[0]
+        if a.numel == 0 or b.numel == 0:
+            return PlannedKernel(_zero)
+
+        def assign(out: Any, x: Any, y: Any) -> None:
+            token = set_state(IGNORE)
+            try:
+                np.copyto(out, multiply(x, y), casting="unsafe")
+            finally:
+                reset_state(token)
+
+        if not _is_blas(a.dtype):
+            return PlannedKernel(assign)
+        if not spec.ndim:
+            return PlannedKernel(_scalar_into)
+        if multiply is multiply_arrays:
+            if spec.ndim == 2 and not spec.is_contiguous:
+                return PlannedKernel(
+                    _into_transposed if is_blas_ready(spec) else assign, multiply_arrays, quiet=True
+                )
+            if not spec.is_contiguous:
+                return PlannedKernel(assign, multiply_arrays, quiet=True)
+            return PlannedKernel(_dot_into, multiply_arrays, quiet=True, unshared=_dot_unshared)
+        if multiply is outer_products:
+            return PlannedKernel(assign, multiply, quiet=True, unshared=_outer_into)
+        into = _matmul_into if multiply is np.matmul and spec.is_contiguous else assign
+        return PlannedKernel(into, multiply, quiet=True)
+
+    return factory
+
+
+def _dot_into(out: Any, a: Any, b: Any) -> None:
+    token = set_state(IGNORE)
+    try:
+        if np.may_share_memory(out, a) or np.may_share_memory(out, b):
+            out[...] = np.dot(a, b)
+        else:
+            np.dot(a, b, out)
+    finally:
+        reset_state(token)
+
+
+def _dot_unshared(out: Any, a: Any, b: Any) -> None:
+    a.dot(b, out)
+
+
+def _scalar_into(out: Any, a: Any, b: Any) -> None:
+    token = set_state(IGNORE)
+    try:
+        np.dot(a, b, out)
+    finally:
+        reset_state(token)
+
+
+def _into_transposed(out: Any, a: Any, b: Any) -> None:
+    """out = a b with `out` in column-major order: its transpose is b^T a^T."""
+    target = out.T
+    if target.flags.c_contiguous:
+        _dot_into(target, b.T, a.T)
+    else:
+        out[...] = quiet(np.dot)(a, b)
+
+
+def _outer_into(out: Any, a: Any, b: Any) -> None:
+    outer_products(a, b, out)
+
+
+def _matmul_into(out: Any, a: Any, b: Any) -> None:
+    token = set_state(IGNORE)
+    try:
+        np.matmul(a, b, out)
+    finally:
+        reset_state(token)
+
+
+def dot(call: StructuredCall) -> PlannedKernel:
+    """The inner product of two vectors."""
+    return product("self", "tensor")(call)
+
+
+def vdot(call: StructuredCall) -> PlannedKernel:
+    """The inner product with the first vector conjugated."""
+    if not call.args["self"].dtype.is_complex:
+        return product("self", "other")(call)
+
+    def into(out: Any, a: Any, b: Any) -> None:
+        out[...] = quiet(np.vdot)(a, b)
+
+    return PlannedKernel(into)
+
+
+def scale_of(np_dtype: Any) -> Callable[[Any], Any]:
+    """A function that casts a Python number to a dtype as C does: truncated, then wrapped."""
+    if np_dtype.kind in "iu":
+        name = np_dtype.name
+        return lambda value: np.array(truncated(value.real, name) & 0xFFFFFFFFFFFFFFFF, np.uint64).astype(
+            np_dtype
+        )
+    return lambda value: np.array(value, np_dtype)
+
+
+def product_sum(
+    first: str, second: str, sum_batch: bool = False, activated: bool = False
+) -> Callable[[StructuredCall], PlannedKernel]:
+    """The factory of beta * self + alpha * product; a beta of 0 drops `self`, its NaNs included.
+
+    Where it is `activated`, the relu of that, or the gelu where the call says so, before anything is rounded.
+    """
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        multiply = product_of(call, first, second)
+        a, b, self_spec, spec = call.args[first], call.args[second], call.args["self"], call.outputs[0]
+        np_dtype = FLOAT32 if a.dtype in NARROW else a.dtype.np
+        names = call.runtime
+        where_beta = names.index("beta") if "beta" in names else None
+        where_alpha = names.index("alpha") if "alpha" in names else None
+        cast = scale_of(np_dtype)
+        is_empty = a.numel == 0 or b.numel == 0
+        sizes = spec.sizes
+        widen = self_spec.np_dtype != np_dtype
+
+        def combined(*values: Any) -> Any:
+            if is_empty:
+                made = np.zeros(sizes, np_dtype)
+            else:
+                made = multiply(values[1], values[2])
+                if sum_batch:
+                    made = np.add.reduce(made, 0, np_dtype)
+                if where_alpha is not None:
+                    made *= cast(values[where_alpha])
+            beta = 1 if where_beta is None else values[where_beta]
+            if beta == 0:
+                return made
+            addend = values[0].astype(np_dtype) if widen else values[0]
+            made += addend if where_beta is None else addend * cast(beta)
+            return made
+
+        finish = activation_of(call) if activated else None
+
+        def into(out: Any, *values: Any) -> None:
+            token = set_state(IGNORE)
+            try:
+                made = combined(*values)
+                if finish is not None:
+                    finish(made)
+                np.copyto(out, made, casting="unsafe")
+            finally:
+                reset_state(token)
+
+        if finish is not None:
+            return PlannedKernel(into)
+        fresh = None if spec.np_dtype != np_dtype or not spec.ndim else quiet(combined)
+        plain = where_beta is None and where_alpha is None and not is_empty and not widen
+        if plain and multiply is multiply_arrays and spec.ndim == 2 and spec.is_contiguous:
+            return PlannedKernel(_addmm_into, _addmm_fresh, quiet=True, unshared=_addmm_unshared)
+        return PlannedKernel(into, fresh)
+
+    return factory
+
+
+def activation_of(call: StructuredCall) -> Callable[[Any], None]:
+    """What writes relu, or gelu, of an array over it."""
+    if call.args["use_gelu"]:
+        return lambda array: gelu(array, array)
+    return lambda array: np.copyto(array, 0, where=array < 0)
+
+
+def _addmm_fresh(self: Any, a: Any, b: Any) -> Any:
+    made = a.dot(b)
+    made += self
+    return made
+
+
+def _addmm_unshared(out: Any, self: Any, a: Any, b: Any) -> None:
+    a.dot(b, out)
+    out += self
+
+
+def _addmm_into(out: Any, self: Any, a: Any, b: Any) -> None:
+    token = set_state(IGNORE)
+    try:
+        if np.may_share_memory(out, self) or np.may_share_memory(out, a) or np.may_share_memory(out, b):
+            np.add(np.dot(a, b), self, out)
+        else:
+            np.dot(a, b, out)
+            out += self
+    finally:
+        reset_state(token)
+
+
+register_stub("mm_stub", "cpu", product("self", "mat2"))
+register_stub("bmm_stub", "cpu", product("self", "mat2"))
+register_stub("mv_stub", "cpu", product("self", "vec"))
+register_stub("dot_stub", "cpu", dot)
+register_stub("vdot_stub", "cpu", vdot)
+register_stub("addmm_stub", "cpu", product_sum("mat1", "mat2"))
+register_stub("_addmm_activation_stub", "cpu", product_sum("mat1", "mat2", activated=True))
+register_stub("addmv_stub", "cpu", product_sum("mat", "vec"))
+register_stub("baddbmm_stub", "cpu", product_sum("batch1", "batch2"))
+register_stub("addbmm_stub", "cpu", product_sum("batch1", "batch2", sum_batch=True))

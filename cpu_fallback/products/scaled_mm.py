@@ -1,0 +1,41 @@
+"""Products of 8-bit floats with scales: in float32, rounded once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ..error_state import quiet
+from ..undispatched import np
+
+LARGEST = {"float8_e4m3fn": np.float32(448), "float8_e5m2": np.float32(57344)}
+"""The largest finite number of each 8-bit format, at which results saturate."""
+
+
+def scaled_mm(call: StructuredCall) -> PlannedKernel:
+    """scale_a * scale_b * (self @ mat2) + bias; an 8-bit output times its scale."""
+    largest = LARGEST.get(call.outputs[0].dtype.name)
+    names = call.runtime
+
+    @quiet
+    def into(out: Any, *inputs: Any) -> None:
+        given = dict(zip(names, inputs, strict=True))
+        made = np.dot(given["self"].astype(np.float32), given["mat2"].astype(np.float32))
+        by_row, by_column = given["scale_a"], given["scale_b"]
+        if by_row.size == 1 and by_column.size == 1:
+            made *= by_row.reshape(()) * by_column.reshape(())
+        else:
+            made *= by_row
+            made *= by_column
+        if given.get("bias") is not None:
+            made += given["bias"].reshape(-1).astype(np.float32)
+        if largest is not None:
+            if given.get("scale_result") is not None:
+                made *= given["scale_result"].reshape(())
+            np.clip(made, -largest, largest, made)
+        np.copyto(out, made, casting="unsafe")
+
+    return PlannedKernel(into)
+
+
+register_stub("_scaled_mm_stub", "cpu", scaled_mm)

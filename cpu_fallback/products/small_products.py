@@ -1,0 +1,136 @@
+"""Products of few elements, each in one kernel (`dispatch/plans/host_kernel.py`).
+
+The compositions are in `dispatch/composite/contraction.py` and `einsum.py`; dtypes other than float32 and float64 stay
+with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...dispatch.composite.contraction import find_splits
+from ...dispatch.composite.einsum import parse_equation
+from ...dispatch.plans.host_kernel import HostCall, host_kernel
+from ...runtime.device import CPU
+from ...runtime.tensor_spec import TensorSpec
+from ..reduction.distances import SMALL, is_plain
+from ..undispatched import np
+
+SHORT = 512
+"""Elements of lines up to which writing an operand out costs less than NumPy's loop over lines."""
+
+
+@host_kernel("kron")
+def kron(self: TensorSpec, other: TensorSpec) -> HostCall | None:
+    """The Kronecker product of two matrices."""
+    if not is_plain(self, other) or self.ndim != 2 or other.ndim != 2:
+        return None
+    (m, n), (p, q) = self.sizes, other.sizes
+    spec = TensorSpec.contiguous((m * p, n * q), self.dtype, CPU)
+    sizes, lines = spec.sizes, (m, p, n * q)
+
+    def compute(x: Any, y: Any) -> Any:
+        return np.multiply(x[:, None, :, None], y[:, None, :]).reshape(sizes)
+
+    def into(out: Any, x: Any, y: Any) -> bool:
+        if q > SHORT:
+            np.multiply(x[:, None, :, None], y[:, None, :], out.reshape(m, p, n, q))
+        else:
+            # Both rows written out: lines of n * q instead of q elements.
+            np.multiply(np.repeat(x, q, 1)[:, None], np.tile(y, n), out.reshape(lines))
+        return True
+
+    return HostCall((spec,), compute if spec.numel <= SMALL else None, into)
+
+
+@host_kernel("linalg_cross", "cross")
+def cross(self: TensorSpec, other: TensorSpec, dim: int | None) -> HostCall | None:
+    """Products of vectors of three along a dimension."""
+    sizes = self.sizes
+    if not is_plain(self, other) or sizes != other.sizes or self.numel > SMALL:
+        return None
+    axis = sizes.index(3) if dim is None and 3 in sizes else dim
+    if axis is None or not -self.ndim <= axis < self.ndim or sizes[axis] != 3:
+        return None
+    after, before = np.array([1, 2, 0]), np.array([2, 0, 1])
+
+    def compute(x: Any, y: Any) -> Any:
+        made = x.take(after, axis)
+        made *= y.take(before, axis)
+        other = x.take(before, axis)
+        other *= y.take(after, axis)
+        made -= other
+        return made
+
+    return HostCall((TensorSpec.contiguous(sizes, self.dtype, CPU),), compute)
+
+
+@host_kernel("einsum")
+def einsum(equation: str, tensors: Sequence[TensorSpec], path: Sequence[int] | None) -> HostCall | None:
+    """A product of two operands without a common label: each element by each."""
+    if path is not None or len(tensors) != 2 or not is_plain(*tensors):
+        return None
+    a, b = tensors
+    parsed = parse_equation(equation, [a.ndim, b.ndim])
+    left, right = parsed.operands
+    labels = (*left, *right)
+    if parsed.output != labels or len(set(labels)) != len(labels) or a.numel * b.numel > SMALL:
+        return None
+    spread = (...,) + (None,) * b.ndim
+    spec = TensorSpec.contiguous((*a.sizes, *b.sizes), a.dtype, CPU)
+    if not a.is_contiguous or not b.is_contiguous:
+        return None
+    return HostCall((spec,), lambda given: np.multiply(given[0][spread], given[1]))
+
+
+@host_kernel("linalg_multi_dot")
+def multi_dot(tensors: Sequence[TensorSpec]) -> HostCall | None:
+    """A chain of small matrices."""
+    if len(tensors) < 2 or not is_plain(*tensors) or any(x.ndim != 2 for x in tensors):
+        return None
+    extents = [tensors[0].sizes[0], *(x.sizes[1] for x in tensors)]
+    if any(x.sizes[0] != rows for x, rows in zip(tensors, extents, strict=False)):
+        return None
+    if max(extents) ** 2 > SMALL:
+        return None
+    splits = find_splits(extents)
+
+    def chain(matrices: Sequence[Any], i: int, j: int) -> Any:
+        if i == j:
+            return matrices[i]
+        k = splits[i, j]
+        return chain(matrices, i, k).dot(chain(matrices, k + 1, j))
+
+    last = len(tensors) - 1
+    spec = TensorSpec.contiguous((extents[0], extents[-1]), tensors[0].dtype, CPU)
+    return HostCall((spec,), lambda matrices: chain(matrices, 0, last))
+
+
+@host_kernel("addr")
+def addr(self: TensorSpec, vec1: TensorSpec, vec2: TensorSpec, beta: Any, alpha: Any) -> HostCall | None:
+    """``self + outer(vec1, vec2)``."""
+    if beta.__class__ is not int or alpha.__class__ is not int or beta != 1 or alpha != 1:
+        return None
+    sizes = (vec1.numel, vec2.numel)
+    if not is_plain(self, vec1, vec2) or vec1.ndim != 1 or vec2.ndim != 1 or self.sizes != sizes:
+        return None
+    if not self.is_contiguous:
+        return None
+    spec = TensorSpec.contiguous(sizes, self.dtype, CPU)
+    rows = max(1, 16384 // sizes[1])
+
+    def into(out: Any, x: Any, a: Any, b: Any) -> bool:
+        column = a[:, None]
+        for start in range(0, sizes[0], rows):
+            part = out[start : start + rows]
+            np.multiply(column[start : start + rows], b, part)
+            part += x[start : start + rows]
+        return True
+
+    def compute(x: Any, a: Any, b: Any) -> Any:
+        made = a[:, None] * b
+        made += x
+        return made
+
+    return HostCall((spec,), compute if spec.numel <= SMALL else None, into)

@@ -1,0 +1,1 @@
+"""Random numbers: Philox and what is drawn from it."""

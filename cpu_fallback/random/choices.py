@@ -1,0 +1,235 @@
+"""What draws choose on the host: truths, whole numbers, orders, indices by weight, masks.
+
+The contract is in `dispatch/structured/meta/draws.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...dispatch.iterator.parallel import parallel_for
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ..error_state import IGNORE, reset_state, set_state
+from ..indexing.index_bounds import greatest
+from ..undispatched import np
+from ..widen import compute_np
+from .philox import draws32, draws64
+from .random import BLOCK, by_blocks, open_unit
+
+CERTAIN = np.float64(4294967296.0).view(np.uint64)
+"""The level that all draws of 32 bits are below, read as a whole number."""
+_HALF = np.uint64(32)
+
+
+def _below(draws: Any, p: float) -> Any:
+    """Whether each 32-bit draw is below p * 2**32."""
+    threshold = math.ceil(p * 4294967296.0)
+    if threshold > 0xFFFFFFFF:
+        return np.ones(draws.shape, np.bool_)
+    return draws < np.uint32(threshold)
+
+
+def bernoulli(call: StructuredCall) -> PlannedKernel:
+    """1 with probability p."""
+    spec = call.outputs[0]
+    if spec.dtype.is_complex:
+        raise call.refuse(spec)
+    return by_blocks(spec, False, None, lambda draws, _, p: _below(draws, p))
+
+
+def bernoulli_tensor(call: StructuredCall) -> PlannedKernel:
+    """1 with the probability of the element."""
+    spec = call.outputs[0]
+    count, sizes = spec.numel, spec.sizes
+    same = call.args["p"].sizes == sizes
+
+    def check(p: Any) -> None:
+        if not ((p >= 0) & (p <= 1)).all():
+            raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
+
+    def into(out: Any, p: Any, seed: int, first: int) -> None:
+        token = set_state(IGNORE)
+        try:
+            if count <= BLOCK and same:
+                levels = p.astype(np.float64)
+                levels *= 4294967296.0
+                # As whole numbers, those below zero and NaN are the largest; so is -0.0, which is allowed.
+                if not greatest(levels.view(np.uint64), None) <= CERTAIN:
+                    check(p)
+                below = draws32(seed, first, count) < levels.reshape(-1)
+                np.copyto(out, below.reshape(sizes), casting="unsafe")
+                return
+            check(p)
+            chance = np.broadcast_to(p, sizes).reshape(-1)
+            made = np.reshape(out, -1, copy=False) if out.flags.c_contiguous else np.empty(count, out.dtype)
+
+            def part(begin: int, end: int) -> None:
+                for start in range(begin * BLOCK, min(end * BLOCK, count), BLOCK):
+                    piece = chance[start : start + BLOCK].astype(np.float64)
+                    piece *= 4294967296.0
+                    below = draws32(seed, first + start // 4, len(piece)) < piece
+                    np.copyto(made[start : start + BLOCK], below, casting="unsafe")
+
+            parallel_for(0, -(-count // BLOCK), 1, part)
+            if not out.flags.c_contiguous:
+                np.copyto(out, made.reshape(sizes))
+        finally:
+            reset_state(token)
+
+    return PlannedKernel(into)
+
+
+def random(call: StructuredCall) -> PlannedKernel:
+    """low + floor(draw * span / 2**bits)."""
+    spec = call.outputs[0]
+    if spec.dtype.is_complex:
+        raise call.refuse(spec)
+    low, span = call.extra["low"], call.extra["span"]
+    small = span <= 1 << 16
+    base = np.array(low % (1 << 64), np.uint64)[()]
+    unsigned = spec.dtype.name == "uint64"
+
+    factor = np.uint64(span) if small else None
+
+    def finish(draws: Any, _: Any) -> Any:
+        if small:
+            scaled = np.multiply(draws, factor)
+            scaled >>= _HALF
+        else:
+            scaled = _high_product(draws, span)
+        if base:
+            scaled += base
+        return scaled if unsigned else scaled.view(np.int64)
+
+    return by_blocks(spec, not small, None, finish)
+
+
+def _high_product(draws: Any, span: int) -> Any:
+    """The upper 64 bits of ``draws * span``, by four products of halves."""
+    if span == 1 << 64:
+        return draws.copy()  # the caller adds to it in place
+    mask, half = np.uint64(0xFFFFFFFF), _HALF
+    low, high = draws & mask, draws >> half
+    span_low, span_high = np.uint64(span & 0xFFFFFFFF), np.uint64(span >> 32)
+    carried = (low * span_low) >> half
+    cross = high * span_low + carried
+    if not span_high:
+        return cross >> half
+    middle = low * span_high + (cross & mask)
+    return high * span_high + (cross >> half) + (middle >> half)
+
+
+def randperm(call: StructuredCall) -> PlannedKernel:
+    """The order of 64-bit draws."""
+    spec = call.outputs[0]
+    count = spec.numel
+
+    def into(out: Any, seed: int, first: int) -> None:
+        keys = draws64(seed, first, count)
+        order = np.argsort(keys)
+        ranked = keys[order]
+        if (ranked[1:] == ranked[:-1]).any():
+            order = np.argsort(keys, kind="stable")
+        np.copyto(out, order, casting="unsafe")
+
+    return PlannedKernel(into)
+
+
+def multinomial(call: StructuredCall) -> PlannedKernel:
+    """Indices by weight, row by row of the weights."""
+    spec, weights = call.outputs[0], call.args["weights"]
+    replacement = call.extra["replacement"]
+    columns, samples = weights.sizes[-1], spec.sizes[-1]
+
+    def into(out: Any, given: Any, seed: int, first: int) -> None:
+        token = set_state(IGNORE)
+        try:
+            rows = given.reshape(-1, columns).astype(np.float64)
+            if not (np.isfinite(rows) & (rows >= 0)).all():
+                raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+            if not rows.any(axis=1).all():
+                raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+            if replacement:
+                sums = np.cumsum(rows, axis=1)
+                u = (draws64(seed, first, len(rows) * samples) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+                levels = u.reshape(len(rows), samples) * sums[:, -1:]
+                target = out.reshape(len(rows), samples)
+                for row, (edges, wanted) in enumerate(zip(sums, levels, strict=True)):
+                    found = np.searchsorted(edges, wanted, side="right")
+                    target[row] = np.minimum(found, np.flatnonzero(rows[row])[-1])
+                return
+            # Weights of 0 arrive last, after infinite time, as in PyTorch.
+            race = -np.log(open_unit(draws64(seed, first, rows.size))).reshape(rows.shape) / rows
+            np.copyto(out, np.argsort(race, axis=1, kind="stable")[:, :samples].reshape(out.shape))
+        finally:
+            reset_state(token)
+
+    return PlannedKernel(into)
+
+
+def native_dropout(call: StructuredCall) -> PlannedKernel:
+    """(input * mask / (1 - p), mask)."""
+    spec = call.outputs[0]
+    if not (spec.dtype.is_floating_point or spec.dtype.is_complex):
+        raise call.refuse(spec)
+    count, sizes = spec.numel, spec.sizes
+    wide = compute_np(spec.dtype)
+    every = (*call.outputs, call.args["input"])
+    large = count > BLOCK and all(each.is_contiguous and each.sizes == sizes for each in every)
+
+    def into(out: Any, mask: Any, values: Any, p: float, seed: int, first: int) -> None:
+        if p == 0:
+            mask.fill(True)
+            np.copyto(out, values)
+            return
+        token = set_state(IGNORE)
+        try:
+            scale = 0.0 if p == 1 else 1.0 / (1.0 - p)
+            if not large:
+                np.copyto(mask, _below(draws32(seed, first, count), 1.0 - p).reshape(sizes))
+                np.copyto(out, _masked(values, mask, scale, wide), casting="unsafe")
+                return
+            lines = [np.reshape(array, -1, copy=False) for array in (out, mask, values)]
+
+            def part(begin: int, end: int) -> None:
+                for start in range(begin * BLOCK, min(end * BLOCK, count), BLOCK):
+                    made, kept, given = (line[start : start + BLOCK] for line in lines)
+                    np.copyto(kept, _below(draws32(seed, first + start // 4, len(kept)), 1.0 - p))
+                    np.copyto(made, _masked(given, kept, scale, wide), casting="unsafe")
+
+            parallel_for(0, -(-count // BLOCK), 1, part)
+        finally:
+            reset_state(token)
+
+    return PlannedKernel(into)
+
+
+def native_dropout_backward(call: StructuredCall) -> PlannedKernel:
+    """grad * mask * scale."""
+    wide = compute_np(call.outputs[0].dtype)
+
+    def into(out: Any, grad: Any, mask: Any, scale: float) -> None:
+        token = set_state(IGNORE)
+        try:
+            np.copyto(out, _masked(grad, mask, scale, wide), casting="unsafe")
+        finally:
+            reset_state(token)
+
+    return PlannedKernel(into)
+
+
+def _masked(values: Any, mask: Any, scale: float, wide: Any) -> Any:
+    scaled = values.astype(wide)
+    scaled *= wide.type(scale)
+    scaled *= mask
+    return scaled
+
+
+register_stub("bernoulli_stub", "cpu", bernoulli)
+register_stub("bernoulli_tensor_stub", "cpu", bernoulli_tensor)
+register_stub("random_stub", "cpu", random)
+register_stub("randperm_stub", "cpu", randperm)
+register_stub("multinomial_stub", "cpu", multinomial)
+register_stub("native_dropout_stub", "cpu", native_dropout)
+register_stub("native_dropout_backward_stub", "cpu", native_dropout_backward)

@@ -1,0 +1,102 @@
+"""Philox 4x32-10 over whole arrays of counters, the generator behind every random number here.
+
+Source: Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC11 (Random123's `philox4x32_R(10,
+...)`); ``tl.philox`` and ``tl.randint4x`` of Triton give the same words for the same counter. How operators
+map elements to words is said in `dispatch/structured/meta/draws.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..undispatched import np
+
+ROUNDS = 10
+MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+WEYL = (0x9E3779B9, 0xBB67AE85)
+BLOCK = 1 << 13
+"""Counters of a block: its arrays stay in the second-level cache."""
+
+PAGE = 2048
+"""Counters of the run that is kept for small draws."""
+
+_kept: tuple[int, int, Any] = (-1, -1, None)
+_MASK = np.uint64(0xFFFFFFFF)
+_SHIFT = np.uint64(32)
+_M0, _M1 = (np.uint64(m) for m in MULTIPLIERS)
+
+
+def philox(c0: Any, c1: Any, c2: Any, c3: Any, key: tuple[int, int]) -> tuple[Any, Any, Any, Any]:
+    """Ten rounds over counters given as four uint64 arrays of 32-bit words; the words of the result likewise.
+
+    The arrays are overwritten. One round is ten array operations, on 64-bit lanes because the product is 64
+    bits.
+    """
+    k0, k1 = key
+    p0, p1 = np.empty_like(c0), np.empty_like(c0)
+    for _ in range(ROUNDS):
+        np.multiply(c0, _M0, p0)
+        np.multiply(c2, _M1, p1)
+        np.right_shift(p1, _SHIFT, c0)
+        np.bitwise_xor(c0, c1, c0)
+        np.bitwise_xor(c0, np.uint64(k0), c0)
+        np.bitwise_and(p1, _MASK, c1)
+        np.right_shift(p0, _SHIFT, c2)
+        np.bitwise_xor(c2, c3, c2)
+        np.bitwise_xor(c2, np.uint64(k1), c2)
+        np.bitwise_and(p0, _MASK, c3)
+        k0 = (k0 + WEYL[0]) & 0xFFFFFFFF
+        k1 = (k1 + WEYL[1]) & 0xFFFFFFFF
+    return c0, c1, c2, c3
+
+
+def words(seed: int, first: int, counters: int) -> Any:
+    """The uint32 words of `counters` counters from `first` on, an array of shape (counters, 4).
+
+    The key is (low, high) half of the seed, a counter (low half, high half, 0, 0) of its number. Small draws
+    are taken from a run of counters that is kept, since a hundred array operations cost the same for one as
+    for many.
+    """
+    page, offset = divmod(first, PAGE)
+    if offset + counters <= PAGE:
+        global _kept
+        kept = _kept
+        if kept[0] != seed or kept[1] != page:
+            made = np.empty((PAGE, 4), np.uint32)
+            fill_words(made, seed, page * PAGE)
+            kept = _kept = (seed, page, made)
+        return kept[2][offset : offset + counters]
+    out = np.empty((counters, 4), np.uint32)
+    fill_words(out, seed, first)
+    return out
+
+
+def fill_words(out: Any, seed: int, first: int) -> None:
+    """`words` into an array of shape (counters, 4)."""
+    key = (seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF)
+    for start in range(0, len(out), BLOCK):
+        piece = out[start : start + BLOCK]
+        number = np.arange(len(piece), dtype=np.uint64)
+        number += np.uint64((first + start) % (1 << 64))
+        high = number >> _SHIFT
+        number &= _MASK
+        for column, word in enumerate(
+            philox(number, high, np.zeros_like(number), np.zeros_like(number), key)
+        ):
+            piece[:, column] = word
+
+
+def draws32(seed: int, first: int, count: int) -> Any:
+    """The 32-bit draws of elements 0 to `count`: element i has word i % 4 of counter first + i // 4."""
+    return words(seed, first, counters_of(count, 4)).reshape(-1)[:count]
+
+
+def draws64(seed: int, first: int, count: int) -> Any:
+    """The 64-bit draws: element i has a pair of words, low first, of counter first + i // 2."""
+    pairs = words(seed, first, counters_of(count, 2)).reshape(-1, 2)
+    return pairs.view("<u8").reshape(-1)[:count]
+
+
+def counters_of(count: int, per_counter: int) -> int:
+    """How many counters serve `count` elements."""
+    return -(-count // per_counter)

@@ -1,0 +1,341 @@
+"""Random numbers by distribution on the host; `random_choices.py` has what is chosen by probability.
+
+The contract is in `dispatch/structured/meta/draws.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ...dispatch.iterator.parallel import parallel_for
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.scalar_type import bfloat16, float16, float32, float64
+from ...runtime.tensor_spec import TensorSpec
+from ..elementwise.elementwise import MAX_CONSTANTS
+from ..error_state import IGNORE, reset_state, set_state
+from ..undispatched import np
+from .philox import draws32, draws64
+
+BLOCK = 1 << 15
+"""Elements computed at a time: their draws and temporaries stay in the second-level cache."""
+TWO_PI = 6.283185307179586
+_BITS = {float32: 24, float16: 11, bfloat16: 8}
+
+Base = Callable[[Any], Any]
+Finish = Callable[..., Any]
+
+RUN = 256
+"""Counters of the run whose values are kept for small draws."""
+
+_kept: dict[tuple[Base, bool], tuple[int, int, Any]] = {}
+"""For a base and width (seed, number of the run, values), of the last run that a small draw came from."""
+
+
+def _kept_values(base: Base, wide: bool, seed: int, run: int) -> Any:
+    """The values that `base` makes of a run of counters.
+
+    A small draw is a slice of them: a dozen array operations cost the same for one element as for a thousand.
+    """
+    kept = _kept.get((base, wide))
+    if kept is not None and kept[0] == seed and kept[1] == run:
+        return kept[2]
+    draws = draws64(seed, run * RUN, 2 * RUN) if wide else draws32(seed, run * RUN, 4 * RUN)
+    values = base(draws)
+    values.flags.writeable = False
+    _kept[base, wide] = (seed, run, values)
+    return values
+
+
+def by_blocks(spec: TensorSpec, wide: bool, base: Base | None, finish: Finish) -> PlannedKernel:
+    """A kernel that fills `out` with ``finish(base(draws), scratch, *numbers)``, block by block in C order, on threads.
+
+    `base` is one of this module's functions, of draws alone; without one `finish` has the draws themselves. It may
+    write to `scratch`, None where there is no array to spare.
+    """
+    parts = 2 if spec.dtype.is_complex else 1
+    count = spec.numel * parts
+    real = spec.dtype.to_real().np
+    draws, per = (draws64, 2) if wide else (draws32, 4)
+    copyto = np.copyto
+
+    def into(out: Any, *rest: Any) -> None:
+        *numbers, seed, first = rest
+        direct = out.flags.c_contiguous and out.flags.writeable
+        flat = out.reshape(-1).view(real) if direct else np.empty(count, real)
+        token = set_state(IGNORE)
+        try:
+
+            def part(begin: int, end: int) -> None:
+                for start in range(begin * BLOCK, min(end * BLOCK, count), BLOCK):
+                    piece = flat[start : start + BLOCK]
+                    even = len(piece) + len(piece) % 2
+                    drawn = draws(seed, first + start // per, even)
+                    if base is None:
+                        made = finish(drawn, None, *numbers)
+                    else:
+                        values = base(drawn)
+                        made = finish(values, values, *numbers)
+                    copyto(piece, made[: len(piece)], casting="unsafe")
+
+            parallel_for(0, -(-count // BLOCK), 1, part)
+            if not direct:
+                copyto(out, flat.view(out.dtype).reshape(out.shape))
+        finally:
+            reset_state(token)
+
+    if count > RUN or not spec.is_contiguous:
+        return PlannedKernel(into)
+    last = RUN * per - count
+
+    def small(out: Any, *rest: Any) -> None:
+        *numbers, seed, first = rest
+        run = first // RUN
+        start = (first - run * RUN) * per
+        if start > last:
+            into(out, *rest)
+            return
+        token = set_state(IGNORE)
+        try:
+            if base is None:
+                made = finish(draws(seed, first, count), None, *numbers)
+            else:
+                made = finish(_kept_values(base, wide, seed, run)[start : start + count], None, *numbers)
+            if parts == 2:
+                copyto(out.reshape(-1).view(real), made, casting="unsafe")
+            else:
+                copyto(out, made.reshape(out.shape), casting="unsafe")
+        finally:
+            reset_state(token)
+
+    return PlannedKernel(small)
+
+
+def _floating(call: StructuredCall) -> TensorSpec:
+    spec = call.outputs[0]
+    if not spec.dtype.is_floating_point:
+        raise call.refuse(spec)
+    return spec
+
+
+def uniform(call: StructuredCall) -> PlannedKernel:
+    """u * (high - low) + low."""
+    spec = call.outputs[0]
+    real = spec.dtype.to_real()
+    if not real.is_floating_point:
+        raise call.refuse(spec)
+    wide = real is float64
+    number: Any = np.float64 if wide else np.float32
+    base, unit = _UNITS[64 if wide else _BITS.get(real, 8)]
+    target = real.np
+    largest = number(1.0) - number(unit)
+    reaching: dict[tuple[float, float], bool] = {}
+
+    def reaches(low: float, high: float) -> bool:
+        """Whether a value is rounded to `high`: the largest draw's is then, because rounding keeps the order."""
+        if len(reaching) >= MAX_CONSTANTS:
+            reaching.clear()
+        value = largest * number(high - low) + number(low)
+        found = reaching[low, high] = not value.astype(target) < target.type(high)
+        return found
+
+    def finish(u: Any, scratch: Any, low: float, high: float) -> Any:
+        if low == 0 and high == 1:
+            return u
+        made = np.multiply(u, number(high - low), scratch)
+        made += number(low)
+        may_reach = reaching.get((low, high))
+        if may_reach is None:
+            may_reach = reaches(low, high)
+        if may_reach:
+            made = made.astype(target, copy=False)
+            made[made == target.type(high)] = target.type(low)
+        return made
+
+    return by_blocks(spec, wide, base, finish)
+
+
+def _unit_maker(number: Any, shift: Any, unit: float) -> Base:
+    def base(draws: Any) -> Any:
+        u = (draws >> shift).astype(number)
+        u *= number(unit)
+        return u
+
+    return base
+
+
+_UNITS = {
+    bits: (_unit_maker(np.float32, np.uint32(32 - bits), 2.0**-bits), 2.0**-bits) for bits in (24, 11, 8)
+} | {64: (_unit_maker(np.float64, np.uint64(11), 2.0**-53), 2.0**-53)}
+"""Draws as numbers from 0 to, not including, 1: a base and its unit by the bits that count, 64 for wide draws."""
+
+
+def _box_muller(even: Any, odd: Any, unit: float) -> Any:
+    """Normal numbers of pairs of whole ones, in float64."""
+    radius = even.astype(np.float64)
+    radius += 1.0
+    radius *= unit
+    np.log(radius, radius)
+    radius *= -2.0
+    np.sqrt(radius, radius)
+    angle = odd.astype(np.float64)
+    angle *= unit
+    angle *= TWO_PI
+    out = np.empty(2 * len(radius))
+    np.multiply(radius, np.cos(angle), out[0::2])
+    np.multiply(radius, np.sin(angle), out[1::2])
+    return out
+
+
+def _normal32(draws: Any) -> Any:
+    return _box_muller(draws[0::2], draws[1::2], 2.0**-32)
+
+
+def _normal64(draws: Any) -> Any:
+    return _box_muller(draws[0::2] >> np.uint64(11), draws[1::2] >> np.uint64(11), 2.0**-53)
+
+
+def normal(call: StructuredCall) -> PlannedKernel:
+    """mean + std * z; a complex number has its variance in equal parts."""
+    spec = call.outputs[0]
+    real = spec.dtype.to_real()
+    if not real.is_floating_point:
+        raise call.refuse(spec)
+    wide, is_complex = real is float64, spec.dtype.is_complex
+
+    def finish(z: Any, scratch: Any, mean: Any, std: float) -> Any:
+        if is_complex:
+            made = np.multiply(z, std * math.sqrt(0.5), scratch)
+            if mean != 0:
+                made[0::2] += complex(mean).real
+                made[1::2] += complex(mean).imag
+            return made
+        if std != 1:
+            z = scratch = np.multiply(z, std, scratch)
+        return z if mean == 0 else np.add(z, mean, scratch)
+
+    return by_blocks(spec, wide, _normal64 if wide else _normal32, finish)
+
+
+def normal_tensor(call: StructuredCall) -> PlannedKernel:
+    """mean + std * z with tensors that broadcast."""
+    spec = call.outputs[0]
+    real = spec.dtype.to_real()
+    if not real.is_floating_point:
+        raise call.refuse(spec)
+    wide = real is float64
+    base, draws, per = (_normal64, draws64, 2) if wide else (_normal32, draws32, 4)
+    parts = 2 if spec.dtype.is_complex else 1
+    count, sizes = spec.numel * parts, spec.sizes
+
+    def into(out: Any, mean: Any, std: Any, seed: int, first: int) -> None:
+        token = set_state(IGNORE)
+        try:
+            std = _wide(std)
+            if std.__class__ is np.ndarray and not np.minimum.reduce(std, None) >= 0:
+                raise RuntimeError("normal expects all elements of std >= 0.0")
+            run = first // RUN
+            start = (first - run * RUN) * per
+            if start + count <= RUN * per:
+                z = _kept_values(base, wide, seed, run)[start : start + count]
+            else:
+                z = base(draws(seed, first, count + count % 2))[:count]
+            if parts == 2:
+                z = (z * math.sqrt(0.5)).view(np.complex128)
+            shaped = z.reshape(sizes) * std
+            shaped += _wide(mean)
+            np.copyto(out, shaped, casting="unsafe")
+        finally:
+            reset_state(token)
+
+    return PlannedKernel(into)
+
+
+def _wide(value: Any) -> Any:
+    """A tensor's elements in the dtype of the computation; a number as it is."""
+    if not isinstance(value, np.ndarray):
+        return value
+    return value.astype(np.complex128 if value.dtype.kind == "c" else np.float64)
+
+
+def open_unit(draws: Any) -> Any:
+    """Draws as float64 strictly between 0 and 1."""
+    if draws.dtype.itemsize == 8:
+        v = (draws >> np.uint64(12)).astype(np.float64)
+        v += 0.5
+        v *= 2.0**-52
+    else:
+        v = draws.astype(np.float64)
+        v += 0.5
+        v *= 2.0**-32
+    return v
+
+
+def _log_unit(draws: Any) -> Any:
+    v = open_unit(draws)
+    return np.log(v, v)
+
+
+def _standard_cauchy(draws: Any) -> Any:
+    v = open_unit(draws)
+    v -= 0.5
+    v *= math.pi
+    return np.tan(v, v)
+
+
+def exponential(call: StructuredCall) -> PlannedKernel:
+    """-log(v) / lambd."""
+    spec = _floating(call)
+
+    def finish(logs: Any, scratch: Any, lambd: float) -> Any:
+        return np.divide(logs, -np.float64(lambd), scratch)
+
+    return by_blocks(spec, spec.dtype is float64, _log_unit, finish)
+
+
+def log_normal(call: StructuredCall) -> PlannedKernel:
+    """exp(mean + std * z)."""
+    spec = _floating(call)
+    wide = spec.dtype is float64
+
+    def finish(z: Any, scratch: Any, mean: float, std: float) -> Any:
+        made = np.multiply(z, std, scratch)
+        made += mean
+        return np.exp(made, made)
+
+    return by_blocks(spec, wide, _normal64 if wide else _normal32, finish)
+
+
+def cauchy(call: StructuredCall) -> PlannedKernel:
+    """median + sigma * tan(pi * (v - 0.5))."""
+    spec = _floating(call)
+
+    def finish(c: Any, scratch: Any, median: float, sigma: float) -> Any:
+        made = np.multiply(c, sigma, scratch)
+        made += median
+        return made
+
+    return by_blocks(spec, spec.dtype is float64, _standard_cauchy, finish)
+
+
+def geometric(call: StructuredCall) -> PlannedKernel:
+    """The number of trials up to the first success."""
+    spec = call.outputs[0]
+    if spec.dtype.is_complex or spec.dtype.name == "bool":
+        raise call.refuse(spec)
+
+    def finish(logs: Any, scratch: Any, p: float) -> Any:
+        made = np.divide(logs, math.log1p(-p), scratch)
+        return np.ceil(made, made)
+
+    return by_blocks(spec, False, _log_unit, finish)
+
+
+register_stub("uniform_stub", "cpu", uniform)
+register_stub("normal_stub", "cpu", normal)
+register_stub("normal_tensor_stub", "cpu", normal_tensor)
+register_stub("exponential_stub", "cpu", exponential)
+register_stub("log_normal_stub", "cpu", log_normal)
+register_stub("cauchy_stub", "cpu", cauchy)
+register_stub("geometric_stub", "cpu", geometric)

@@ -1,0 +1,1 @@
+"""Reductions, scans, segments, statistics and distances."""

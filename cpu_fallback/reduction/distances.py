@@ -1,0 +1,262 @@
+"""Norms of all of a tensor and distances between rows, each in one kernel (`dispatch/plans/host_kernel.py`).
+
+The compositions are in `dispatch/composite/norm.py` and `distance.py`; what is neither float32 nor float64 stays with
+them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...dispatch.composite.distance import USE_PRODUCTS_FROM
+from ...dispatch.plans.host_kernel import HostCall, host_kernel
+from ...dispatch.structured.meta.dims import reduced_dims
+from ...runtime.device import CPU
+from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.tensor_spec import TensorSpec
+from ..undispatched import np
+
+SMALL = 4096
+"""Elements up to which BLAS adds products in one thread."""
+BLOCK = 1 << 18
+"""Elements of a part of all pairs."""
+FAR = 1e-8
+"""Squares of distances, relative to those of both points, that float64 tells from products to float32's precision."""
+NAMES = frozenset({"Float", "Double"})
+
+
+def is_plain(*specs: TensorSpec) -> bool:
+    """Whether these are float32 or float64, all the same, with elements."""
+    first = specs[0].dtype
+    return first.scalar_name in NAMES and all(spec.dtype is first and spec.numel for spec in specs)
+
+
+def norm_of(x: Any, order: float) -> Any:
+    """The norm of a vector without gaps: a number."""
+    if order == 2:
+        return math.sqrt(x.dot(x))
+    if order == 0:
+        return np.count_nonzero(x)
+    sizes = np.abs(x)
+    if order == 1:
+        return np.add.reduce(sizes)
+    if order == math.inf:
+        return np.maximum.reduce(sizes)
+    if order == -math.inf:
+        return np.minimum.reduce(sizes)
+    return np.add.reduce(np.power(sizes, order)) ** (1.0 / order)
+
+
+def norms_of(x: Any, order: float) -> Any:
+    """The norms along the last dimension."""
+    if order == 2:
+        return np.sqrt(np.add.reduce(x * x, -1))
+    if order == 0:
+        return np.add.reduce(x != 0, -1, x.dtype)
+    sizes = np.abs(x)
+    if order == 1:
+        return np.add.reduce(sizes, -1)
+    if order == math.inf:
+        return np.maximum.reduce(sizes, -1)
+    if order == -math.inf:
+        return np.minimum.reduce(sizes, -1)
+    return np.power(np.add.reduce(np.power(sizes, order), -1), 1.0 / order)
+
+
+def _whole(spec: TensorSpec, dims: Sequence[int] | None, keepdim: bool, dtype: Any) -> TensorSpec | None:
+    """The spec of a norm over everything; None for what is composed."""
+    if not is_plain(spec) or spec.numel > SMALL or dtype is not None:
+        return None
+    if len(reduced_dims(dims, spec.ndim)) < spec.ndim:
+        return None
+    return TensorSpec.contiguous((1,) * spec.ndim if keepdim else (), spec.dtype, CPU)
+
+
+@host_kernel("linalg_vector_norm")
+def vector_norm(
+    self: TensorSpec, ord: Any, dim: Sequence[int] | None, keepdim: bool, dtype: ScalarType | None
+) -> HostCall | None:
+    """A vector norm of all elements."""
+    spec = _whole(self, dim, keepdim, dtype)
+    if spec is None:
+        return None
+    np_dtype, rank = spec.np_dtype, spec.ndim
+
+    def compute(x: Any, order: Any = 2) -> Any:
+        if order.__class__ is complex:
+            return None
+        return np.array(norm_of(x.ravel(), 2 if order is None else order), np_dtype, ndmin=rank)
+
+    return HostCall((spec,), compute)
+
+
+@host_kernel("linalg_norm")
+def norm(self: TensorSpec, ord: Any, dim: Any, keepdim: bool, dtype: ScalarType | None) -> HostCall | None:
+    """The norm of all elements where no order is named: a matrix has others."""
+    if ord is None or (ord == "fro" and self.ndim == 2 and dim is None):
+        return vector_norm(self, 2, dim, keepdim, dtype)
+    return None
+
+
+@host_kernel("linalg_matrix_norm")
+def matrix_norm(
+    self: TensorSpec, ord: Any, dim: Sequence[int], keepdim: bool, dtype: ScalarType | None
+) -> HostCall | None:
+    """The Frobenius norm of a matrix."""
+    if ord != "fro" or self.ndim != 2 or sorted(d % 2 for d in dim if -2 <= d < 2) != [0, 1]:
+        return None
+    return vector_norm(self, 2, None, keepdim, dtype)
+
+
+@host_kernel("dist")
+def dist(self: TensorSpec, other: TensorSpec, p: Any) -> HostCall | None:
+    """The norm of the difference."""
+    spec = _whole(self, None, False, None)
+    if spec is None or other.dtype is not self.dtype or other.sizes != self.sizes:
+        return None
+    np_dtype = spec.np_dtype
+
+    def compute(x: Any, y: Any, order: Any = 2) -> Any:
+        if order.__class__ is complex:
+            return None
+        return np.array(norm_of((x - y).ravel(), order), np_dtype)
+
+    return HostCall((spec,), compute)
+
+
+@host_kernel("pairwise_distance")
+def pairwise_distance(x1: TensorSpec, x2: TensorSpec, p: Any, eps: Any, keepdim: bool) -> HostCall | None:
+    """The norms of differences along the last dimension."""
+    if not is_plain(x1, x2) or x1.sizes != x2.sizes or not x1.ndim or x1.numel > SMALL:
+        return None
+    spec = TensorSpec.contiguous((*x1.sizes[:-1], 1) if keepdim else x1.sizes[:-1], x1.dtype, CPU)
+    if x1.ndim == 1:
+        np_dtype, rank = spec.np_dtype, spec.ndim
+        return HostCall((spec,), lambda x, y, p, eps: np.array(norm_of(x - y + eps, p), np_dtype, ndmin=rank))
+    if not (x1.is_contiguous and x2.is_contiguous):
+        return None
+    sizes = spec.sizes
+    return HostCall((spec,), lambda x, y, p, eps: norms_of(x - y + eps, p).reshape(sizes))
+
+
+@host_kernel("renorm")
+def renorm(self: TensorSpec, p: Any, dim: int, maxnorm: Any) -> HostCall | None:
+    """Entries along a dimension scaled down to a norm where theirs is greater."""
+    rank = self.ndim
+    if not is_plain(self) or rank < 2 or not -rank <= dim < rank or self.numel > SMALL:
+        return None
+    if not self.is_contiguous:
+        return None
+    kept = dim % rank
+    column = tuple(self.sizes[d] if d == kept else 1 for d in range(rank))
+    rows = self.sizes[kept]
+
+    def compute(x: Any, order: Any, most: Any) -> Any:
+        if order.__class__ is complex or most.__class__ is complex or not order > 0 or most < 0:
+            return None
+        lines = (x if kept == 0 else x.swapaxes(0, kept)).reshape(rows, -1)
+        norms = norms_of(lines, order)
+        scale = np.where(norms > most, most / (norms + 1e-7), norms.dtype.type(1))
+        return x * scale.reshape(column)
+
+    return HostCall((TensorSpec.contiguous(self.sizes, self.dtype, CPU),), compute)
+
+
+@host_kernel("cdist")
+def cdist(x1: TensorSpec, x2: TensorSpec, p: Any, compute_mode: int | None) -> HostCall | None:
+    """Distances of each row of one matrix from each of another's, batches alike."""
+    if not is_plain(x1, x2) or x1.ndim < 2 or x1.ndim != x2.ndim or x1.sizes[:-2] != x2.sizes[:-2]:
+        return None
+    (m, columns), (n, others) = x1.sizes[-2:], x2.sizes[-2:]
+    if columns != others or compute_mode not in (None, 0, 1, 2):
+        return None
+    spec = TensorSpec.contiguous((*x1.sizes[:-1], n), x1.dtype, CPU)
+    many = m > USE_PRODUCTS_FROM or n > USE_PRODUCTS_FROM
+    by_products = compute_mode == 1 or (compute_mode in (None, 0) and many)
+    if spec.numel * columns > 4 * SMALL:
+        return None if x1.ndim > 2 or not by_products else HostCall((spec,), None, _by_products)
+
+    def compute(x: Any, y: Any, order: Any) -> Any:
+        if not order >= 0 or (by_products and order == 2):
+            return None
+        return norms_of(x[..., :, None, :] - y[..., None, :, :], order)
+
+    return HostCall((spec,), compute)
+
+
+def _by_products(out: Any, x: Any, y: Any, order: float) -> bool | None:
+    """Euclidean distances of rows as one product: |a|^2 - 2 a b + |b|^2, at least zero before the root."""
+    if order != 2:
+        return None
+    columns = x.shape[1]
+    left, right = (np.empty((len(z), columns + 2), z.dtype) for z in (x, y))
+    np.multiply(x, -2, left[:, :columns])
+    np.add.reduce(x * x, 1, out=left[:, columns])
+    left[:, columns + 1] = 1
+    right[:, :columns] = y
+    right[:, columns] = 1
+    np.add.reduce(y * y, 1, out=right[:, columns + 1])
+    np.dot(left, right.T, out)
+    np.maximum(out, 0, out=out)
+    np.sqrt(out, out)
+    return True
+
+
+def _pairs_by_products(n: int, columns: int) -> Callable[[Any, Any, float], bool | None]:
+    """``into(out, x, order)``: Euclidean distances of the pairs of `n` rows in float32, from products in float64.
+
+    Those are as good as differences where the distance is not tiny beside the rows; other pairs, and those that are
+    not finite, are done by differences.
+    """
+
+    rows, each = max(1, BLOCK // n), max(1, BLOCK // columns)
+
+    def into(out: Any, x: Any, order: float) -> bool | None:
+        if order != 2:
+            return None
+        wide = x.astype(np.float64)
+        squares = np.add.reduce(wide * wide, 1)
+        place = 0
+        for start in range(0, n - 1, rows):
+            stop = min(start + rows, n - 1)
+            both = squares[start:stop, None] + squares
+            apart = np.dot(wide[start:stop], wide.T)
+            apart *= -2
+            apart += both
+            both *= FAR
+            near = np.greater(apart, both, out=np.empty(both.shape, bool))
+            np.logical_not(near, near)
+            np.sqrt(apart, apart)
+            for i in range(start, stop):
+                near[i - start, : i + 1] = False
+                end = place + n - 1 - i
+                out[place:end] = apart[i - start, i + 1 :]
+                place = end
+            first, second = np.nonzero(near)
+            first += start
+            for part in range(0, len(first), each):
+                i, j = first[part : part + each], second[part : part + each]
+                out[i * (2 * n - i - 1) // 2 + j - i - 1] = norms_of(x[j] - x[i], 2)
+        return True
+
+    return into
+
+
+@host_kernel("pdist")
+def pdist(self: TensorSpec, p: Any) -> HostCall | None:
+    """Distances between the rows of a matrix, each pair once."""
+    if self.ndim != 2 or not is_plain(self) or self.sizes[0] < 2:
+        return None
+    n, columns = self.sizes
+    count = n * (n - 1) // 2
+    spec = TensorSpec.contiguous((count,), self.dtype, CPU)
+    if count * columns <= 4 * SMALL:
+        first, second = np.triu_indices(n, 1)
+
+        def compute(x: Any, order: Any) -> Any:
+            return norms_of(x.take(first, 0) - x.take(second, 0), order) if order >= 0 else None
+
+        return HostCall((spec,), compute)
+    return HostCall((spec,), None, _pairs_by_products(n, columns)) if self.dtype.name == "float32" else None

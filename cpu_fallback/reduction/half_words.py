@@ -1,0 +1,176 @@
+"""Reductions of 16-bit floats that lie side by side: two of them are one word, whose halves become float32 apart.
+
+Each half takes a pass or a few over a block in the cache, in whole vectors and without the GIL; casts of NumPy's take
+one number at a time, or hold the GIL. float16 moves to float32's places with another bias, 2**-112 of its value: sums
+lose nothing by that, as what is added are multiples of the least subnormal float32 too, so that one product mends them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ...dispatch.iterator.parallel import parallel_for
+from ...runtime.scalar_type import bfloat16, float16
+from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.tensor_spec import TensorSpec
+from ..undispatched import np
+from ..widen import FLOAT32
+from ..workspace import borrow, give_back
+from .line_reductions import line_sums
+from .sums import row_sums
+
+Array = np.ndarray[Any, Any]
+
+SHORT_ROW = 1 << 10
+"""Elements of the shortest rows that are reduced as they lie: NumPy takes shorter ones slowly."""
+WORDS = 1 << 16
+"""Words of a block: with what they are widened to it stays in the second-level cache."""
+FROM = 1 << 12
+"""Elements from which that is quicker than to widen all of them."""
+SHARED_WORDS = 1 << 18
+"""The same where threads take part, who wait for each other's Python after every pass: longer ones are worth more."""
+HANDED_OVER = 1 << 22
+"""Bytes from which another thread takes a part: it needs some 70 us to wake."""
+_HIGH_HALF, _HALF = np.uint32(0xFFFF0000), np.uint32(16)
+_SIGNED_HALF, _EXPONENTS = np.int32(16), np.int32(3)
+_SIGN_AND_SHIFTED = np.int32(0x8FFFE000 - (1 << 32))
+_ALL_SHIFTED, _ALL = np.int32(0x0F800000), np.int32(0x7F800000)
+_INFINITE, _MINUS_INFINITE = 0x7C00, 0xFC00
+
+
+def bfloat16_halves(words: Array, wide: Array) -> None:
+    """The first and the second elements of words as float32, in ``wide[0]`` and ``wide[1]``."""
+    np.left_shift(words, _HALF, wide[0])
+    np.bitwise_and(words, _HIGH_HALF, wide[1])
+
+
+def float16_halves(words: Array, wide: Array) -> None:
+    """The same of float16, times 2**-112; what is infinite or NaN stays so."""
+    signed, bits = words.view(np.int32), wide.view(np.int32)
+    np.left_shift(signed, _SIGNED_HALF, bits[0])
+    np.right_shift(bits[0], _EXPONENTS, bits[0])
+    np.right_shift(signed, _EXPONENTS, bits[1])
+    np.bitwise_and(bits, _SIGN_AND_SHIFTED, bits)
+    if not _is_finite(words):
+        bits[bits & _ALL_SHIFTED == _ALL_SHIFTED] |= _ALL
+
+
+def _is_finite(words: Array) -> bool:
+    """Whether no float16 in words is infinite or NaN, which have the largest bits of each sign."""
+    return bool(words.view(np.int16).max() < _INFINITE and words.view(np.uint16).max() < _MINUS_INFINITE)
+
+
+HALVES: dict[ScalarType, Callable[[Array, Array], None]] = {
+    bfloat16: bfloat16_halves,
+    float16: float16_halves,
+}
+REBIAS: dict[ScalarType, Any] = {bfloat16: np.float32(1), float16: np.float32(2.0**112)}
+"""What results of the halves are multiplied by."""
+
+
+class Fold(NamedTuple):
+    """How float32 is reduced along the last axis, and from rows [..., n, length] to one, [..., length]."""
+
+    lines: Callable[[Array], Array]
+    rows: Callable[[Array], Array]
+
+
+def _extremum(ufunc: np.ufunc) -> Fold:
+    return Fold(lambda lines: ufunc.reduce(lines, -1), lambda rows: ufunc.reduce(rows, -2))
+
+
+FOLDS: dict[np.ufunc, Fold] = {
+    np.add: Fold(line_sums, row_sums),
+    np.maximum: _extremum(np.maximum),
+    np.minimum: _extremum(np.minimum),
+}
+
+
+def over_half_words(
+    spec: TensorSpec, dims: tuple[int, ...], ufunc: np.ufunc
+) -> Callable[[Array], Array] | None:
+    """A function that reduces the last or the first dimensions of contiguous 16-bit floats to float32, as one.
+
+    None where they are few or of another dtype, or what lies side by side has an odd number of elements.
+    """
+    if spec.dtype not in HALVES or ufunc not in FOLDS or spec.numel < FROM or not spec.is_contiguous:
+        return None
+    if dims == tuple(range(spec.ndim - len(dims), spec.ndim)):
+        length, over = math.prod(spec.sizes[d] for d in dims), _over_lines
+    elif dims == tuple(range(len(dims))):
+        length, over = math.prod(spec.sizes[len(dims) :]), _over_rows
+    else:
+        return None
+    return None if length % 2 else over(spec, length, ufunc)
+
+
+def _over_lines(spec: TensorSpec, length: int, ufunc: np.ufunc) -> Callable[[Array], Array]:
+    """The reduction of lines of so many elements."""
+    shares = spec.nbytes >= HANDED_OVER
+    most = SHARED_WORDS if shares else WORDS
+    rows, width = spec.numel // length, min(length // 2, most)
+    together, pieces = max(most // width, 1), -(-length // 2 // width)
+    blocks = -(-rows // together)
+    fold, halves, rebias = FOLDS[ufunc].lines, HALVES[spec.dtype], REBIAS[spec.dtype]
+
+    def reduced(array: Array) -> Array:
+        words = array.reshape(rows, length).view(np.uint32)
+        partial = np.empty((rows, pieces), np.float32)
+
+        def part(first: int, last: int) -> None:
+            room = borrow(8 * min(together, rows) * width)
+            for i in range(first, last):
+                row, piece = divmod(i, pieces)
+                block = words[row * together : (row + 1) * together, piece * width : (piece + 1) * width]
+                wide = room[: 8 * block.size].view(np.uint32).reshape(2, *block.shape)
+                halves(block, wide)
+                found = ufunc.reduce(fold(wide.view(FLOAT32)), 0)
+                np.multiply(found, rebias, partial[row * together : (row + 1) * together, piece])
+            give_back(room)
+
+        if shares:
+            parallel_for(0, blocks * pieces, 1, part)
+        else:
+            part(0, blocks * pieces)
+        return partial[:, 0] if pieces == 1 else fold(partial)
+
+    return reduced
+
+
+def _over_rows(spec: TensorSpec, length: int, ufunc: np.ufunc) -> Callable[[Array], Array]:
+    """The reduction from rows of so many elements to one, [length]: that of the words' halves, side by side again."""
+    count = spec.numel // length
+    shares = spec.nbytes >= HANDED_OVER
+    fold, halves, rebias = FOLDS[ufunc].rows, HALVES[spec.dtype], REBIAS[spec.dtype]
+    # Rows of a few elements are taken together as longer ones, whose parts are reduced in the end.
+    together = min(-(-SHORT_ROW // length), count)
+    lines, width = count // together, together * length // 2
+    some = max((SHARED_WORDS if shares else WORDS) // width, 1)
+    blocks = -(-lines // some)
+
+    def reduced(array: Array) -> Array:
+        flat = array.reshape(-1)
+        words = flat[: lines * together * length].view(np.uint32).reshape(lines, width)
+        rest = flat[lines * together * length :]
+        partial = np.empty((blocks * together + rest.size // length, length), np.float32)
+        sides = partial[: blocks * together].reshape(blocks, width, 2)
+
+        def part(first: int, last: int) -> None:
+            room = borrow(8 * min(some, lines) * width)
+            for i in range(first, last):
+                block = words[i * some : (i + 1) * some]
+                wide = room[: 8 * block.size].view(np.uint32).reshape(2, *block.shape)
+                halves(block, wide)
+                np.multiply(fold(wide.view(FLOAT32)).T, rebias, sides[i])
+            give_back(room)
+
+        if shares:
+            parallel_for(0, blocks, 1, part)
+        else:
+            part(0, blocks)
+        partial[blocks * together :] = rest.reshape(-1, length)
+        return partial[0] if len(partial) == 1 else fold(partial)
+
+    return reduced

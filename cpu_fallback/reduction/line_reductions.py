@@ -1,0 +1,71 @@
+"""Reductions of lines whose elements lie side by side, in vectors where ``ufunc.reduce`` takes a few at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy._core.multiarray import c_einsum  # np.einsum without its planning
+
+from ..undispatched import np
+
+RUN = 512
+"""Elements that are added into the lanes of a few vectors before their sums are added as a line of their own."""
+DIRECT = 2 * RUN
+"""The longest line that is added at once."""
+SHORT_LINE = 1 << 12
+"""The longest line of which the place of the extremum is found sooner than the extremum: np.maximum begins slowly."""
+_HIGH_HALF = np.uint32(0xFFFF0000)
+_HALF = np.uint32(16)
+
+
+def line_sums(array: Any) -> Any:
+    """The sums along the last axis of real floats.
+
+    A run's error is that of some tens of additions one after another, and runs of runs make the error grow with the
+    logarithm of the length, as pairwise summation's does (The accuracy of floating point summation, Higham, 1993).
+
+    Example:
+        >>> import numpy as np
+        >>> line_sums(np.full((2, 10000), 0.5, np.float32))
+        array([5000., 5000.], dtype=float32)
+    """
+    length = array.shape[-1]
+    if length <= DIRECT:
+        return c_einsum("...i->...", array)
+    runs = length // RUN
+    head = array[..., : runs * RUN].reshape(*array.shape[:-1], runs, RUN)
+    total = line_sums(c_einsum("...i->...", head))
+    if runs * RUN < length:
+        total = total + c_einsum("...i->...", array[..., runs * RUN :])
+    return total
+
+
+def adds_lines(array: Any, axis: int, np_dtype: Any) -> bool:
+    """Whether `line_sums` adds an array along this axis in this dtype."""
+    return bool(
+        array.dtype == np_dtype
+        and np_dtype.kind == "f"
+        and axis == array.ndim - 1
+        and array.strides[axis] == array.itemsize
+        and np_dtype.itemsize >= 4
+    )
+
+
+def bfloat16_line_sums(array: Any) -> Any:
+    """`line_sums` in float32 of contiguous bfloat16, an even number in each line.
+
+    Two neighbours are one word, whose halves are brought to float32 apart: in whole vectors, and without the GIL.
+    """
+    words = array.view(np.uint32)
+    wide = np.empty((2, *words.shape), np.uint32)
+    np.left_shift(words, _HALF, wide[0])
+    np.bitwise_and(words, _HIGH_HALF, wide[1])
+    first, second = line_sums(wide.view(np.float32))
+    return first + second
+
+
+def line_extrema(array: Any, locate: Any, starts: Any, out: Any = None) -> Any:
+    """The elements that ``locate(array, axis)`` finds in the lines of a contiguous matrix, which begin at `starts`."""
+    places = locate(array, 1)
+    places += starts
+    return array.reshape(-1).take(places, None, out, "clip")

@@ -1,0 +1,55 @@
+"""Vector norms in one pass: elements are mapped and combined block by block, sums pairwise along any axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ..error_state import quiet
+from ..undispatched import np
+from ..widen import compute_np
+from .blocks import over_everything, over_kept
+from .sums import pairwise_sum
+
+MAPPED: dict[str, tuple[Any, np.ufunc]] = {
+    "0": (lambda block: (block != 0).astype(block.dtype), np.add),
+    "1": (np.abs, np.add),
+    "2": (np.square, np.add),
+    "inf": (np.abs, np.maximum),
+    "-inf": (np.abs, np.minimum),
+}
+"""What becomes of an element, and what combines these, by the norm's order."""
+
+
+def vector_norm(call: StructuredCall) -> PlannedKernel:
+    """A norm of real elements over the plan's dimensions."""
+    spec, out_spec = call.args["self"], call.outputs[0]
+    dims: tuple[int, ...] = call.extra["dims"]
+    np_dtype = compute_np(spec.dtype)
+    sizes = out_spec.sizes
+    order = call.args["ord"]
+    mapped, combined = MAPPED[order]
+    is_sum = combined is np.add
+    everything = over_everything(spec, combined, np_dtype, prepares=True) if len(dims) == spec.ndim else None
+    kept = over_kept(spec, dims, out_spec.ndim)
+
+    def compute(block: Any) -> Any:
+        elements = mapped(block.astype(np_dtype, copy=False))
+        if is_sum:
+            total = pairwise_sum(elements, dims, np_dtype)
+            return np.sqrt(total) if order == "2" else total
+        return combined.reduce(elements, dims, keepdims=True)
+
+    def into(out: Any, array: Any) -> None:
+        if everything is not None:
+            total = everything(array, mapped)
+            np.copyto(out, np.sqrt(total) if order == "2" else total, casting="unsafe")
+        elif kept is not None:
+            kept(lambda block: (compute(block),), (out,), array)
+        else:
+            np.copyto(out, compute(array).reshape(sizes), casting="unsafe")
+
+    return PlannedKernel(quiet(into))
+
+
+register_stub("_vector_norm_stub", "cpu", vector_norm)

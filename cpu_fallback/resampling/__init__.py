@@ -1,0 +1,1 @@
+"""Padding, interpolation, sampling at places, folding."""

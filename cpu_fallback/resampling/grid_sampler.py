@@ -1,0 +1,234 @@
+"""Sampling of images at given places (ATen/native/GridSampler.cpp): the taps of all places, then a gather."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ...dispatch.structured.meta.grid_sampler import BICUBIC, BILINEAR, BORDER, NEAREST, REFLECTION, ZEROS
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ..error_state import quiet
+from ..undispatched import np
+from ..widen import compute_np
+from .line_maps import keys
+from .small_grid_sampler import linear_sampler
+
+Array = np.ndarray[Any, Any]
+
+
+def check_floating(call: StructuredCall, spec: Any) -> None:
+    """Refuse what is not floating."""
+    if not spec.dtype.is_floating_point:
+        raise call.refuse(spec)
+
+
+def unnormalized(x: Array, n: int, align_corners: bool) -> tuple[Array, float]:
+    """Coordinates in [-1, 1] as places in a dimension, and how fast those move."""
+    if align_corners:
+        return (x + 1) * x.dtype.type(0.5) * (n - 1), 0.5 * (n - 1)
+    return ((x + 1) * n - 1) * x.dtype.type(0.5), 0.5 * n
+
+
+def reflected(x: Array, n: int, align_corners: bool) -> tuple[Array, Array]:
+    """Places mirrored at the edges until they lie between them, and the sign with which they move."""
+    low, high = (0, 2 * (n - 1)) if align_corners else (-1, 2 * n - 1)
+    if low == high:
+        return np.zeros_like(x), np.zeros_like(x)
+    least, span = x.dtype.type(low / 2), x.dtype.type((high - low) / 2)
+    beyond = x - least
+    sign = np.where(beyond < 0, -1, 1).astype(x.dtype)
+    beyond = np.abs(beyond)
+    extra = np.fmod(beyond, span)
+    turns = np.floor(beyond / span)
+    even = np.fmod(turns, 2) == 0
+    return np.where(even, extra + least, span - extra + least), np.where(even, sign, -sign)
+
+
+def clipped(x: Array, n: int) -> tuple[Array, Array]:
+    """Places in [0, n - 1], a NaN at 0, and whether they move."""
+    moving = (x > 0) & (x < n - 1)
+    return np.fmin(np.fmax(x, x.dtype.type(0)), x.dtype.type(n - 1)), moving.astype(x.dtype)
+
+
+def placed(x: Array, n: int, mode: int, align_corners: bool) -> tuple[Array, Array]:
+    """Places within the input, as the padding mode has them, and how fast they move."""
+    if mode == REFLECTION:
+        x, sign = reflected(x, n, align_corners)
+        x, moving = clipped(x, n)
+        return safe(x), sign * moving
+    if mode == BORDER:
+        x, moving = clipped(x, n)
+        return x, moving
+    return safe(x), np.ones_like(x)
+
+
+def safe(x: Array) -> Array:
+    """Places that an integer holds: what none does lies outside everything."""
+    return np.where(np.isfinite(x) & (np.abs(x) < 2.0**31 - 2), x, x.dtype.type(-100))
+
+
+class Taps:
+    """What one dimension gives: for each place its elements, -1 for none, their weights, and how fast those move."""
+
+    def __init__(self, x: Array, n: int, interpolation: int, mode: int, align_corners: bool) -> None:
+        real = x.dtype.type
+        x, speed = unnormalized(x, n, align_corners)
+        if interpolation == BICUBIC:
+            self._cubic(x, n, mode, align_corners, speed)
+            return
+        x, moving = placed(x, n, mode, align_corners)
+        if interpolation == NEAREST:
+            self.index = np.rint(x).astype(np.int64)[..., None]
+            self.weight = np.ones_like(self.index, x.dtype)
+            self.slope = np.zeros_like(self.weight)
+        else:
+            first = np.floor(x)
+            part = x - first
+            self.index = first.astype(np.int64)[..., None] + np.arange(2)
+            self.weight = np.stack([real(1) - part, part], -1)
+            rate = moving * real(speed)
+            self.slope = np.stack([-rate, rate], -1)
+        self.index = np.where((self.index >= 0) & (self.index < n), self.index, -1)
+
+    def _cubic(self, x: Array, n: int, mode: int, align_corners: bool, speed: float) -> None:
+        real, a = x.dtype.type, x.dtype.type(-0.75)
+        x = safe(x)
+        first = np.floor(x)
+        part = (x - first)[..., None]
+        offsets = np.arange(-1, 3).astype(x.dtype)
+        at = first[..., None] + offsets
+        if mode == BORDER:
+            at = clipped(at, n)[0]
+        elif mode == REFLECTION:
+            at = clipped(reflected(at, n, align_corners)[0], n)[0]
+        self.index = safe(at).astype(np.int64)
+        self.index = np.where((self.index >= 0) & (self.index < n), self.index, -1)
+        distance = part - offsets
+        far = np.abs(distance)
+        self.weight = keys(far, a)
+        near_slope = (3 * (a + 2) * far - 2 * (a + 3)) * far
+        far_slope = (3 * a * far - 10 * a) * far + 8 * a
+        slope = np.where(far <= 1, near_slope, far_slope)
+        self.slope = np.where(distance < 0, -slope, slope) * real(speed)
+
+
+def taps_along(
+    grid: Array, size: Sequence[int], interpolation: int, mode: int, align_corners: bool
+) -> list[Taps]:
+    """The taps of each dimension, outermost first; the grid has the innermost one first."""
+    rank = len(size)
+    return [Taps(grid[..., rank - 1 - d], size[d], interpolation, mode, align_corners) for d in range(rank)]
+
+
+def joined(taps: Sequence[Taps], size: Sequence[int]) -> tuple[Array, Array]:
+    """The elements' numbers in a plane, its size for none, and their weights: (..., taps of all dimensions)."""
+    count = math.prod(size)
+    index, weight, there = [], [], []
+    for choice in itertools.product(*(range(one.index.shape[-1]) for one in taps)):
+        flat: Any = 0
+        product: Any = 1
+        exists: Any = True
+        for one, k, n in zip(taps, choice, size, strict=True):
+            flat = flat * n + one.index[..., k]
+            product = product * one.weight[..., k]
+            exists = exists & (one.index[..., k] >= 0)
+        index.append(np.where(exists, flat, count))
+        weight.append(product)
+        there.append(exists)
+    return np.stack(index, -1), np.stack(weight, -1)
+
+
+def _modes(call: StructuredCall) -> tuple[int, int, bool]:
+    return call.args["interpolation_mode"], call.args["padding_mode"], call.args["align_corners"]
+
+
+def grid_sampler(call: StructuredCall) -> PlannedKernel:
+    """Each place's elements, weighted and added up in the order of the taps."""
+    spec = call.args["input"]
+    check_floating(call, spec)
+    modes, np_dtype, size = _modes(call), compute_np(spec.dtype), spec.sizes[2:]
+
+    def into(out: Array, image: Array, grid: Array) -> None:
+        if out.size == 0:
+            return
+        n, c = image.shape[:2]
+        index, weight = joined(taps_along(grid.astype(np_dtype, copy=False), size, *modes), size)
+        count = math.prod(size)
+        index, weight = index.reshape(n, -1, index.shape[-1]), weight.reshape(n, -1, weight.shape[-1])
+        total = np.empty((index.shape[1], c), np_dtype)
+        for sample in range(n):
+            # A row for each element: what a place needs of all channels lies together.
+            rows = np.ascontiguousarray(image[sample].reshape(c, count).T, np_dtype)
+            total.fill(0)
+            for k in range(index.shape[-1]):
+                at = index[sample, :, k]
+                absent = at == count
+                found = np.take(rows, np.where(absent, 0, at), 0)
+                found *= weight[sample, :, k, None]
+                found[absent] = 0
+                total += found
+            np.copyto(out[sample], total.T.reshape(out.shape[1:]), casting="unsafe")
+
+    if modes[:2] == (BILINEAR, ZEROS) and call.outputs[0].numel and spec.numel:
+        small = linear_sampler(spec, call.outputs[0].sizes[2:], modes[2], np_dtype)
+        if small is not None:
+            return PlannedKernel(small, quiet=True)
+    return PlannedKernel(quiet(into))
+
+
+def grid_sampler_taps(call: StructuredCall) -> PlannedKernel:
+    """What `_grid_sampler_taps` gives: indices and weights."""
+    spec, size = call.args["grid"], tuple(call.args["size"])
+    check_floating(call, spec)
+    modes, np_dtype = _modes(call), compute_np(spec.dtype)
+
+    def into(index: Array, weight: Array, grid: Array) -> None:
+        if index.size == 0:
+            return
+        at, by = joined(taps_along(grid.astype(np_dtype, copy=False), size, *modes), size)
+        np.copyto(index, at.reshape(index.shape))
+        np.copyto(weight, by.reshape(weight.shape), casting="unsafe")
+
+    return PlannedKernel(quiet(into))
+
+
+def grid_sampler_grid_backward(call: StructuredCall) -> PlannedKernel:
+    """The gradient of each coordinate: the elements weighted by how fast their weights move."""
+    spec = call.args["input"]
+    check_floating(call, spec)
+    modes, np_dtype, size = _modes(call), compute_np(spec.dtype), spec.sizes[2:]
+
+    def into(out: Array, grad: Array, image: Array, grid: Array) -> None:
+        if out.size == 0:
+            return
+        n, c = image.shape[:2]
+        rank = len(size)
+        taps = taps_along(grid.astype(np_dtype, copy=False), size, *modes)
+        wide = grad.reshape(n, c, -1).astype(np_dtype, copy=False)
+        plane = image.reshape(n, c, -1)
+        made = np.zeros((n, wide.shape[2], rank), np_dtype)
+        for choice in itertools.product(*(range(one.index.shape[-1]) for one in taps)):
+            flat: Any = 0
+            exists: Any = True
+            for one, k, m in zip(taps, choice, size, strict=True):
+                flat = flat * m + one.index[..., k]
+                exists = exists & (one.index[..., k] >= 0)
+            at, there = np.where(exists, flat, 0).reshape(n, 1, -1), exists.reshape(n, 1, -1)
+            found = np.take_along_axis(plane, at, 2).astype(np_dtype, copy=False)
+            share = np.where(there, found * wide, np_dtype.type(0)).sum(1)
+            for d in range(rank):
+                factor: Any = 1
+                for other, (one, k) in enumerate(zip(taps, choice, strict=True)):
+                    factor = factor * (one.slope if other == d else one.weight)[..., k]
+                made[..., rank - 1 - d] += share * factor.reshape(n, -1)
+        np.copyto(out, made.reshape(out.shape), casting="unsafe")
+
+    return PlannedKernel(quiet(into))
+
+
+for _rank in (2, 3):
+    register_stub(f"grid_sampler_{_rank}d_stub", "cpu", grid_sampler)
+register_stub("_grid_sampler_taps_stub", "cpu", grid_sampler_taps)
+register_stub("_grid_sampler_grid_backward_stub", "cpu", grid_sampler_grid_backward)

@@ -1,0 +1,254 @@
+"""`make_graphed_callables`: functions whose forward and backward are captured graphs (torch/cuda/graphs.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ..dispatch.autograd.function import Function
+from ..dispatch.autograd.functional import grad
+from ..dispatch.generated.functions import empty_like
+from ..dispatch.layers.autocast.state import is_autocast_cache_enabled, is_autocast_enabled
+from ..dispatch.layers.pytree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
+from ..dispatch.tensor import Tensor
+from ..runtime.cuda.device_guard import device_guard
+from ..runtime.cuda.driver import driver
+from ..runtime.cuda.graph import CUDAGraph, PoolHandle, graph, graph_pool_handle
+from ..runtime.cuda.stream import Stream, StreamContext
+from ..runtime.grad_mode import is_grad_enabled
+
+
+class Captured(NamedTuple):
+    """A callable's two graphs and the tensors through which they take and give values; None stands for no gradient."""
+
+    forward: CUDAGraph
+    backward: CUDAGraph | None
+    inputs: tuple[Any, ...]
+    outputs: tuple[Any, ...]
+    structure: TreeSpec
+    output_grads: tuple[Any, ...]
+    input_grads: tuple[Any, ...]
+
+
+def make_graphed_callables(
+    callables: Any,
+    sample_args: Any,
+    num_warmup_iters: int = 3,
+    allow_unused_input: bool = False,
+    pool: PoolHandle | None = None,
+) -> Any:
+    """Functions that do the same as the given ones by replaying graphs, under autograd too.
+
+    A returned function copies its arguments into those of the capture, replays, and returns the capture's outputs:
+    the next call overwrites them. It has first derivatives only, and takes arguments of the same shapes, dtypes and
+    `requires_grad` as the samples, which must not be used otherwise.
+
+    Args:
+        callables: a function of tensors, or a tuple of functions, in the order in which they run. One that has
+            `parameters()` gets gradients for these too.
+        sample_args: the tuple of the function's arguments, CUDA tensors or trees of them; a tuple of such tuples for
+            several functions.
+        num_warmup_iters: how often each runs, forward and backward, before it is captured.
+        allow_unused_input: whether an input that requires grad may have no effect on the outputs.
+        pool: a memory pool to share; see `graph_pool_handle`.
+
+    Raises:
+        RuntimeError: inside autocast with its cache on; for an unused input; for what cannot be captured.
+        AssertionError: for sample arguments that are no tensors.
+        TypeError: for what cannot be called, or samples that are no tuple.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.ones(3, device="cuda", requires_grad=True)
+        >>> cube = tt.cuda.make_graphed_callables(lambda x: x * x * x, (tt.rand_like(x).requires_grad_(),))
+        >>> cube(x).sum().backward(); x.grad.tolist()
+        [3.0, 3.0, 3.0]
+    """
+    if is_autocast_enabled("cuda") and is_autocast_cache_enabled():
+        raise RuntimeError(
+            "make_graphed_callables does not support the autocast caching. Please set `cache_enabled=False`."
+        )
+    just_one = not isinstance(callables, tuple)
+    functions = (callables,) if just_one else callables
+    samples = (sample_args,) if just_one else sample_args
+    surfaces = checked_inputs(functions, samples)
+    device = next((t.device.index for surface in surfaces for t in surface), driver().current_device())
+    with device_guard(device):
+        handle = graph_pool_handle() if pool is None else pool
+        warm_up(functions, samples, surfaces, num_warmup_iters, allow_unused_input)
+        captured = capture(functions, samples, surfaces, handle, allow_unused_input)
+    made = tuple(
+        graphed(each, len(tree_leaves(args)), parameters_of(function))
+        for each, args, function in zip(captured, samples, functions, strict=True)
+    )
+    return made[0] if just_one else made
+
+
+def parameters_of(function: Any) -> tuple[Any, ...]:
+    """The parameters of a callable that has any."""
+    parameters = getattr(function, "parameters", None)
+    return () if parameters is None else tuple(parameters())
+
+
+def checked_inputs(functions: Sequence[Any], samples: Any) -> list[tuple[Any, ...]]:
+    """For each function the tensors of its arguments, then its parameters: all that may get a gradient."""
+    if not isinstance(samples, tuple) or len(samples) != len(functions):
+        raise TypeError(
+            f"make_graphed_callables: expected a tuple of arguments for each of {len(functions)} callables, got "
+            f"{type(samples).__name__}"
+        )
+    surfaces = []
+    for function, args in zip(functions, samples, strict=True):
+        if not callable(function):
+            raise TypeError(f"make_graphed_callables: expected callables, got {type(function).__name__}")
+        if not isinstance(args, tuple):
+            raise TypeError(f"make_graphed_callables: sample_args must be a tuple, got {type(args).__name__}")
+        leaves = tree_leaves(args)
+        if not all(isinstance(leaf, Tensor) for leaf in leaves):
+            raise AssertionError(
+                "In the beta API, sample_args for each callable must contain only Tensors. Other types are not "
+                "allowed."
+            )
+        surface = (*leaves, *parameters_of(function))
+        for tensor in surface:
+            if not tensor.is_cuda:
+                raise RuntimeError(
+                    f"make_graphed_callables: expected CUDA tensors as arguments and parameters, got one on "
+                    f"{tensor.device}"
+                )
+        surfaces.append(surface)
+    return surfaces
+
+
+def gradients(
+    outputs: Sequence[Any], inputs: Sequence[Any], output_grads: Sequence[Any], allow_unused: bool
+) -> tuple[Any, ...]:
+    """The gradient of each input, None for those that require none."""
+    wanted = tuple(i for i in inputs if i.requires_grad)
+    given = [(o, g) for o, g in zip(outputs, output_grads, strict=True) if g is not None]
+    if not wanted or not given:
+        return (None,) * len(inputs)
+    found = iter(
+        grad(
+            tuple(o for o, _ in given),
+            wanted,
+            grad_outputs=tuple(g for _, g in given),
+            allow_unused=allow_unused,
+        )
+    )
+    return tuple(next(found) if i.requires_grad else None for i in inputs)
+
+
+def grads_like(outputs: Sequence[Any]) -> tuple[Any, ...]:
+    """Memory for the gradient of each output that requires one."""
+    return tuple(empty_like(o) if isinstance(o, Tensor) and o.requires_grad else None for o in outputs)
+
+
+def warm_up(
+    functions: Sequence[Any], samples: Sequence[Any], surfaces: Sequence[Any], times: int, allow_unused: bool
+) -> None:
+    """Run everything that will be captured, so that it is compiled and loaded, on a stream of its own."""
+    cuda = driver()
+    cuda.synchronize()
+    with StreamContext(Stream()):
+        for function, args, surface in zip(functions, samples, surfaces, strict=True):
+            for _ in range(times):
+                outputs = tree_leaves(function(*args))
+                gradients(outputs, surface, grads_like(outputs), allow_unused)
+    cuda.synchronize()
+
+
+def capture(
+    functions: Sequence[Any],
+    samples: Sequence[Any],
+    surfaces: Sequence[Any],
+    pool: PoolHandle,
+    allow_unused: bool,
+) -> list[Captured]:
+    """Capture all forwards, then the backwards in the opposite order: so they run, and may share memory."""
+    forwards = []
+    for function, args in zip(functions, samples, strict=True):
+        forward = CUDAGraph()
+        with graph(forward, pool=pool):
+            result = function(*args)
+        outputs, structure = tree_flatten(result)
+        forwards.append((forward, tuple(outputs), structure))
+    captured = []
+    for (forward, outputs, structure), surface in zip(reversed(forwards), reversed(surfaces), strict=True):
+        output_grads = grads_like(outputs)
+        backward, input_grads = None, (None,) * len(surface)
+        if any(g is not None for g in output_grads):
+            backward = CUDAGraph()
+            with graph(backward, pool=pool):
+                input_grads = gradients(outputs, surface, output_grads, allow_unused)
+        captured.append(Captured(forward, backward, surface, outputs, structure, output_grads, input_grads))
+    return captured[::-1]
+
+
+class OnceDifferentiable(Function):
+    """The identity, for gradients that have none themselves (torch.autograd.function.once_differentiable)."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: Any) -> Any:
+        return gradient.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise RuntimeError(
+            "trying to differentiate twice a function that was marked with @once_differentiable"
+        )
+
+
+def graphed(captured: Captured, argument_count: int, parameters: tuple[Any, ...]) -> Callable[..., Any]:
+    """The function that replays."""
+
+    class Graphed(Function):
+        @staticmethod
+        def forward(ctx: Any, *inputs: Any) -> tuple[Any, ...]:
+            for static, given in zip(captured.inputs[:argument_count], inputs[:argument_count], strict=True):
+                if static.data_ptr() != given.data_ptr():
+                    static.copy_(given)
+            captured.forward.replay()
+            outputs = tuple(o.detach() if isinstance(o, Tensor) else o for o in captured.outputs)
+            ctx.mark_non_differentiable(
+                *(o for o, g in zip(outputs, captured.output_grads, strict=True) if g is None)
+            )
+            return outputs
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+            for static, given in zip(captured.output_grads, grads, strict=True):
+                if static is not None and static.data_ptr() != given.data_ptr():
+                    static.copy_(given)
+            if captured.backward is not None:
+                captured.backward.replay()
+            found = tuple(None if g is None else g.detach() for g in captured.input_grads)
+            if is_grad_enabled() and any(g is not None and g.requires_grad for g in grads):
+                return tuple(
+                    None if g is None else OnceDifferentiable.apply(g.requires_grad_()) for g in found
+                )
+            return found
+
+    def functionalized(*args: Any) -> Any:
+        leaves = tree_leaves(args)
+        check_arguments(captured.inputs[:argument_count], leaves)
+        return tree_unflatten(Graphed.apply(*leaves, *parameters), captured.structure)
+
+    return functionalized
+
+
+def check_arguments(expected: Sequence[Any], given: Sequence[Any]) -> None:
+    """Raise unless the arguments are like those of the capture."""
+    if len(expected) != len(given):
+        raise TypeError(f"graphed callable: expected {len(expected)} tensors as arguments, got {len(given)}")
+    for position, (static, tensor) in enumerate(zip(expected, given, strict=True)):
+        if not isinstance(tensor, Tensor):
+            raise TypeError(
+                f"graphed callable: argument {position} must be Tensor, not {type(tensor).__name__}"
+            )
+        for name in ("shape", "dtype", "device"):
+            wanted, found = getattr(static, name), getattr(tensor, name)
+            if wanted != found:
+                raise RuntimeError(
+                    f"graphed callable: argument {position}: expected {name} {wanted} as in the capture, got {found}"
+                )

@@ -1,0 +1,294 @@
+"""Memory of CUDA devices (`torch.cuda.memory`): statistics, snapshots, limits, private pools and other allocators.
+
+All of it is reached through `tt.cuda` too. Before the first use of a device there are no statistics.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+from ..runtime.allocator import Allocator, set_allocator
+from ..runtime.cuda.device_guard import DeviceLike, device_index
+from ..runtime.cuda.driver import driver
+from ..runtime.cuda.memory import inspection
+from ..runtime.cuda.memory.block import PoolId
+from ..runtime.cuda.memory.cache import new_pool_id
+from ..runtime.cuda.memory.caching_allocator import CUDA_ALLOCATOR
+from ..runtime.cuda.memory.report import summary_table
+from ..runtime.cuda.memory.statistics import flattened
+from ..runtime.device import device as Device
+
+if TYPE_CHECKING:
+    import cupy
+
+__all__ = [
+    "MemPool",
+    "caching_allocator_alloc",
+    "caching_allocator_delete",
+    "change_current_allocator",
+    "cupy_allocator",
+    "empty_cache",
+    "get_allocator_backend",
+    "get_per_process_memory_fraction",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "mem_get_info",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_snapshot",
+    "memory_stats",
+    "memory_stats_as_nested_dict",
+    "memory_summary",
+    "reset_accumulated_memory_stats",
+    "reset_peak_memory_stats",
+    "set_per_process_memory_fraction",
+    "use_mem_pool",
+]
+
+
+def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
+    """(free, total) bytes of a device, as the driver tells."""
+    return driver().memory_info(device_index(device))
+
+
+def memory_stats_as_nested_dict(device: DeviceLike = None) -> dict[str, Any]:
+    """`memory_stats` as nested dictionaries: metric, pool, kind of count."""
+    if not CUDA_ALLOCATOR.is_attached:
+        return {}
+    return inspection.nested_stats(CUDA_ALLOCATOR, device_index(device))
+
+
+def memory_stats(device: DeviceLike = None) -> dict[str, Any]:
+    """Statistics of a device's allocator: PyTorch's keys, and `num_hits` and `hit_rate`.
+
+    ``{allocated_bytes,requested_bytes,active_bytes,inactive_split_bytes,reserved_bytes,allocation,active,
+    inactive_split,segment}.{all,small_pool,large_pool}.{current,peak,allocated,freed}``, and ``num_alloc_retries``,
+    ``num_ooms``, ``num_sync_all_streams``, ``num_device_alloc``, ``num_device_free``, ``max_split_size`` (-1: blocks
+    of all sizes are split). A hit is a request that was served by a free block kept for its size, without a search.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.ones(1000, device="cuda")
+        >>> stats = tt.cuda.memory_stats()
+        >>> stats["allocated_bytes.small_pool.current"] >= 4096, 0 <= stats["hit_rate"] <= 1
+        (True, True)
+    """
+    return flattened(memory_stats_as_nested_dict(device))
+
+
+def memory_allocated(device: DeviceLike = None) -> int:
+    """Bytes that tensors hold on a device."""
+    return int(memory_stats(device).get("allocated_bytes.all.current", 0))
+
+
+def max_memory_allocated(device: DeviceLike = None) -> int:
+    """The most bytes that tensors have held since the start or `reset_peak_memory_stats`."""
+    return int(memory_stats(device).get("allocated_bytes.all.peak", 0))
+
+
+def memory_reserved(device: DeviceLike = None) -> int:
+    """Bytes that the caching allocator has from the device, in use or kept for reuse."""
+    return int(memory_stats(device).get("reserved_bytes.all.current", 0))
+
+
+def max_memory_reserved(device: DeviceLike = None) -> int:
+    """The most bytes that the caching allocator has had."""
+    return int(memory_stats(device).get("reserved_bytes.all.peak", 0))
+
+
+def reset_peak_memory_stats(device: DeviceLike = None) -> None:
+    """Start all peaks afresh from what is in use now."""
+    inspection.reset_peaks(CUDA_ALLOCATOR, device_index(device))
+
+
+def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
+    """Start all sums and counters of events afresh."""
+    inspection.reset_accumulated(CUDA_ALLOCATOR, device_index(device))
+
+
+def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
+    """The statistics of a device as a table to print; `abbreviated` leaves the pools out."""
+    index = device_index(device)
+    stats = flattened(inspection.nested_stats(CUDA_ALLOCATOR, index))
+    return summary_table(stats, index, abbreviated)
+
+
+def memory_snapshot(mempool_id: PoolId | None = None) -> list[dict[str, Any]]:
+    """All segments of all devices with their blocks, or those of one private pool.
+
+    A segment has its device, address, total_size, allocated_size, active_size, requested_size, stream, segment_type,
+    segment_pool_id, frames and blocks; a block its address, size, requested_size, state and frames.
+    """
+    if not CUDA_ALLOCATOR.is_attached:
+        return []
+    return inspection.snapshot_segments(CUDA_ALLOCATOR, mempool_id)
+
+
+def empty_cache() -> None:
+    """Give memory that no tensor holds back to the devices."""
+    CUDA_ALLOCATOR.empty_cache()
+
+
+def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) -> None:
+    """Let the allocator take at most this share of a device's total memory; more is an out-of-memory error.
+
+    Raises TypeError unless it is a float, ValueError unless it lies in [0, 1].
+    """
+    if not isinstance(fraction, float):
+        raise TypeError("Invalid type for fraction argument, must be `float`")
+    if not 0 <= fraction <= 1:
+        raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~1")
+    inspection.set_fraction(CUDA_ALLOCATOR, device_index(device), fraction)
+
+
+def get_per_process_memory_fraction(device: DeviceLike = None) -> float:
+    """The share of a device's memory that the allocator may take."""
+    return CUDA_ALLOCATOR.cache(device_index(device)).fraction
+
+
+def caching_allocator_alloc(size: int, device: DeviceLike = None, stream: Any = None) -> int:
+    """The address of `size` bytes on a stream, for other libraries; `caching_allocator_delete` gives them back.
+
+    `stream` is a stream, its handle as an int, or None for the device's current one. Raises TypeError otherwise.
+    """
+    index = device_index(device)
+    if stream is None:
+        stream = driver().current_stream(index)
+    stream = getattr(stream, "cuda_stream", stream)
+    if not isinstance(stream, int):
+        raise TypeError(
+            "Invalid type for stream argument, must be `tt.cuda.Stream` or `int` representing a pointer to an "
+            "existing stream"
+        )
+    return CUDA_ALLOCATOR.raw_allocate(size, Device("cuda", index), stream)
+
+
+def caching_allocator_delete(mem_ptr: int) -> None:
+    """Give back what `caching_allocator_alloc` gave. Raises RuntimeError for another address."""
+    CUDA_ALLOCATOR.raw_delete(mem_ptr)
+
+
+def get_allocator_backend() -> str:
+    """The name of the allocator's kind: ``"native"``, that of the caching allocator."""
+    return "native"
+
+
+def change_current_allocator(allocator: Allocator) -> None:
+    """Have CUDA memory come from another allocator (`tt.library.Allocator`).
+
+    Raises RuntimeError if the caching allocator has been used: `tt.library.set_allocator` changes it even then.
+    """
+    if CUDA_ALLOCATOR.is_used:
+        raise RuntimeError("Can't swap an already initialized allocator")
+    set_allocator("cuda", allocator)
+
+
+def cupy_allocator(nbytes: int) -> cupy.cuda.MemoryPointer:
+    """Memory for CuPy, on its current device and stream, from the pool that triten's tensors use.
+
+        cupy.cuda.set_allocator(tt.cuda.cupy_allocator)
+
+    Raises RuntimeError where devices are simulated, OutOfMemoryError where none is left.
+    """
+    from ..runtime.cuda.cupy.allocator import allocate_for_cupy
+
+    return allocate_for_cupy(nbytes)
+
+
+class MemPool:
+    """A pool of memory apart from the rest, for `use_mem_pool`. Its memory outlives it where tensors hold it.
+
+    Example:
+        >>> import triten as tt
+        >>> pool = tt.cuda.MemPool()
+        >>> with tt.cuda.use_mem_pool(pool):
+        ...     x = tt.zeros(4, device="cuda")
+        >>> [segment["segment_pool_id"] == pool.id for segment in pool.snapshot()]
+        [True]
+    """
+
+    __slots__ = ("__weakref__", "_device", "id")
+
+    def __init__(self) -> None:
+        self._device = device_index(None)
+        self.id = new_pool_id()
+        CUDA_ALLOCATOR.retain_pool(self._device, self.id)
+
+    @property
+    def device(self) -> int:
+        """The index of the device that was current as it was made."""
+        return self._device
+
+    def use_count(self) -> int:
+        """How many hold the pool: this object, and each `use_mem_pool` at present."""
+        return CUDA_ALLOCATOR.pool_uses(self._device, self.id)
+
+    def snapshot(self) -> list[dict[str, Any]]:
+        """As `memory_snapshot`, of this pool alone."""
+        return memory_snapshot(self.id)
+
+    def __del__(self) -> None:
+        # By the queue: a lock might be held by the very thread that garbage collection interrupted.
+        if hasattr(self, "id"):
+            CUDA_ALLOCATOR.release_pool_later(self._device, self.id)
+
+
+@contextmanager
+def use_mem_pool(pool: MemPool, device: DeviceLike = None) -> Iterator[None]:
+    """A block of code in which this thread's memory on a device comes from a pool.
+
+    Raises RuntimeError where the same pool is in use on that device already.
+    """
+    index, thread = device_index(device), get_ident()
+    CUDA_ALLOCATOR.begin_allocate_to_pool(index, pool.id, lambda stream: get_ident() == thread)
+    try:
+        yield
+    finally:
+        CUDA_ALLOCATOR.end_allocate_to_pool(index, pool.id)
+        CUDA_ALLOCATOR.release_pool(index, pool.id)
+
+
+def _record_memory_history(
+    enabled: str | None = "all",
+    context: str | None = "all",
+    stacks: str = "all",
+    max_entries: int = sys.maxsize,
+    device: DeviceLike = None,
+    clear_history: bool = False,
+    compile_context: bool = False,
+    global_record_annotations: bool = False,
+    skip_actions: Iterable[str] | None = None,
+) -> None:
+    """Record where memory is taken and given back, for `_snapshot`; frames are those of Python.
+
+    Args:
+        enabled: ``"state"`` keeps the frames of live blocks, ``"all"`` all events too; None ends it.
+        context: whose frames are kept: None, ``"state"`` (live blocks), ``"alloc"`` or ``"all"`` events.
+        stacks: ``"python"`` or ``"all"``; there are no others than Python's.
+        max_entries: how many events are kept, the latest.
+        clear_history: forget what was recorded before.
+        skip_actions: events to leave out: ``"alloc"``, ``"free_requested"``, ``"free_completed"``,
+            ``"segment_alloc"``, ``"segment_free"``, ``"oom"``, ``"snapshot"``.
+    """
+    if compile_context or global_record_annotations:
+        raise RuntimeError("_record_memory_history: compile_context and annotations are not recorded")
+    inspection.record_history(
+        CUDA_ALLOCATOR, enabled, context, stacks, max_entries, clear_history, skip_actions
+    )
+
+
+def _snapshot(device: DeviceLike = None) -> dict[str, Any]:
+    """The state of all devices' memory and the recorded events, in the format of pytorch.org/memory_viz."""
+    return inspection.snapshot(CUDA_ALLOCATOR)
+
+
+def _dump_snapshot(filename: str | Path = "dump_snapshot.pickle") -> None:
+    """Write `_snapshot()` to a file that pytorch.org/memory_viz opens."""
+    with open(filename, "wb") as file:
+        pickle.dump(_snapshot(), file)

@@ -1,0 +1,142 @@
+"""Factorizations with Python signatures: of matrices of low rank by random projections, and LU's old form.
+
+The root re-exports them. Source of the projections: N. Halko, P.-G. Martinsson, J. Tropp, "Finding structure with
+randomness: probabilistic algorithms for constructing approximate matrix decompositions", 2011 (algorithms 4.4, 5.1).
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from ..core.tensor_function import overridable
+from ..generated import functions as _ops
+
+__all__ = ["lu", "pca_lowrank", "svd_lowrank"]
+
+
+@overridable
+def lu(A: Any, pivot: bool = True, get_infos: bool = False, out: Any = None) -> Any:
+    """L and U in one matrix, and the rows' exchanges counted from 1 (`torch.lu`, for `tt.linalg.lu_factor`).
+
+    Args:
+        A: (..., m, n) of float32, float64, complex64 or complex128.
+        pivot: whether rows are exchanged.
+        get_infos: whether to give, too, the place of the first zero on U's diagonal, 0 for none.
+        out: a tuple of as many tensors as there are results.
+
+    Returns:
+        (LU, pivots), and (LU, pivots, infos) for `get_infos`.
+
+    Raises TypeError for a wrong number of outputs.
+
+    Example:
+        >>> import triten as tt
+        >>> LU, pivots = tt.lu(tt.tensor([[1.0, 2.0], [4.0, 2.0]]))
+        >>> LU.tolist(), pivots.tolist()
+        ([[4.0, 2.0], [0.25, 1.5]], [2, 2])
+    """
+    warnings.warn(
+        "tt.lu is deprecated in favor of tt.linalg.lu_factor and tt.linalg.lu_factor_ex", stacklevel=3
+    )
+    found = _ops._lu_with_info(A, pivot=pivot, check_errors=False)
+    results = found if get_infos else tuple(found)[:2]
+    if out is None:
+        return results
+    if not isinstance(out, tuple | list):
+        raise TypeError(f"argument 'out' must be tuple of Tensors, not {type(out).__name__}")
+    if len(out) != len(results):
+        raise TypeError(f"expected tuple of {len(results)} elements but got {len(out)}")
+    for into, result in zip(out, results, strict=True):
+        into.resize_as_(result).copy_(result)
+    return out
+
+
+def _range_basis(A: Any, q: int, niter: int, M: Any) -> Any:
+    """Q of `q` orthonormal columns for which Q Q^H (A - M) is nearly A - M: a random projection, then powers."""
+
+    def forward(x: Any) -> Any:
+        return A @ x if M is None else A @ x - M @ x
+
+    def backward(x: Any) -> Any:
+        return A.mH @ x if M is None else A.mH @ x - M.mH @ x
+
+    dtype = A.dtype if A.is_complex() or A.is_floating_point() else _ops.empty(0).dtype
+    found = _ops.linalg_qr(forward(_ops.randn(A.shape[-1], q, dtype=dtype, device=A.device)))[0]
+    for _ in range(niter):
+        found = _ops.linalg_qr(backward(found))[0]
+        found = _ops.linalg_qr(forward(found))[0]
+    return found
+
+
+def _projected_svd(A: Any, q: int | None, niter: int | None, M: Any) -> tuple[Any, Any, Any]:
+    rows, columns = A.shape[-2:]
+    if M is not None:
+        M = M.broadcast_to(A.shape)
+    wide = rows < columns
+    if wide:
+        A, M = A.mH, None if M is None else M.mH
+    basis = _range_basis(A, 6 if q is None else q, 2 if niter is None else niter, M)
+    small = basis.mH @ A
+    if M is not None:
+        small = small - basis.mH @ M
+    U, S, Vh = _ops.linalg_svd(small, full_matrices=False)
+    U, V = basis @ U, Vh.mH
+    return (V, S, U) if wide else (U, S, V)
+
+
+@overridable
+def svd_lowrank(A: Any, q: int | None = 6, niter: int | None = 2, M: Any = None) -> tuple[Any, Any, Any]:
+    """Nearly the largest singular values of a matrix, with their vectors (`torch.svd_lowrank`).
+
+    Args:
+        A: (..., m, n).
+        q: how many; somewhat more than the rank.
+        niter: powers of A A^H that the projection is taken through.
+        M: what is taken off A, broadcast to it: its mean.
+
+    Returns:
+        U of (..., m, q), S of (..., q), V of (..., n, q), for which U diag(S) V^H is nearly A - M. Random numbers are
+        the default generator's.
+
+    Example:
+        >>> import triten as tt
+        >>> A = tt.ones(4, 1) @ tt.ones(1, 3)
+        >>> U, S, V = tt.svd_lowrank(A, q=1)
+        >>> tt.allclose(U * S @ V.mH, A, atol=1e-5)
+        True
+    """
+    return _projected_svd(A, q, niter, M)
+
+
+@overridable
+def pca_lowrank(A: Any, q: int | None = None, center: bool = True, niter: int = 2) -> tuple[Any, Any, Any]:
+    """The principal components of samples, one in each row (`torch.pca_lowrank`).
+
+    Args:
+        A: (..., samples, features).
+        q: how many components; the least of 6 and both sizes unless given.
+        center: whether the features' means are taken off; else they are zero already.
+        niter: as of `svd_lowrank`.
+
+    Returns:
+        U, S and V as of `svd_lowrank`: columns of V are the principal directions.
+
+    Raises ValueError for a negative `q` or `niter` and a `q` above either size.
+
+    Example:
+        >>> import triten as tt
+        >>> U, S, V = tt.pca_lowrank(tt.tensor([[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]]), q=1)
+        >>> round(S.item(), 4)
+        2.0
+    """
+    rows, columns = A.shape[-2:]
+    if q is None:
+        q = min(6, rows, columns)
+    elif not 0 <= q <= min(rows, columns):
+        raise ValueError(
+            f"q(={q}) must be non-negative integer and not greater than min(m, n)={min(rows, columns)}"
+        )
+    if niter < 0:
+        raise ValueError(f"niter(={niter}) must be non-negative integer")
+    return _projected_svd(A - A.mean(dim=(-2,), keepdim=True) if center else A, q, niter, None)

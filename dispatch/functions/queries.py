@@ -1,0 +1,258 @@
+"""Questions about tensors as functions of the root, and coordinates made of shapes alone (`torch`).
+
+The root re-exports them. What a tensor answers itself is its method of the same name.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...runtime.errors import not_a_tensor
+from ...runtime.scalar_type import bool_, int32, int64
+from ...runtime.storage import Storage
+from ...runtime.traceback_filter import api_boundary
+from ..core.tensor_function import overridable
+from ..generated import functions as _ops
+from ..tensor import Tensor
+
+__all__ = [
+    "detach_",
+    "get_device",
+    "is_complex",
+    "is_conj",
+    "is_floating_point",
+    "is_inference",
+    "is_neg",
+    "is_nonzero",
+    "is_same_size",
+    "is_signed",
+    "is_storage",
+    "is_tensor",
+    "numel",
+    "tril_indices",
+    "triu_indices",
+    "typename",
+    "unravel_index",
+]
+
+
+def is_tensor(obj: object, /) -> bool:
+    """Whether an object is a tensor (`torch.is_tensor`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.is_tensor(tt.ones(1)), tt.is_tensor(1.0)
+        (True, False)
+    """
+    return isinstance(obj, Tensor)
+
+
+def is_storage(obj: object, /) -> bool:
+    """Whether an object is the bytes of tensors (`torch.is_storage`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.is_storage(tt.ones(1).untyped_storage()), tt.is_storage(tt.ones(1))
+        (True, False)
+    """
+    return isinstance(obj, Storage)
+
+
+def typename(obj: object, /) -> str:
+    """The name of a tensor's type, or of an object's class with its module (`torch.typename`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.typename(tt.ones(1)), tt.typename(1)
+        ('triten.FloatTensor', 'int')
+    """
+    if isinstance(obj, Tensor):
+        return str(obj.type())
+    named: Any = obj if hasattr(obj, "__qualname__") else type(obj)
+    module = getattr(named, "__module__", None)
+    return named.__qualname__ if module in (None, "builtins") else f"{module}.{named.__qualname__}"
+
+
+def _checked(name: str, input: Any) -> Any:
+    if not isinstance(input, Tensor):
+        raise not_a_tensor(input, name)
+    return input
+
+
+@overridable
+def numel(input: Any) -> int:
+    """How many elements a tensor has (`torch.numel`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.numel(tt.ones(2, 3))
+        6
+    """
+    count: int = _checked("numel", input).numel()
+    return count
+
+
+@overridable
+def is_complex(input: Any) -> bool:
+    """Whether a tensor's dtype is complex (`torch.is_complex`)."""
+    return bool(_checked("is_complex", input).is_complex())
+
+
+@overridable
+def is_floating_point(input: Any) -> bool:
+    """Whether a tensor's dtype is a float (`torch.is_floating_point`)."""
+    return bool(_checked("is_floating_point", input).is_floating_point())
+
+
+@overridable
+def is_nonzero(input: Any) -> bool:
+    """Whether a tensor's only element is not zero (`torch.is_nonzero`). Raises RuntimeError for several or none.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.is_nonzero(tt.tensor([2.0]))
+        True
+    """
+    return bool(_checked("is_nonzero", input).is_nonzero())
+
+
+@overridable
+def is_conj(input: Any) -> bool:
+    """Whether elements are to be conjugated when read (`torch.is_conj`): never here, `conj` computes them."""
+    return bool(_checked("is_conj", input).is_conj())
+
+
+@overridable
+def is_neg(input: Any) -> bool:
+    """Whether elements are to be negated when read (`torch.is_neg`): never here."""
+    return bool(_checked("is_neg", input).is_neg())
+
+
+@overridable
+def is_inference(input: Any) -> bool:
+    """Whether a tensor was made in inference mode (`torch.is_inference`)."""
+    return bool(_checked("is_inference", input).is_inference())
+
+
+@overridable
+def is_signed(input: Any) -> bool:
+    """Whether a tensor's dtype has negative numbers (`torch.is_signed`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.is_signed(tt.ones(1)), tt.is_signed(tt.ones(1, dtype=tt.uint8))
+        (True, False)
+    """
+    return bool(_checked("is_signed", input).is_signed())
+
+
+@overridable
+def is_same_size(input: Any, other: Any) -> bool:
+    """Whether two tensors have the same sizes (`torch.is_same_size`)."""
+    return bool(_checked("is_same_size", input).is_same_size(other))
+
+
+@overridable
+def get_device(input: Any) -> int:
+    """The number of the device that a tensor is on, -1 for the CPU (`torch.get_device`)."""
+    index: int = _checked("get_device", input).get_device()
+    return index
+
+
+@overridable
+def detach_(input: Any) -> Any:
+    """Take a tensor out of the graph that made it, in place (`torch.detach_`). Raises RuntimeError for a view.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.ones(2, requires_grad=True) * 2
+        >>> tt.detach_(x).requires_grad
+        False
+    """
+    return _checked("detach_", input).detach_()
+
+
+def _triangle(row: int, col: int, offset: int, dtype: Any, device: Any, upper: bool) -> Any:
+    name = "triu_indices" if upper else "tril_indices"
+    for side, size in (("row", row), ("col", col)):
+        if size < 0:
+            raise RuntimeError(f"{side} must be non-negative, got{size}")
+    if dtype not in (int32, int64):
+        raise NotImplementedError(f"\"{name}\" not implemented for '{dtype.scalar_name}'")
+    ones = _ops.ones(row, col, dtype=bool_, device=device)
+    if ones.is_meta:
+        last = offset - 1 if upper else offset
+        below = sum(min(max(i + last + 1, 0), col) for i in range(row))
+        return _ops.empty(2, row * col - below if upper else below, dtype=dtype, device=ones.device)
+    inside = _ops.triu(ones, offset) if upper else _ops.tril(ones, offset)
+    return inside.nonzero().t().contiguous().to(dtype)
+
+
+@api_boundary
+def tril_indices(
+    row: int, col: int, offset: int = 0, *, dtype: Any = int64, device: Any = None, layout: Any = None
+) -> Any:
+    """Rows and columns of a matrix' lower triangle, (2, n), row by row (`torch.tril_indices`).
+
+    Args:
+        row, col: the sizes of the matrix.
+        offset: of the diagonal up to which elements count.
+
+    Raises RuntimeError for negative sizes, NotImplementedError for dtypes but int32 and int64.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.tril_indices(2, 2).tolist()
+        [[0, 1, 1], [0, 0, 1]]
+    """
+    return _triangle(row, col, offset, dtype, device, False)
+
+
+@api_boundary
+def triu_indices(
+    row: int, col: int, offset: int = 0, *, dtype: Any = int64, device: Any = None, layout: Any = None
+) -> Any:
+    """Rows and columns of a matrix' upper triangle, (2, n), row by row (`torch.triu_indices`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.triu_indices(2, 2).tolist()
+        [[0, 0, 1], [0, 1, 1]]
+    """
+    return _triangle(row, col, offset, dtype, device, True)
+
+
+@overridable
+def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
+    """The coordinates, in an array of this shape, of positions in its flattened form (`torch.unravel_index`).
+
+    Args:
+        indices: integers; those that are no positions wrap around.
+        shape: an integer, a sequence of them, or a vector.
+
+    Raises TypeError for other indices and shapes, ValueError for negative sizes.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.unravel_index(tt.tensor([4, 2]), (3, 2))
+        (tensor([2, 1]), tensor([0, 0]))
+    """
+    if indices.dtype.is_floating_point or indices.dtype.is_complex or indices.dtype is bool_:
+        raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
+    if isinstance(shape, Tensor):
+        shape = shape.tolist()
+    if not isinstance(shape, int | list | tuple):
+        raise TypeError(f"expected 'shape' to be int or sequence of ints, but got {type(shape)}")
+    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    for size in sizes:
+        if not isinstance(size, int):
+            raise TypeError(f"expected 'shape' sequence to only contain ints, but got {type(size)}")
+    if any(size < 0 for size in sizes):
+        raise ValueError(f"'shape' cannot have negative values, but got {sizes}")
+    indices, places = indices.to(int64), []
+    step = 1
+    for size in reversed(sizes):
+        coordinate = _ops.floor_divide(indices, step)
+        places.append(_ops.remainder(coordinate, size) if size else coordinate)
+        step *= size
+    return tuple(reversed(places))

@@ -1,0 +1,158 @@
+"""Where the mapped dimension lies: moved to the front, and operands lined up behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from ....runtime.device import META
+from ....runtime.dispatch_key import BY_NAME
+from ....runtime.tensor_impl import TensorImpl
+from ....runtime.tensor_spec import TensorSpec
+from ...core.operator_entry import OperatorEntry
+from ...generated import functions as ops
+from ...structured.allocation import allocator_of
+from ...structured.meta.dims import wrap_dim
+from ...tensor import Tensor
+from ..levels import VmapLevel
+
+Dims = Sequence[Any]
+Rule = Callable[..., tuple[Any, Any]]
+
+
+class Batch(NamedTuple):
+    """One call of an operator on batched tensors, as its rule sees it."""
+
+    op: OperatorEntry
+    level: VmapLevel
+
+    @property
+    def size(self) -> int:
+        """How many examples there are."""
+        return self.level.batch_size
+
+
+@lru_cache(maxsize=1024)
+def _to_front(rank: int, dim: int) -> tuple[int, ...]:
+    return (dim, *range(dim), *range(dim + 1, rank))
+
+
+def front(x: Any, dim: int | None) -> Any:
+    """The tensor with its mapped dimension first; one without as it is."""
+    if not dim:
+        return x
+    return x.permute(_to_front(x._spec.ndim, dim))
+
+
+def rank_of(x: Any, dim: int | None) -> int:
+    """The number of dimensions of one example."""
+    rank: int = x._spec.ndim
+    return rank if dim is None else rank - 1
+
+
+def sizes_of(x: Any, dim: int | None) -> tuple[int, ...]:
+    """The sizes of one example."""
+    sizes: tuple[int, ...] = x._spec.sizes
+    return sizes if dim is None else sizes[:dim] + sizes[dim + 1 :]
+
+
+def numel_of(x: Any, dim: int | None) -> int:
+    """The number of elements of one example."""
+    count = 1
+    for n in sizes_of(x, dim):
+        count *= n
+    return count
+
+
+def aligned(x: Any, dim: int | None, rank: int) -> Any:
+    """The tensor such that it broadcasts with (batch, *sizes of `rank` dimensions)."""
+    if dim is None:
+        return x
+    x = front(x, dim)
+    sizes = x._spec.sizes
+    missing = rank + 1 - len(sizes)
+    return x.reshape((sizes[0], *(1,) * missing, *sizes[1:])) if missing > 0 else x
+
+
+def whole(x: Any, dim: int | None, size: int) -> Any:
+    """The tensor as (batch, *sizes): one without mapped dimension repeated, without a copy."""
+    if dim is not None:
+        return front(x, dim)
+    return x.expand((size, *x._spec.sizes))
+
+
+def folded(x: Any) -> Any:
+    """(batch, n, ...) as (batch * n, ...)."""
+    sizes = x._spec.sizes
+    return x.reshape((sizes[0] * sizes[1], *sizes[2:]))
+
+
+def apart(x: Any, size: int, each: int | None = None) -> Any:
+    """(batch * n, ...) as (batch, n, ...); `each`, n, is given where there may be no examples."""
+    sizes = x._spec.sizes
+    return x.reshape((size, sizes[0] // size if each is None else each, *sizes[1:]))
+
+
+def as_channels(x: Any, dim: int | None, size: int) -> Any:
+    """(n, batch * channels, ...) from (batch, n, channels, ...)."""
+    x = whole(x, dim, size)
+    sizes = x._spec.sizes
+    return x.transpose(0, 1).reshape((sizes[1], sizes[0] * sizes[2], *sizes[3:]))
+
+
+def from_channels(x: Any, size: int) -> Any:
+    """(n, batch, channels, ...) from (n, batch * channels, ...)."""
+    sizes = x._spec.sizes
+    return x.reshape((sizes[0], size, sizes[1] // size, *sizes[2:]))
+
+
+def shifted(dim: int, rank: int) -> int:
+    """A dimension of one example as one behind a leading mapped dimension."""
+    return wrap_dim(dim, rank) + 1
+
+
+def refuse_inplace(batch: Batch) -> None:
+    """Raise RuntimeError for a write of several examples into a tensor that has room for one."""
+    name = batch.op.name.partition(".")[0]
+    raise RuntimeError(
+        f"vmap: {name}(self, *extra_args) is not possible because there exists a Tensor `other` in extra_args that "
+        "has more elements than `self`. This happened due to `other` being vmapped over but `self` not being vmapped "
+        f"over in a vmap. Please try to use out-of-place operators instead of {name}. If said operator is being "
+        "called inside the framework, please file a bug report instead."
+    )
+
+
+_META_KEYS = BY_NAME["Meta"].bits
+
+
+def result_of_one(op: OperatorEntry, args: Sequence[Any]) -> Any:
+    """What the operator returns for one example of these arguments, on the meta device; it raises its own errors.
+
+    This is no call of the program's: neither modes nor traces see it.
+    """
+    metas = [described(value) for value in args]
+    plan = op.lookup(_META_KEYS).plan(op, _META_KEYS, metas)
+    return plan(*[metas[i] for i in op.runtime_positions(metas)])
+
+
+def described(value: Any) -> Any:
+    """An argument with the metadata of one example and no values, on the meta device."""
+    if isinstance(value, TensorImpl):
+        spec = value._spec
+        meta = TensorSpec.of(spec.sizes, spec.strides, spec.dtype, META)
+        return Tensor.from_data(allocator_of(meta)(), meta)
+    if value.__class__ is tuple or value.__class__ is list:
+        return tuple([described(v) for v in value])
+    return value
+
+
+def outline(batch: Batch, dims: Dims, *args: Any) -> Any:
+    """An empty batch of what the operator returns for one example."""
+    given = [
+        value if dim is None else value.new_empty(sizes_of(value, dim))
+        for value, dim in zip(args, dims, strict=True)
+    ]
+    made = result_of_one(batch.op, given)
+    device = next(a.device for a in args if isinstance(a, TensorImpl))
+    return ops.empty((0, *made._spec.sizes), dtype=made._spec.dtype, device=device)

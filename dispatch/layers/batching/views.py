@@ -1,0 +1,242 @@
+"""Rules of views and of their backwards: geometry behind the mapped dimension, which comes first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ....runtime.allocator import storage_size
+from ...generated import functions as ops
+from ...structured.meta.views import RANGE, infer_size
+from .layout import Batch, Dims, Rule, front, numel_of, rank_of, shifted
+
+
+def view(batch: Batch, dims: Dims, self: Any, size: Sequence[int]) -> tuple[Any, Any]:
+    """`view` by sizes."""
+    sizes = infer_size(size, numel_of(self, dims[0]))
+    return front(self, dims[0]).view((batch.size, *sizes)), 0
+
+
+def reshaped(batch: Batch, dims: Dims, self: Any, size: Sequence[int]) -> tuple[Any, Any]:
+    """`_unsafe_view`, of examples that need not lie one after another."""
+    sizes = infer_size(size, numel_of(self, dims[0]))
+    return front(self, dims[0]).reshape((batch.size, *sizes)), 0
+
+
+def expand(batch: Batch, dims: Dims, self: Any, size: Sequence[int], implicit: bool) -> tuple[Any, Any]:
+    """`expand`; new dimensions come after the mapped one."""
+    x = front(self, dims[0])
+    have = x._spec.sizes[1:]
+    lead = len(size) - len(have)
+    if lead:
+        x = x.reshape((batch.size, *(1,) * lead, *have))
+    return x.expand((batch.size, *size), implicit=implicit), 0
+
+
+def strided_from(
+    batch: Batch, dims: Dims, self: Any, size: Sequence[int], stride: Sequence[int], offset: int
+) -> tuple[Any, Any]:
+    """`as_strided`: the same geometry from the first element of each example."""
+    x = front(self, dims[0])
+    return x._strided_from((batch.size, *size), (x._spec.strides[0], *stride), offset), 0
+
+
+def permute(batch: Batch, dims: Dims, self: Any, order: Sequence[int]) -> tuple[Any, Any]:
+    """`permute`."""
+    rank = rank_of(self, dims[0])
+    return front(self, dims[0]).permute((0, *[shifted(d, rank) for d in order])), 0
+
+
+def transpose(batch: Batch, dims: Dims, self: Any, dim0: int, dim1: int) -> tuple[Any, Any]:
+    """`transpose`; that of a number is the number."""
+    rank = rank_of(self, dims[0])
+    if rank == 0:
+        return self.alias(), dims[0]
+    return front(self, dims[0]).transpose(shifted(dim0, rank), shifted(dim1, rank)), 0
+
+
+def t(batch: Batch, dims: Dims, self: Any) -> tuple[Any, Any]:
+    """`t`."""
+    if rank_of(self, dims[0]) < 2:
+        return self.alias(), dims[0]
+    return front(self, dims[0]).transpose(1, 2), 0
+
+
+def select(batch: Batch, dims: Dims, self: Any, dim: int, index: int) -> tuple[Any, Any]:
+    """`select`."""
+    return front(self, dims[0]).select(shifted(dim, rank_of(self, dims[0])), index), 0
+
+
+def select_first(batch: Batch, dims: Dims, self: Any, index: int) -> tuple[Any, Any]:
+    """``x[i]``."""
+    x = front(self, dims[0])
+    size = x._spec.sizes[1]
+    if not -size <= index < size:
+        raise IndexError(f"index {index} is out of bounds for dimension 0 with size {size}")
+    return x.select(1, index), 0
+
+
+def slice_(
+    batch: Batch, dims: Dims, self: Any, dim: int, start: int | None, end: int | None, step: int
+) -> tuple[Any, Any]:
+    """`slice`."""
+    return front(self, dims[0]).slice(shifted(dim, rank_of(self, dims[0])), start, end, step), 0
+
+
+def slice_first(
+    batch: Batch, dims: Dims, self: Any, start: int | None, end: int | None, step: int
+) -> tuple[Any, Any]:
+    """``x[start:end:step]``."""
+    return front(self, dims[0]).slice(1, start, end, step), 0
+
+
+def squeeze(batch: Batch, dims: Dims, self: Any, *dim: Any) -> tuple[Any, Any]:
+    """`squeeze` in its three forms; the mapped dimension stays, whatever its size."""
+    x, rank = front(self, dims[0]), rank_of(self, dims[0])
+    if not dim:
+        named = range(1, rank + 1)
+    elif rank == 0:
+        named = range(0)
+    else:
+        named = [shifted(d, rank) for d in (dim if dim[0].__class__ is int else dim[0])]  # type: ignore[assignment]
+    gone = tuple([d for d in named if x._spec.sizes[d] == 1])
+    return x.squeeze(gone) if gone else x.alias(), 0
+
+
+def unsqueeze(batch: Batch, dims: Dims, self: Any, dim: int) -> tuple[Any, Any]:
+    """`unsqueeze`."""
+    return front(self, dims[0]).unsqueeze(shifted(dim, rank_of(self, dims[0]) + 1)), 0
+
+
+def same(batch: Batch, dims: Dims, self: Any) -> tuple[Any, Any]:
+    """`alias` and `detach`, wherever the mapped dimension lies."""
+    return batch.op.call(self), dims[0]
+
+
+def behind(batch: Batch, dims: Dims, self: Any, *rest: Any) -> tuple[Any, Any]:
+    """Views that concern the last dimension, or new ones after it."""
+    return batch.op.call(front(self, dims[0]), *rest), 0
+
+
+def basic_index(batch: Batch, dims: Dims, self: Any, index: Sequence[int]) -> tuple[Any, Any]:
+    """``x[...]`` with numbers, ranges and new dimensions."""
+    return front(self, dims[0])._basic_index((RANGE, 0, batch.size, 1, *index)), 0
+
+
+def diagonal(batch: Batch, dims: Dims, self: Any, offset: int, dim1: int, dim2: int) -> tuple[Any, Any]:
+    """`diagonal`."""
+    rank = rank_of(self, dims[0])
+    return front(self, dims[0]).diagonal(offset, shifted(dim1, rank), shifted(dim2, rank)), 0
+
+
+def unfold(batch: Batch, dims: Dims, self: Any, dimension: int, size: int, step: int) -> tuple[Any, Any]:
+    """`unfold`; of a number it gives one window."""
+    x, rank = front(self, dims[0]), rank_of(self, dims[0])
+    if rank == 0:
+        return x.unsqueeze(1).unfold(1, size, step).squeeze(1), 0
+    return x.unfold(shifted(dimension, rank), size, step), 0
+
+
+def select_backward(
+    batch: Batch, dims: Dims, grad: Any, sizes: Sequence[int], dim: int, index: int
+) -> tuple[Any, Any]:
+    """Zeros with the gradient at one index."""
+    whole = (batch.size, *sizes)
+    return ops.select_backward(front(grad, dims[0]), whole, shifted(dim, len(sizes)), index), 0
+
+
+def slice_backward(
+    batch: Batch, dims: Dims, grad: Any, sizes: Sequence[int], dim: int, start: Any, end: Any, step: int
+) -> tuple[Any, Any]:
+    """Zeros with the gradient in a range."""
+    whole = (batch.size, *sizes)
+    return ops.slice_backward(front(grad, dims[0]), whole, shifted(dim, len(sizes)), start, end, step), 0
+
+
+def diagonal_backward(
+    batch: Batch, dims: Dims, grad: Any, sizes: Sequence[int], offset: int, dim1: int, dim2: int
+) -> tuple[Any, Any]:
+    """Zeros with the gradient on a diagonal."""
+    rank, whole = len(sizes), (batch.size, *sizes)
+    made = ops.diagonal_backward(
+        front(grad, dims[0]), whole, offset, shifted(dim1, rank), shifted(dim2, rank)
+    )
+    return made, 0
+
+
+def basic_index_backward(
+    batch: Batch, dims: Dims, grad: Any, sizes: Sequence[int], index: Sequence[int]
+) -> tuple[Any, Any]:
+    """Zeros with the gradient where a basic index points."""
+    whole = (batch.size, *sizes)
+    return ops._basic_index_backward(front(grad, dims[0]), whole, (RANGE, 0, batch.size, 1, *index)), 0
+
+
+def strided_backward(
+    batch: Batch,
+    dims: Dims,
+    grad: Any,
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    size: Sequence[int],
+    stride: Sequence[int],
+    offset: int,
+) -> tuple[Any, Any]:
+    """Zeros with the gradient where a strided view's elements are; the examples' zeros lie one after another."""
+    reach = storage_size(tuple(sizes), tuple(strides))
+    made = ops._as_strided_backward(
+        front(grad, dims[0]),
+        (batch.size, *sizes),
+        (reach, *strides),
+        (batch.size, *size),
+        (reach, *stride),
+        offset,
+    )
+    return made, 0
+
+
+def triangle(batch: Batch, dims: Dims, self: Any, diagonal: int) -> tuple[Any, Any]:
+    """`tril` and `triu` of the last two dimensions."""
+    return batch.op.call(front(self, dims[0]), diagonal), 0
+
+
+def triangle_(batch: Batch, dims: Dims, self: Any, diagonal: int) -> tuple[Any, Any]:
+    """The same in place."""
+    batch.op.call(front(self, dims[0]), diagonal)
+    return None, None
+
+
+RULES: dict[str, Rule] = {
+    "view": view,
+    "_unsafe_view": reshaped,
+    "view.dtype": behind,
+    "view_as_real": behind,
+    "view_as_complex": behind,
+    "expand": expand,
+    "_strided_from": strided_from,
+    "permute": permute,
+    "transpose.int": transpose,
+    "t": t,
+    "select.int": select,
+    "_select_first": select_first,
+    "slice.Tensor": slice_,
+    "_slice_first": slice_first,
+    "squeeze": squeeze,
+    "squeeze.dim": squeeze,
+    "squeeze.dims": squeeze,
+    "unsqueeze": unsqueeze,
+    "alias": same,
+    "detach": same,
+    "_basic_index": basic_index,
+    "diagonal": diagonal,
+    "unfold": unfold,
+    "select_backward": select_backward,
+    "slice_backward": slice_backward,
+    "diagonal_backward": diagonal_backward,
+    "_basic_index_backward": basic_index_backward,
+    "_as_strided_backward": strided_backward,
+    "tril": triangle,
+    "triu": triangle,
+    "tril_": triangle_,
+    "triu_": triangle_,
+}

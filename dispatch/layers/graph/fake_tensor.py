@@ -1,0 +1,203 @@
+"""Tensors that look like others and hold nothing, for recording without computing (torch/_subclasses/fake_tensor.py).
+
+A fake tensor has shape, strides, dtype, device, and which others share its memory. An operator on fake tensors runs
+its Meta kernel; results are fake tensors on the device on which the operator would have computed.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ....runtime.allocator import storage_size
+from ....runtime.data_ptr import DataPtr
+from ....runtime.device import CPU, get_default_device
+from ....runtime.device import device as Device
+from ....runtime.dispatch_key import AUTOGRAD_BITS, BY_NAME
+from ....runtime.generator import Generator
+from ....runtime.local_dispatch_key_set import ExcludeDispatchKeyGuard
+from ....runtime.tensor_impl import TensorImpl
+from ....runtime.tensor_spec import TensorSpec
+from ...autograd.node import leaf_meta
+from ...core.argument_roles import tensors_in
+from ...core.op_overload import OpOverload
+from ...structured.meta.copy import resolve_device
+from ...tensor import Tensor
+from ..python_key import PYTHON_BIT, without_modes
+from .make_graph import TracedTensor, Tracer
+
+META = Device("meta")
+META_KEYS = BY_NAME["Meta"].bits
+
+
+class FakeTensor(TracedTensor):
+    """A tensor without elements, whose operators a `FakeTracer` answers."""
+
+    __slots__ = ()
+
+    @classmethod
+    def __tensor_dispatch__(cls, func: OpOverload, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise RuntimeError(
+            f"{func.name()} got a fake tensor, which stood for an input while make_graph recorded and holds no elements"
+        )
+
+    def host_array(self) -> Any:
+        raise _no_elements("its value")
+
+    def numpy(self, *, force: bool = False) -> Any:
+        raise _no_elements("its memory by numpy()")
+
+    def __repr__(self) -> str:
+        spec = self._spec
+        return f"FakeTensor({spec.dtype.name}{list(spec.sizes)}, device='{spec.device}')"
+
+
+def _no_elements(what: str) -> RuntimeError:
+    return RuntimeError(
+        f"It appears that you're trying to get value out of a tracing tensor: {what}. Under "
+        "make_graph(tracing_mode='fake') tensors hold no elements; keep the value a tensor, or record with "
+        "tracing_mode='real'."
+    )
+
+
+def phantom(spec: TensorSpec) -> DataPtr:
+    """A pointer to nothing, as wide as a tensor of this spec."""
+    return DataPtr(0, storage_size(spec.sizes, spec.strides) * spec.itemsize, spec.device)
+
+
+class FakeTracer(Tracer):
+    """A tracer that runs Meta kernels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._fakes: dict[int, Any] = {}
+        self._grads: list[tuple[Any, Any]] = []
+
+    def enter_input(self, tensor: Any, name: str) -> Any:
+        made = self._fake_of(tensor)
+        self._inputs.append((tensor, made))
+        from .make_graph import described
+
+        self.remember(made, (self.graph.placeholder(name, described(tensor._spec)), ()))
+        self._mark_dependent(made)
+        return made
+
+    def leave_inputs(self) -> None:
+        # An input keeps what it was: nothing was computed, and its stand-in may have gradients of nothing.
+        for tensor, grad in self._grads:
+            tensor._autograd.grad = grad
+        self._inputs.clear()
+
+    def _fake_of(self, tensor: Any) -> Any:
+        made: Any = FakeTensor()
+        spec = tensor._spec
+        made._spec = spec.replace(keys=PYTHON_BIT)
+        made._data = phantom(made._spec)
+        made._version_cell = None if spec.is_inference else [0]
+        made._autograd = leaf_meta() if spec.requires_grad else None
+        made._view_base = None
+        return made
+
+    def _constant(self, tensor: Any) -> Any:
+        if tensor._spec.requires_grad and tensor._autograd is not None:
+            self._grads.append((tensor, tensor._autograd.grad))
+        return super()._constant(tensor)
+
+    def _refuse_alias(self, tensor: Any) -> None:
+        super()._refuse_alias(tensor)
+        if isinstance(tensor, FakeTensor):
+            raise RuntimeError("make_graph: a fake tensor of another recording reached this one")
+
+    def compute(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """The Meta kernel's answer, on the device on which the operator would have computed."""
+        values = func.bind(args, kwargs)
+        tensors = tensors_in(values)
+        metas = {id(t): _meta_of(t) for t in tensors}
+        device = self._device_of(func, values, tensors)
+        entry = func._entry
+        entry.runtime_roles()
+        replaced: list[Any] = []
+        for position, value in enumerate(values):
+            if isinstance(value, TensorImpl):
+                replaced.append(metas[id(value)])
+            elif value.__class__ is tuple or value.__class__ is list:
+                replaced.append(tuple([metas.get(id(v), v) for v in value]))
+            elif isinstance(value, Generator):
+                replaced.append(None)
+            else:
+                replaced.append(META if position in entry.device_positions else value)
+        with without_modes(), ExcludeDispatchKeyGuard(AUTOGRAD_BITS):
+            result = entry.call_with_keys(META_KEYS, replaced)
+        for tensor in tensors:
+            if isinstance(tensor, FakeTensor):
+                meta = metas[id(tensor)]
+                if meta._data is not tensor._data:
+                    tensor._data = meta._data
+                if (meta._spec.sizes, meta._spec.strides) != (tensor._spec.sizes, tensor._spec.strides):
+                    tensor._spec = tensor._spec.replace(sizes=meta._spec.sizes, strides=meta._spec.strides)
+        origins = {id(metas[id(t)]): t for t in tensors}
+        return self._faked(result, origins, device)
+
+    def _faked(self, result: Any, origins: dict[int, Any], device: Device) -> Any:
+        if isinstance(result, TensorImpl):
+            origin = origins.get(id(result))
+            if origin is not None:
+                return origin
+            made: Any = FakeTensor()
+            self.made.append(weakref.ref(made))
+            made._data = result._data
+            made._spec = result._spec.replace(device=device, keys=PYTHON_BIT, requires_grad=False)
+            made._version_cell, made._autograd = result._version_cell, None
+            base = origins.get(id(result._view_base))
+            made._view_base = base if base is None or base._view_base is None else base._view_base
+            return made
+        if isinstance(result, list | tuple):
+            made_of: Any = getattr(type(result), "_make", type(result))
+            return made_of([self._faked(v, origins, device) for v in result])
+        return result
+
+    def _device_of(self, func: OpOverload, values: Sequence[Any], tensors: Iterable[Any]) -> Device:
+        """Where the operator would put its results. Raises RuntimeError for tensors on several devices."""
+        entry = func._entry
+        entry.runtime_roles()
+        for position in entry.device_positions:
+            if values[position] is not None:
+                return resolve_device(Device(values[position]))
+        found: Device | None = None
+        for tensor in tensors:
+            spec = tensor._spec
+            if found is None or (found is CPU and spec.device is not CPU):
+                found = spec.device
+        for tensor in tensors:
+            spec = tensor._spec
+            if (
+                spec.device is not found
+                and not (spec.device is CPU and spec.ndim == 0)
+                and func._opname not in _ACROSS_DEVICES
+            ):
+                raise RuntimeError(
+                    f"{func.name()}: Expected all tensors to be on the same device, but found at least two devices, "
+                    f"{found} and {spec.device}!"
+                )
+        if func._opname in _ACROSS_DEVICES:
+            found = values[0]._spec.device
+        return get_default_device() if found is None else found
+
+
+_ACROSS_DEVICES = frozenset({"copy_", "copy", "index", "index_put", "index_put_"})
+"""Operators that take tensors on several devices, and compute on the first one's."""
+
+
+def _meta_of(tensor: Any) -> Any:
+    """A meta tensor over a fake one's phantom memory, or like a real one."""
+    spec = tensor._spec
+    meta = Tensor()
+    meta._spec = spec.replace(device=META, keys=0, requires_grad=False)
+    meta._autograd = meta._view_base = None
+    if isinstance(tensor, FakeTensor):
+        meta._data = tensor._data
+        meta._version_cell = None if spec.is_inference else tensor.version_cell()
+    else:
+        meta._data, meta._version_cell = phantom(meta._spec), None
+    return meta

@@ -1,0 +1,324 @@
+"""What names an operator's results have: a table of operators by kind of rule, a function for each kind.
+
+The table is PyTorch's "Named Tensors operator coverage" and its registrations (ATen/core/NamedRegistrations.cpp);
+the functions are those of ATen/NamedTensorUtils.cpp. A rule sees names and static arguments and gives the results'
+names: a tuple of names, or a tuple of such for an operator with several results; all tensors of a list have the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ....runtime.dimname import Names, check_unique, describe, unify_from_right
+from ....runtime.tensor_impl import TensorImpl
+from ...schema import FunctionSchema
+
+
+class NamedCall:
+    """A call as rules see it.
+
+    `operands` has the names of the tensors that are read, in the schema's order; lists are opened.
+    """
+
+    __slots__ = ("name", "operands", "schema", "values")
+
+    def __init__(self, name: str, schema: FunctionSchema, args: Sequence[Any]) -> None:
+        self.name = name
+        self.schema = schema
+        self.values = {a.name: value for a, value in zip(schema.arguments, args, strict=True)}
+        self.operands: list[Names] = []
+        for argument, value in zip(schema.arguments, args, strict=True):
+            if not argument.is_out:
+                for tensor in value if isinstance(value, tuple | list) else (value,):
+                    if isinstance(tensor, TensorImpl):
+                        self.operands.append(tensor._spec.names)
+
+    def names(self, argument: str = "self") -> Names:
+        """The names of a tensor argument."""
+        found: Names = self.values[argument]._spec.names
+        return found
+
+    def dims(self, argument: str = "dim") -> tuple[int, ...]:
+        """The dimensions that an argument picks, as positions; all of them for None, for an empty list and for none."""
+        rank = len(self.names())
+        given = self.values.get(argument)
+        if given is None or given == ():
+            return tuple(range(rank))
+        return tuple([wrapped(dim, rank) for dim in ((given,) if isinstance(given, int) else given)])
+
+    def several(self, names: Names) -> Any:
+        """The same names for every result."""
+        count = len(self.schema.returns)
+        return names if count == 1 else (names,) * count
+
+
+Rule = Callable[[NamedCall], Any]
+
+
+def wrapped(dim: int, rank: int) -> int:
+    """A dimension counted from the front. Raises IndexError out of range."""
+    least = max(rank, 1)
+    if not -least <= dim < least:
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-least}, {least - 1}], but got {dim})"
+        )
+    return dim % least
+
+
+def unify(call: NamedCall) -> Any:
+    """Names of operands that broadcast."""
+    made = call.operands[0]
+    for other in call.operands[1:]:
+        made = unify_from_right(made, other)
+    return call.several(made)
+
+
+def unify_reversed(call: NamedCall) -> Any:
+    """`unify` where the operator computes with its operands the other way round, which errors show."""
+    call.operands.reverse()
+    return unify(call)
+
+
+def keep(call: NamedCall) -> Any:
+    """The first operand's names."""
+    return call.several(call.operands[0])
+
+
+def reduce(call: NamedCall) -> Any:
+    """Names without those of the dimensions that a reduction takes away."""
+    names = call.names()
+    if call.values.get("keepdim"):
+        return call.several(names)
+    gone = call.dims()
+    return call.several(tuple([name for d, name in enumerate(names) if d not in gone]))
+
+
+def without_dim(call: NamedCall) -> Any:
+    """Names without that of the one dimension that a view drops."""
+    gone = wrapped(call.values["dim"], len(call.names()))
+    return tuple([name for d, name in enumerate(call.names()) if d != gone])
+
+
+def without_first(call: NamedCall) -> Any:
+    """Names without the first."""
+    return call.names()[1:]
+
+
+def squeeze(call: NamedCall) -> Any:
+    """Names without those of the dimensions of size 1 among the ones picked."""
+    sizes = call.values["self"]._spec.sizes
+    gone = (
+        [d for d in call.dims() if d < len(sizes) and sizes[d] == 1] if call.values.get("dim") != () else []
+    )
+    return tuple([name for d, name in enumerate(call.names()) if d not in gone])
+
+
+def transpose(call: NamedCall) -> Any:
+    """Two names swapped: the two dimensions given, or those of a matrix."""
+    names = list(call.names())
+    if len(names) >= 2:
+        first, second = (
+            (wrapped(call.values["dim0"], len(names)), wrapped(call.values["dim1"], len(names)))
+            if "dim0" in call.values
+            else (0, 1)
+        )
+        names[first], names[second] = names[second], names[first]
+    return tuple(names)
+
+
+def diagonal(call: NamedCall) -> Any:
+    """Names of the dimensions that stay; the new one at the end has none."""
+    names = call.names()
+    gone = [wrapped(call.values[a], len(names)) for a in ("dim1", "dim2")]
+    return (*[name for d, name in enumerate(names) if d not in gone], None)
+
+
+def expand(call: NamedCall) -> Any:
+    """New dimensions at the front have no names."""
+    names = call.names()
+    return (None,) * (len(call.values["size"]) - len(names)) + names
+
+
+def drop(call: NamedCall) -> Any:
+    """No names, for views of other dimensions."""
+    return (None,) * len(call.values["size"])
+
+
+def picked(call: NamedCall) -> Any:
+    """What a mask picks has one dimension without name; mask and tensor broadcast."""
+    unify(call)
+    return (None,)
+
+
+def basic_index(call: NamedCall) -> Any:
+    """`_basic_index`: numbers take a dimension away, ranges keep it; a new one is `unsqueeze`, which has no rule."""
+    from ...methods.indexing import INTEGER, NEW_AXIS
+
+    items = call.values["index"]
+    remaining = iter(call.names())
+    made: list[str | None] = []
+    for kind in items[::4]:
+        if kind == NEW_AXIS:
+            from .key import unsupported
+
+            raise RuntimeError(unsupported("aten::unsqueeze"))
+        name = next(remaining)
+        if kind != INTEGER:
+            made.append(name)
+    return (*made, *remaining)
+
+
+def cat(call: NamedCall) -> Any:
+    """All tensors' names, matched with each other; tensors of one dimension and no element count for nothing."""
+    tensors = call.values["tensors"]
+    made: Names = ()
+    for tensor in tensors:
+        if tensor._spec.sizes != (0,):
+            made = unify_from_right(made, tensor._spec.names, "cat") if made else tensor._spec.names
+    return made
+
+
+def product(names: Names, other: Names) -> Names:
+    """The names of a matrix product: what is summed over goes away, whatever its names; batches are matched.
+
+    Raises RuntimeError where batches do not match and where a name would stand twice.
+    """
+    if not names or not other:
+        raise RuntimeError("both arguments to matmul need to be at least 1D")
+    batch = _unified_batch(names, other)
+    made = (*batch, *names[-2:-1], *(other[-1:] if len(other) >= 2 else ()))
+    if len(names) >= 2 and len(other) >= 2 and made[-2] is not None and made[-2] == made[-1]:
+        raise RuntimeError(
+            f"Matrix multiplying Tensor{describe(names)} with Tensor{describe(other)} would produce output tensor with "
+            f"duplicate names {describe(made[-2:])}. Please rename the input tensors with `Tensor.rename` to prevent "
+            "this."
+        )
+    check_unique(made)
+    return made
+
+
+def _unified_batch(names: Names, other: Names) -> Names:
+    """The names of the dimensions before a product's matrices, matched from the right."""
+    made: list[str | None] = []
+    for back in range(3, max(len(names), len(other)) + 1):
+        if back > len(names) or back > len(other):
+            made.append(names[-back] if back <= len(names) else other[-back])
+            continue
+        mine, theirs = names[-back], other[-back]
+        if mine != theirs:
+            _check_batch((mine, back, names), (theirs, back, other))
+        made.append(theirs if mine is None else mine)
+    return tuple(reversed(made))
+
+
+_Origin = tuple[str | None, int, Names]
+"""A name, its place from the right, and the names that it stands among."""
+
+
+def _check_batch(mine: _Origin, theirs: _Origin) -> None:
+    """Refuse two batch dimensions of different names, and a name that meets a wildcard but stands elsewhere too."""
+    (name, back, names), (other_name, other_back, other) = mine, theirs
+    if name is None:
+        (name, back, names), (other_name, other_back, other) = theirs, mine
+    first = f"{name!r} (index {len(names) - back} of {describe(names)})"
+    second = f"{other_name!r} (index {len(other) - other_back} of {describe(other)})"
+    if other_name is not None:
+        raise RuntimeError(f"matmul: Expected {first} to match {second} but they do not match.")
+    if name in other:
+        raise RuntimeError(
+            f"matmul: Cannot match {first} with {second} because the latter names already have {name!r}. Are your "
+            "tensors misaligned?"
+        )
+
+
+def contract(call: NamedCall) -> Any:
+    """`product` of an operator's two tensors."""
+    return product(*call.operands[:2])
+
+
+def contract_and_add(call: NamedCall) -> Any:
+    """`product` of the second and third tensor, matched with the first, which is added."""
+    bias, names, other = call.operands[:3]
+    return unify_from_right(product(names, other), bias)
+
+
+def linear(call: NamedCall) -> Any:
+    """The product with a transposed matrix, matched with the bias."""
+    weight = call.names("weight")
+    made = product(call.names("input"), tuple(reversed(weight)))
+    return unify_from_right(made, call.names("bias")) if call.values["bias"] is not None else made
+
+
+def unflatten(call: NamedCall) -> Any:
+    """Refuses: the new dimensions of a named tensor must have names."""
+    raise RuntimeError("unflatten: input is a named tensor but no names were given for unflattened sizes")
+
+
+def resize_as(call: NamedCall) -> Any:
+    """The template's names, which must be those of the tensor if it has any."""
+    return call.names("the_template")
+
+
+KINDS: dict[Rule, str] = {
+    unify: """
+        abs absolute acos acosh add addcdiv addcmul asin asinh atan atan2 atanh bitwise_not ceil clamp clamp_max
+        clamp_min conj conj_physical copy_ cos cosh div eq erf erfc exp expm1 floor floor_divide ge gt isfinite isinf
+        isnan le log log10 log1p log2 logical_and logical_not logical_or logical_xor lt masked_fill mul ne neg positive
+        pow real reciprocal relu resolve_conj resolve_neg round rsqrt sigmoid sign sin sinh sqrt square sub tan tanh
+        trunc
+        """,
+    unify_reversed: "masked_fill_ rsub",
+    keep: """
+        _slice_first _to_copy alias bernoulli cauchy_ clone contiguous cummax cummin cumprod cumsum detach
+        dropout empty_like exponential_ fill_ full_like geometric_ index_fill log_normal_ log_softmax
+        logcumsumexp max_pool1d max_pool1d_with_indices max_pool2d max_pool2d_with_indices native_dropout
+        normal_ ones_like rand_like randn_like random_ resize_ slice softmax uniform_ zero_ zeros_like
+        """,
+    reduce: "all any logsumexp max mean min prod std std_mean sum var var_mean",
+    without_dim: "select",
+    without_first: "_select_first",
+    squeeze: "squeeze",
+    transpose: "t transpose",
+    diagonal: "diagonal",
+    expand: "expand",
+    drop: "_strided_from as_strided",
+    picked: "masked_select",
+    basic_index: "_basic_index",
+    cat: "cat",
+    contract: "bmm dot matmul mm mv",
+    contract_and_add: "addmm addmv",
+    linear: "linear",
+    unflatten: "unflatten",
+    resize_as: "resize_as_",
+}
+"""Operators by rule; a name stands for all overloads, in-place and ``out=`` forms too, but those of `REFUSED`."""
+
+_REFUSED = """
+    all.dim all.dims all.dims_out all.out any.dim any.dims any.dims_out any.out clamp_max_.Tensor conj_physical_
+    count_nonzero div.Tensor_mode div.out_mode div_.Tensor_mode eq_.Tensor fill ge_.Tensor gt_.Tensor huber_loss
+    index_put le_.Tensor log_softmax.int_out lt_.Tensor multinomial ne_.Tensor new_full normal put put_ randint_like
+    repeat roll rot90 round.decimals round.decimals_out round_.decimals smooth_l1_loss softmax.int_out stack
+    """
+REFUSED = frozenset(_REFUSED.split())
+"""What PyTorch refuses although there is a rule for its base, or although it could be taken apart here."""
+
+TAKEN_APART = frozenset({"max.other", "max.out", "min.other", "min.out"})
+"""Composite overloads of operators that have a rule for others."""
+
+_RULES: dict[str, Rule] = {name: rule for rule, names in KINDS.items() for name in names.split()}
+
+
+def rule_of(operator: str) -> Rule | None:
+    """The rule of a full name such as ``aten::add_.Tensor``, or None."""
+    namespace, _, name = operator.partition("::")
+    if namespace != "aten" or name in TAKEN_APART or is_refused(operator):
+        return None
+    base = name.partition(".")[0]
+    return _RULES.get(base) or _RULES.get(base.removesuffix("_"))
+
+
+def is_refused(operator: str) -> bool:
+    """Whether `REFUSED` has the operator or all overloads of its name."""
+    name = operator.removeprefix("aten::")
+    return name in REFUSED or name.partition(".")[0] in REFUSED

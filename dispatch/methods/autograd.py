@@ -1,0 +1,272 @@
+"""Autograd's methods of `Tensor`: requires_grad, grad, backward, hooks, versions (torch/_tensor.py)."""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...runtime.grad_mode import is_inference_mode_enabled
+from ...runtime.tensor_impl import TensorImpl
+from ...runtime.traceback_filter import hide_inner_frames
+from ..autograd import functional
+from ..autograd.engine import own_copy
+from ..autograd.node import AccumulateGrad, Node, NodeHooks, RemovableHandle, edge_of, leaf_meta, root_edge
+from ..core.tensor_function import handle_tensor_function, has_tensor_function_unary
+
+if TYPE_CHECKING:
+    _Base = TensorImpl
+else:
+    _Base = object
+
+
+_ONLY_LEAVES = "you can only change requires_grad flags of leaf variables."
+_DETACH_INSTEAD = (
+    " If you want to use a computed variable in a subgraph that doesn't require differentiation use "
+    "var_no_grad = var.detach()."
+)
+
+
+class AutogradMethods(_Base):
+    """Mixin of `Tensor`."""
+
+    __slots__ = ()
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether operators record this tensor for backward. Setting it is `requires_grad_`."""
+        return self._spec.requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        if value.__class__ is not bool:
+            raise RuntimeError("requires_grad must be a bool")
+        if not self.is_leaf:
+            raise RuntimeError(_ONLY_LEAVES if value else _ONLY_LEAVES + _DETACH_INSTEAD)
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Any:
+        """Have operators record this leaf, or no longer. Returns the tensor.
+
+        Raises RuntimeError for dtypes without gradients, for a non-leaf that is to stop, and for an inference
+        tensor outside inference mode.
+        """
+        spec = self._spec
+        if not isinstance(requires_grad, bool | np.bool_):
+            kind = type(requires_grad).__name__
+            raise TypeError(
+                f"requires_grad_(): argument 'requires_grad' (position 1) must be bool, not {kind}"
+            )
+        if requires_grad and not (spec.dtype.is_floating_point or spec.dtype.is_complex):
+            raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
+        if requires_grad and spec.is_inference and not is_inference_mode_enabled():
+            raise RuntimeError(
+                "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed."
+            )
+        if not self.is_leaf:
+            if requires_grad:
+                return self
+            raise RuntimeError(_ONLY_LEAVES + _DETACH_INSTEAD)
+        if requires_grad != spec.requires_grad:
+            self._spec = spec.twin
+        if requires_grad and self._autograd is None:
+            self._autograd = leaf_meta()
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether no recorded operator made this tensor."""
+        if not self._spec.requires_grad:
+            return True
+        edge = edge_of(self)
+        return edge is None or edge[0].__class__ is AccumulateGrad
+
+    @property
+    def grad_fn(self) -> Node | None:
+        """The node that made this tensor; None for a leaf."""
+        if not self._spec.requires_grad:
+            return None
+        edge = edge_of(self)
+        return None if edge is None or edge[0].__class__ is AccumulateGrad else edge[0]
+
+    @property
+    def output_nr(self) -> int:
+        """Which output of `grad_fn` this tensor is."""
+        return 0 if self.is_leaf else root_edge(self)[1]
+
+    @property
+    def grad(self) -> Any:
+        """The gradient that backward accumulated in this leaf, or None.
+
+        Warns where backward will leave none: for a tensor that is no leaf and was not told to `retain_grad`.
+        """
+        meta = self._autograd
+        if meta is None:
+            return None
+        if meta.grad is None and not (self.is_leaf or self.retains_grad):
+            warnings.warn(
+                "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute "
+                "won't be populated during autograd.backward(). If you indeed want the .grad field to be populated "
+                "for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor "
+                "by mistake, make sure you access the leaf Tensor instead.",
+                UserWarning,
+                stacklevel=2,
+            )
+        return meta.grad
+
+    @grad.setter
+    def grad(self, value: Any) -> None:
+        if value is not None:
+            if not isinstance(value, TensorImpl):
+                raise TypeError(
+                    f"assigned grad expected to be a Tensor or None but got grad of type {type(value).__name__}"
+                )
+            if value is self:
+                raise RuntimeError("can't assign Variable as its own grad")
+            spec, own = value._spec, self._spec
+            if spec.sizes != own.sizes:
+                raise RuntimeError(
+                    f"assigned grad has data of a different size: expected {list(own.sizes)}, got {list(spec.sizes)}"
+                )
+            if spec.dtype is not own.dtype:
+                raise RuntimeError(
+                    f"assigned grad has data of a different type: expected {own.dtype}, got {spec.dtype}"
+                )
+            if spec.device is not own.device:
+                raise RuntimeError(
+                    f"assigned grad has data located on a different device: expected {own.device}, got {spec.device}"
+                )
+        if self._autograd is None:
+            if value is None:
+                return
+            self._autograd = leaf_meta()
+        self._autograd.grad = value
+
+    @grad.deleter
+    def grad(self) -> None:
+        if self._autograd is not None:
+            self._autograd.grad = None
+
+    def backward(
+        self,
+        gradient: Any = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
+    ) -> None:
+        """Compute gradients of this tensor with respect to the graph's leaves and add them to their ``grad``.
+
+        Raises RuntimeError for a non-scalar without `gradient`, and where nothing requires grad.
+
+        Example:
+            >>> import triten as tt
+            >>> w = tt.tensor([1.0, 2.0], requires_grad=True)
+            >>> (w * w).sum().backward()
+            >>> w.grad
+            tensor([2., 4.])
+        """
+        try:
+            if gradient is not None and has_tensor_function_unary(gradient):
+                from ..tensor import Tensor
+
+                handle_tensor_function(
+                    Tensor.backward,
+                    (self, gradient),
+                    self,
+                    gradient=gradient,
+                    retain_graph=retain_graph,
+                    create_graph=create_graph,
+                    inputs=inputs,
+                )
+                return
+            functional.backward(self, gradient, retain_graph, create_graph, inputs)
+        except BaseException:
+            hide_inner_frames()
+            raise
+
+    def detach_(self) -> Any:
+        """Take this tensor out of the graph that made it."""
+        if self._view_base is not None:
+            raise RuntimeError("Can't detach views in-place. Use detach() instead.")
+        self._spec = self._spec.detached
+        if self._autograd is not None:
+            self._autograd.edge = None
+        return self
+
+    @property
+    def data(self) -> Any:
+        """The tensor without its history, over the same bytes, with a version counter of its own."""
+        return type(self).from_data(self._data, self._spec.detached)
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        if not isinstance(value, TensorImpl):
+            raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
+        dtype = value._spec.dtype
+        if self._spec.requires_grad and not (dtype.is_floating_point or dtype.is_complex):
+            raise RuntimeError(
+                "data set to a tensor that requires gradients must be floating point or complex dtype"
+            )
+        self._data = value._data
+        self._spec = value._spec.differentiable if self._spec.requires_grad else value._spec.detached
+        meta = self._autograd
+        if meta is not None and meta.edge is not None and meta.edge[0].__class__ is AccumulateGrad:
+            # Gradients come in the dtype and on the device that the leaf has now.
+            meta.edge[0].specs = (self._spec,)
+
+    def register_hook(self, hook: Callable[[Any], Any]) -> RemovableHandle:
+        """Call ``hook(grad)`` when the gradient of this tensor is computed; a result replaces it.
+
+        Raises RuntimeError for a tensor that does not require grad.
+        """
+        if not self._spec.requires_grad:
+            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+        node, number = root_edge(self)
+        if node.hooks is None:
+            node.hooks = NodeHooks()
+        return node.hooks.add(node.hooks.tensor, (number, hook))
+
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Any], None]) -> RemovableHandle:
+        """Call ``hook(tensor)`` after a gradient was added to this leaf's ``grad``."""
+        if not self._spec.requires_grad or not self.is_leaf:
+            raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+        node, _ = root_edge(self)
+        if node.hooks is None:
+            node.hooks = NodeHooks()
+        return node.hooks.add(node.hooks.post, hook)
+
+    def retain_grad(self) -> None:
+        """Have backward keep this non-leaf's gradient in ``grad``."""
+        if not self._spec.requires_grad:
+            raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+        if self.is_leaf or self.retains_grad:
+            return
+        self._autograd.retains_grad = True
+        target = weakref.ref(self)
+
+        def keep(grad: Any) -> None:
+            tensor = target()
+            if tensor is not None:
+                meta = tensor._autograd
+                meta.grad = own_copy(grad) if meta.grad is None else meta.grad + grad
+
+        node, number = root_edge(self)
+        if node.hooks is None:
+            node.hooks = NodeHooks()
+        node.hooks.retain[number] = keep
+
+    @property
+    def retains_grad(self) -> bool:
+        """Whether `retain_grad` was called on this non-leaf."""
+        return not self.is_leaf and getattr(self._autograd, "retains_grad", False)
+
+    def _is_view(self) -> bool:
+        return self._view_base is not None
+
+    @property
+    def _base(self) -> Any:
+        """The tensor that this one is a view of, or None."""
+        return self._view_base

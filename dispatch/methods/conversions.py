@@ -1,0 +1,317 @@
+"""Tensors to and from the rest of Python: numbers, lists, NumPy arrays, text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...runtime.device import CPU
+from ...runtime.device import device as Device
+from ...runtime.grad_mode import is_grad_enabled
+from ...runtime.local_dispatch_key_set import modes
+from ...runtime.memory_format import memory_format as MemoryFormat
+from ...runtime.memory_format import preserve_format
+from ...runtime.tensor_impl import TensorImpl
+from ...runtime.traceback_filter import hide_inner_frames
+from ..generated.functions.views import t_plans
+from ..scalars import readable
+from .pickling import copied, reduced
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    _Base = TensorImpl
+else:
+    _Base = object
+
+
+class ConversionMethods(_Base):
+    """Mixin of `Tensor`."""
+
+    __slots__ = ()
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """The tensor as an ndarray over the same memory.
+
+        Raises TypeError for a tensor elsewhere than in host memory, and RuntimeError for one that requires grad while
+        grad mode is on, unless `force` detaches and copies it.
+        """
+        tensor: Any = self
+        if force:
+            tensor = tensor.detach().cpu()
+        spec = tensor._spec
+        if spec.device is not CPU:
+            raise TypeError(
+                f"can't convert {spec.device} device type tensor to numpy. Use Tensor.cpu() to copy the "
+                "tensor to "
+                "host memory first."
+            )
+        if spec.requires_grad and is_grad_enabled():
+            raise RuntimeError(
+                "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+            )
+        return tensor._data
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        array = self.numpy()
+        if dtype is not None and array.dtype != dtype:
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        """The result of a NumPy function of this tensor, as a tensor over the same memory."""
+        from ..composite.tensor_data import from_numpy
+
+        return from_numpy(np.asarray(array))
+
+    def new_tensor(
+        self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    ) -> Any:
+        """A new tensor that holds a copy of `data`, with this tensor's dtype and device unless given."""
+        from ..composite.tensor_data import tensor
+
+        spec = self._spec
+        made = tensor(data, dtype=dtype or spec.dtype, device=spec.device if device is None else device)
+        return made.requires_grad_() if requires_grad else made
+
+    def item(self) -> Any:
+        """The one element as a Python number. Raises RuntimeError for any other number of elements."""
+        spec = self._spec
+        if spec.is_host_number:
+            return self._data.item()
+        if spec.numel != 1:
+            raise RuntimeError(f"a Tensor with {spec.numel} elements cannot be converted to Scalar")
+        if spec.is_meta:
+            raise RuntimeError("Tensor.item() cannot be called on meta tensors")
+        # Classes whose values are elsewhere, or must not be read, have a `host_array` of their own.
+        return number_of(self.host_array())
+
+    def host_array(self) -> Any:
+        """The elements in host memory, whatever the device; shared if they are there already."""
+        if self._spec.device is CPU:
+            return self._data
+        tensor: Any = self
+        return tensor.detach().to("cpu")._data
+
+    def tolist(self) -> Any:
+        """The elements as nested lists of Python numbers."""
+        return readable(self.host_array()).tolist()
+
+    def __bool__(self) -> bool:
+        spec = self._spec
+        if spec.numel != 1:
+            if spec.numel == 0:
+                raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
+            raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+        return bool(self.item())
+
+    def _only_number(self, kind: str) -> Any:
+        """`item` for Python's conversions: ValueError for several elements, RuntimeError for lost imaginary parts."""
+        spec = self._spec
+        if spec.numel != 1:
+            raise ValueError(
+                f"only one element tensors can be converted to Python scalars, got {spec.numel} elements"
+            )
+        number = self.item()
+        if number.__class__ is complex and kind != "complex":
+            if number.imag:
+                raise RuntimeError(f"value cannot be converted to type {kind} without overflow")
+            return number.real
+        return number
+
+    def __float__(self) -> float:
+        return float(self._only_number("double"))
+
+    def __int__(self) -> int:
+        return int(self._only_number("int64_t"))
+
+    def __complex__(self) -> complex:
+        return complex(self._only_number("complex"))
+
+    def __index__(self) -> int:
+        spec = self._spec
+        if spec.numel != 1 or not (spec.dtype.is_integral or spec.dtype.name == "bool"):
+            raise TypeError("only integer tensors of a single element can be converted to an index")
+        return int(self.item())
+
+    def __len__(self) -> int:
+        if self._spec.ndim == 0:
+            raise TypeError("len() of a 0-d tensor")
+        return self._spec.sizes[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._spec.ndim == 0:
+            raise TypeError("iteration over a 0-d tensor")
+        tensor: Any = self
+        return iter(tensor.unbind(0))
+
+    def __contains__(self, element: Any) -> bool:
+        tensor: Any = self
+        if not isinstance(element, TensorImpl | int | float | complex | np.number | np.bool_):
+            raise RuntimeError(
+                f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}."
+            )
+        return bool((element == tensor).any().item())
+
+    def __reversed__(self) -> Any:
+        tensor: Any = self
+        return tensor if self._spec.ndim == 0 else tensor.flip(0)
+
+    def __repr__(self) -> str:
+        from .printing import tensor_text
+
+        return tensor_text(self)
+
+    def __format__(self, spec: str) -> str:
+        if self._spec.ndim == 0 and not self._spec.is_meta:
+            return format(self.item(), spec)
+        return object.__format__(self, spec)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return copied(self, memo)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return reduced(self)
+
+    @property
+    def T(self) -> Any:
+        """The tensor with its dimensions reversed."""
+        tensor: Any = self
+        spec = self._spec
+        if spec.ndim != 2:
+            return tensor.permute(tuple(range(spec.ndim - 1, -1, -1)))
+        if not modes:
+            try:
+                plan = t_plans[spec]
+            except KeyError:
+                return tensor.t()
+            return plan(tensor)
+        return tensor.t()
+
+    @property
+    def mT(self) -> Any:
+        """The tensor with its last two dimensions swapped. Raises RuntimeError for a vector."""
+        tensor: Any = self
+        self._check_matrix("mT")
+        return tensor.transpose(-2, -1) if self._spec.ndim else tensor.alias()
+
+    @property
+    def H(self) -> Any:
+        """The conjugate transpose of a matrix. Raises RuntimeError for anything but a matrix or a number."""
+        tensor: Any = self
+        if self._spec.ndim not in (0, 2):
+            raise RuntimeError(
+                f"tensor.H is only supported on matrices (2-D tensors). Got {self._spec.ndim}-D tensor. "
+                "For batches of "
+                "matrices, consider using tensor.mH"
+            )
+        return tensor.adjoint()
+
+    @property
+    def mH(self) -> Any:
+        """The conjugate transpose of the last two dimensions. Raises RuntimeError for a vector."""
+        tensor: Any = self
+        self._check_matrix("mH")
+        return tensor.adjoint()
+
+    def _check_matrix(self, name: str) -> None:
+        if self._spec.ndim == 1:
+            raise RuntimeError(
+                f"tensor.{name} is only supported on matrices or batches of matrices. Got 1-D tensor."
+            )
+
+    @property
+    def real(self) -> Any:
+        """The real part, a view; the tensor itself if it is real."""
+        from ..generated.functions import real
+
+        tensor: Any = self
+        return real(tensor)
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        _assign(self.real, value)
+
+    @property
+    def imag(self) -> Any:
+        """The imaginary part of a complex tensor, a view."""
+        from ..generated.functions import imag
+
+        tensor: Any = self
+        return imag(tensor)
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        _assign(self.imag, value)
+
+    def cpu(self, memory_format: MemoryFormat = preserve_format) -> Any:
+        """The tensor in host memory."""
+        try:
+            tensor: Any = self
+            return tensor.to(device="cpu", memory_format=memory_format)
+        except BaseException:
+            hide_inner_frames()
+            raise
+
+    def cuda(
+        self,
+        device: Device | str | int | None = None,
+        non_blocking: bool = False,
+        memory_format: MemoryFormat = preserve_format,
+    ) -> Any:
+        """The tensor on a CUDA device, the current one if none is named.
+
+        A `non_blocking` copy from page-locked memory is only enqueued. Raises RuntimeError for another device.
+        """
+        try:
+            tensor: Any = self
+            where = Device("cuda") if device is None else Device(device)
+            if where.type != "cuda":
+                raise RuntimeError(f"Invalid device, must be cuda device, got '{where}'")
+            return tensor.to(device=where, non_blocking=non_blocking, memory_format=memory_format)
+        except BaseException:
+            hide_inner_frames()
+            raise
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The bytes as other libraries take them: version 3 of the CUDA array interface, with the current stream.
+
+        Raises AttributeError for a tensor elsewhere than on a CUDA device, RuntimeError for one that requires grad.
+        """
+        spec = self._spec
+        if spec.device.type != "cuda":
+            raise AttributeError(
+                f"Can't get __cuda_array_interface__ on a tensor of device '{spec.device}'. If CUDA data is required "
+                "use tensor.cuda() to copy tensor to device memory."
+            )
+        if spec.requires_grad:
+            raise RuntimeError(
+                "Can't get __cuda_array_interface__ on Variable that requires grad. If gradients aren't required, use "
+                "var.detach() to get Variable that doesn't require grad."
+            )
+        from ...runtime.cuda.array_interface import exported
+
+        return exported(self._data, spec)
+
+
+def _assign(part: Any, value: Any) -> None:
+    """Write a tensor or a number to a view."""
+    if isinstance(value, int | float):
+        part.fill_(value)
+    else:
+        part.copy_(value)
+
+
+def number_of(array: Any) -> Any:
+    """The one element of an array as a Python bool, int, float or complex."""
+    array = readable(array)
+    kind = array.dtype.kind
+    if kind == "b":
+        return bool(array.reshape(-1)[0])
+    if kind in "iu":
+        return int(array.reshape(-1)[0])
+    if kind == "c":
+        return complex(array.reshape(-1)[0])
+    return float(array.reshape(-1)[0])

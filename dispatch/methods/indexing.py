@@ -1,0 +1,454 @@
+"""``x[...]`` and ``x[...] = value``: basic indices become one view, others `index` and `index_put_`.
+
+Source: torch/csrc/autograd/python_variable_indexing.cpp. A list of numbers stands for a tensor, a bool for a
+mask of no dimension; a list that holds tensors, sequences, slices, None or Ellipsis counts as a tuple.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...runtime.device import CPU
+from ...runtime.dispatch_key import Functionality, functionality_bit
+from ...runtime.local_dispatch_key_set import modes
+from ...runtime.scalar_type import bool_, int64, uint8
+from ...runtime.tensor_impl import TensorImpl
+from ...runtime.tensor_spec import TensorSpec
+from ...runtime.traceback_filter import hide_inner_frames
+from ..core.call_parts import all_ints
+from ..core.dispatcher import Dispatcher
+from ..core.kernel_function import Plan
+from ..core.operator_entry import MAX_PLANS
+from ..core.tensor_function import handle, overloaded, plain_classes
+from ..generated.functions.views import (
+    _basic_index_packet,
+    _select_first_packet,
+    _select_first_plans,
+    _slice_first_plans,
+)
+from ..iterator.overlap import shares_memory
+
+if TYPE_CHECKING:
+    _Base = TensorImpl
+else:
+    _Base = object
+
+_BATCHED = functionality_bit(Functionality.Batched)
+"""Marks a number that differs between the examples of a `vmap`: it indexes as a tensor, since nobody can read it."""
+
+NEW_AXIS, INTEGER, RANGE = 0, 1, 2
+"""Kinds of items of `_basic_index`; `structured/native/views.py` reads them."""
+
+_basic_plans: dict[TensorSpec, dict[Any, Plan]] = {}
+_count = [0]
+
+
+def _forget() -> None:
+    _basic_plans.clear()
+    _count[0] = 0
+
+
+Dispatcher.singleton().on_change.append(_forget)
+
+
+class IndexingMethods(_Base):
+    """Mixin of `Tensor`."""
+
+    __slots__ = ()
+
+    def __getitem__(self, index: Any) -> Any:
+        tensor: Any = self
+        if not modes:
+            kind = index.__class__
+            if kind is int:
+                try:
+                    plan = _select_first_plans[self._spec][int]
+                except KeyError:
+                    plan = _select_first_packet.miss(self, index)
+                return plan(self, index)
+            if kind is slice:
+                step = index.step
+                try:
+                    plan = _slice_first_plans[self._spec][
+                        index.start, index.stop, 1 if step is None else step
+                    ]
+                except (KeyError, TypeError):
+                    try:
+                        return _slice_first(tensor, index)
+                    except BaseException:
+                        hide_inner_frames()
+                        raise
+                return plan(self)
+            if kind is tuple or index is None or index is Ellipsis:
+                basic = _basic(tensor, index if kind is tuple else (index,))
+                if basic is not None:
+                    return basic
+            if kind in plain_classes and isinstance(index, TensorImpl) and index._spec.ndim:
+                try: return tensor.index((index,))  # fmt: skip
+                except BaseException:
+                    hide_inner_frames()
+                    raise
+            if kind is list and tensor._spec.device is CPU and all_ints(index) and index:
+                from ..composite.tensor_data import from_numpy
+
+                try: return tensor.index((from_numpy(np.array(index, np.int64)),))  # fmt: skip
+                except BaseException:
+                    hide_inner_frames()
+                    raise
+        try:
+            askers = overloaded((tensor, index), {})
+            if askers:
+                return handle(_public("__getitem__"), askers, (tensor, index), {})
+            picked, advanced = _apply(tensor, _as_tuple(index))
+            if advanced is not None:
+                return picked.index(advanced)
+            return picked.alias() if picked is tensor else picked
+        except BaseException:
+            hide_inner_frames()
+            raise
+
+    def __delitem__(self, index: Any) -> None:
+        raise TypeError("Tensor does not support deleting items")
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        try:
+            tensor: Any = self
+            is_tensor = isinstance(value, TensorImpl)
+            if value.__class__ not in plain_classes:
+                askers = overloaded((tensor, index, value), {})
+                if askers:
+                    handle(_public("__setitem__"), askers, (tensor, index, value), {})
+                    return
+            if not is_tensor:
+                value = _number(value, tensor)
+            basic = None
+            kind = index.__class__
+            if not modes and (kind is int or kind is slice or index is Ellipsis or index is None):
+                basic = tensor[index]
+            elif kind is tuple and not modes:
+                basic = _basic(tensor, index)
+            advanced: Sequence[Any] | None = None
+            if basic is None and kind not in plain_classes:
+                askers = overloaded((tensor, index), {})
+                if askers:
+                    handle(_public("__setitem__"), askers, (tensor, index, value), {})
+                    return
+            if isinstance(index, TensorImpl) and index._spec.ndim:
+                basic, advanced = tensor, (index,)
+            elif basic is None:
+                basic, advanced = _apply(tensor, _as_tuple(index))
+            if advanced is None:
+                _write(basic, value, is_tensor)
+            else:
+                _write_at(basic, advanced, value, is_tensor)
+        except BaseException:
+            hide_inner_frames()
+            raise
+
+
+def _public(name: str) -> Any:
+    from ..tensor import Tensor
+
+    return getattr(Tensor, name)
+
+
+def _number(value: Any, tensor: Any) -> Any:
+    """A Python number of what is assigned. Raises TypeError for what is neither number nor tensor."""
+    if isinstance(value, np.generic) and value.dtype.kind not in "OSUmM":
+        value = value.item()
+    if isinstance(value, int | float | complex):
+        dtype = tensor.dtype
+        lost = isinstance(value, complex) and not dtype.is_complex
+        if lost or (isinstance(value, float) and dtype.is_integral and not math.isfinite(value)):
+            raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow")
+        return value
+    kind = type(value)
+    name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+    raise TypeError(f"can't assign a {name} to a triten.{tensor.dtype.scalar_name}Tensor")
+
+
+def _stripped(value: Any, rank: int) -> Any:
+    """The value without the leading dimensions of size 1 that the target has not."""
+    while value._spec.ndim > rank and value._spec.sizes[0] == 1:
+        value = value.squeeze(0)
+    return value
+
+
+def _write(target: Any, value: Any, is_tensor: bool) -> None:
+    """Fill a view with a number or a tensor."""
+    if not is_tensor:
+        target.fill_(value)
+        return
+    sizes = target._spec.sizes
+    if value._spec.sizes != sizes:
+        from ..structured.meta.views import expand
+
+        value = _stripped(value, len(sizes))
+        expand(value._spec, sizes, False)
+    target.copy_(value)
+
+
+def _write_at(picked: Any, advanced: Sequence[Any], value: Any, is_tensor: bool) -> None:
+    """Put a number or a tensor where index tensors say; one element under a single mask is a fill."""
+    given = [i for i in advanced if i is not None]
+    if len(given) == 1 and given[0]._spec.dtype is bool_ and (not is_tensor or value._spec.numel == 1):
+        mask = given[0]
+        sizes = mask._spec.sizes
+        if sizes != picked._spec.sizes:
+            _check_mask(picked, mask, len(advanced) - 1)
+            mask = mask.reshape(sizes + (1,) * (picked._spec.ndim - len(advanced) + 1 - len(sizes)))
+        if is_tensor:
+            value = (value.clone() if shares_memory(picked, value) else value).reshape(())
+        picked.masked_fill_(mask, value)
+        return
+    if not is_tensor:
+        from ..generated.functions import scalar_tensor
+
+        value = scalar_tensor(value, dtype=picked.dtype, device=picked.device)
+    elif value._spec.ndim:
+        rank = max(i._spec.ndim for i in given) + picked._spec.ndim - len(given)
+        value = _stripped(value, max(rank, 0))
+    picked.index_put_(advanced, value)
+
+
+def _check_mask(tensor: Any, mask: Any, position: int) -> None:
+    from ..structured.meta.indexing import check_masks
+
+    check_masks(tensor._spec, [None] * position + [mask._spec])
+
+
+def _slice_first(tensor: Any, index: slice) -> Any:
+    """``tensor[start:stop:step]`` of a slice without plan."""
+    step = index.step
+    try:
+        return tensor._slice_first(index.start, index.stop, 1 if step is None else step)
+    except TypeError:
+        _bounds(index)
+        raise
+
+
+def _basic(tensor: Any, index: tuple[Any, ...]) -> Any:
+    """``tensor[index]`` for numbers, slices, None and Ellipsis, as one planned view; None for others."""
+    key: list[Any] = []
+    numbers = 0
+    for item in index:
+        kind = item.__class__
+        if kind is int:
+            key.append(item)
+            numbers += 1
+        elif kind is slice:
+            key.append((item.start, item.stop, item.step))
+        elif item is None or item is Ellipsis:
+            key.append(item)
+        else:
+            return None
+    if numbers == len(index) > 0:
+        try: return _element(tensor, index)  # fmt: skip
+        except BaseException:
+            hide_inner_frames()
+            raise
+    try:
+        plan = _basic_plans[tensor._spec][tuple(key)]
+    except (KeyError, TypeError):
+        try:
+            plan = _plan_basic(tensor, index, tuple(key))
+        except BaseException:
+            hide_inner_frames()
+            raise
+    return plan(tensor)
+
+
+def _element(tensor: Any, index: tuple[int, ...]) -> Any:
+    """``tensor[i, j, ...]``: one select after another, whose plans serve every index."""
+    out = tensor
+    for d, number in enumerate(index):
+        size = tensor._spec.sizes[d] if d < tensor._spec.ndim else 0
+        if not -size <= number < size:
+            if len(index) > tensor._spec.ndim:
+                raise _too_many(tensor._spec.ndim)
+            raise _out_of_bounds(number, d, size)
+        out = out._select_first(number)
+    return out
+
+
+def _too_many(rank: int) -> IndexError:
+    return IndexError(f"too many indices for tensor of dimension {rank}")
+
+
+def _out_of_bounds(number: int, d: int, size: int) -> IndexError:
+    return IndexError(f"index {number} is out of bounds for dimension {d} with size {size}")
+
+
+def _plan_basic(tensor: Any, index: tuple[Any, ...], key: Any) -> Plan:
+    """The plan of a basic index, kept unless a bound was read from an object that may change."""
+    spec: TensorSpec = tensor._spec
+    items = _encoded(spec, index)
+    plan = _basic_index_packet.miss(tensor, items)
+    bounds = [b for part in key if part.__class__ is tuple for b in part]
+    if all(b is None or b.__class__ is int for b in bounds):
+        if _count[0] >= MAX_PLANS:
+            _forget()
+        _count[0] += 1
+        _basic_plans.setdefault(spec, {})[key] = plan
+    return plan
+
+
+def _encoded(spec: TensorSpec, index: tuple[Any, ...]) -> tuple[int, ...]:
+    """The index as `_basic_index` takes it: in bounds, not negative, four numbers for each item."""
+    given = sum(item is not None and item is not Ellipsis for item in index)
+    if given > spec.ndim:
+        raise _too_many(spec.ndim)
+    out: list[int] = []
+    d = 0
+    skipped = False
+    for item in index:
+        if item is None:
+            out += (NEW_AXIS, 0, 0, 0)
+            continue
+        if item is Ellipsis:
+            for _ in range(0 if skipped else spec.ndim - given):
+                out += (RANGE, 0, spec.sizes[d], 1)
+                d += 1
+            skipped = True
+            continue
+        size = spec.sizes[d]
+        if item.__class__ is int:
+            if not -size <= item < size:
+                raise _out_of_bounds(item, d, size)
+            out += (INTEGER, item % size, 0, 0)
+        else:
+            start, stop, step = _bounds(item)
+            first = 0 if start is None else start
+            last = size if stop is None else stop
+            first = min(max(first + size if first < 0 else first, 0), size)
+            last = min(max(last + size if last < 0 else last, first), size)
+            out += (RANGE, first, last, step)
+        d += 1
+    return tuple(out)
+
+
+def _bounds(item: slice) -> tuple[int | None, int | None, int]:
+    """A slice's bounds and step as ints. Raises ValueError for a step below 1, TypeError for no int."""
+    bounds: list[int | None] = []
+    for value in (item.start, item.stop, item.step):
+        if value is not None and not hasattr(value, "__index__"):
+            raise TypeError("slice indices must be integers or None or have an __index__ method")
+        bounds.append(None if value is None else value.__index__())
+    start, stop, step = bounds
+    if step == 0:
+        raise ValueError("slice step cannot be zero")
+    if step is not None and step <= 0:
+        raise ValueError("step must be greater than zero")
+    return start, stop, 1 if step is None else step
+
+
+def _as_tuple(index: Any) -> tuple[Any, ...]:
+    """The items of an index; a short list with anything but numbers in it counts as a tuple."""
+    if isinstance(index, tuple):
+        return tuple(index)
+    if isinstance(index, list) and len(index) < 32:
+        for item in index:
+            if (
+                item is None
+                or item is Ellipsis
+                or isinstance(item, TensorImpl | Sequence | slice | np.ndarray)
+            ):
+                return tuple(index)
+    return (index,)
+
+
+def _apply(tensor: Any, index: tuple[Any, ...]) -> tuple[Any, list[Any] | None]:
+    """The view that the basic items give, and the tensors for its dimensions, or None if there are none."""
+    items = [_tensor_of(item, tensor) if _is_list(item) else item for item in index]
+    rank = tensor._spec.ndim
+    given = sum(_consumed(item) for item in items)
+    if given > rank:
+        raise _too_many(rank)
+    out = tensor
+    dim = original = 0
+    advanced: list[Any] = []
+    skipped = False
+    for item in items:
+        if item is None:
+            out = out.unsqueeze(dim)
+            advanced.append(None)
+            dim += 1
+        elif item is Ellipsis:
+            skip = 0 if skipped else rank - given
+            skipped = True
+            advanced += [None] * skip
+            dim += skip
+            original += skip
+        elif isinstance(item, slice):
+            start, stop, step = _bounds(item)
+            if start is not None or stop is not None or step != 1:
+                out = out.slice(dim, start, stop, step)
+            advanced.append(None)
+            dim += 1
+            original += 1
+        elif isinstance(item, bool | np.bool_) or _is_truth(item):
+            out = out.unsqueeze(dim)
+            advanced.append(_tensor_of([0] if bool(item) else [], tensor))
+            dim += 1
+        elif isinstance(item, TensorImpl) and (item._spec.ndim or item._spec.keys & _BATCHED):
+            consumed = _consumed(item)
+            advanced.append(item)
+            dim += consumed
+            original += consumed
+        else:
+            number = _integer(item)
+            size = out._spec.sizes[dim]
+            if not -size <= number < size:
+                raise _out_of_bounds(number, original, size)
+            out = out.select(dim, number)
+            original += 1
+    while advanced and advanced[-1] is None:
+        advanced.pop()
+    return out, advanced or None
+
+
+def _is_list(item: Any) -> bool:
+    return isinstance(item, list | tuple | range | np.ndarray)
+
+
+def _is_truth(item: Any) -> bool:
+    """Whether an item is a mask of no dimension."""
+    return isinstance(item, TensorImpl) and item._spec.ndim == 0 and item._spec.dtype in (bool_, uint8)
+
+
+def _consumed(item: Any) -> int:
+    """How many dimensions an item takes."""
+    if item is None or item is Ellipsis or isinstance(item, bool | np.bool_):
+        return 0
+    if isinstance(item, TensorImpl) and item._spec.dtype in (bool_, uint8):
+        return item._spec.ndim
+    return 1
+
+
+def _integer(item: Any) -> int:
+    if isinstance(item, TensorImpl) and not item._spec.dtype.is_integral:
+        raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+    if not hasattr(item, "__index__"):
+        if isinstance(item, str):
+            raise TypeError("new(): invalid data type 'str'")
+        raise IndexError(
+            "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid "
+            "indices "
+            f"(got {type(item).__name__})"
+        )
+    return int(item.__index__())
+
+
+def _tensor_of(values: Any, tensor: Any) -> Any:
+    """A sequence as an index on the tensor's device: truths as a mask, anything else as int64."""
+    from ..composite.tensor_data import tensor as make
+
+    try:
+        made = make(values if isinstance(values, np.ndarray) else list(values), device=tensor.device)
+    except (TypeError, ValueError) as failure:
+        raise IndexError(f"{values!r} is no index: {failure}") from None
+    return made if made.dtype in (bool_, uint8, int64) else made.to(int64)

@@ -1,0 +1,137 @@
+"""Tensors in pickles and deep copies: a tensor is its geometry over a storage, so that views stay views.
+
+What shares bytes before shares them after, as in PyTorch (torch/_tensor.py, torch/_utils.py): the storage is written
+or copied once in a pickle or a deep copy, whole, and each tensor finds its elements in it.
+"""
+
+from __future__ import annotations
+
+import copy
+import copyreg
+from typing import Any
+
+import numpy as np
+
+from ...runtime.device import device as Device
+from ...runtime.grad_mode import is_inference_mode_enabled
+from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.scalar_type import uint8
+from ...runtime.storage import Storage, storage_of, view_at
+from ...runtime.tensor_spec import TensorSpec
+
+
+def copied(tensor: Any, memo: dict[int, Any]) -> Any:
+    """A leaf's deep copy, with its gradient and attributes.
+
+    Raises RuntimeError for a tensor that an operator recorded.
+    """
+    if not tensor.is_leaf:
+        raise RuntimeError(
+            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at "
+            "the moment. If you were attempting to deepcopy a module, this may be because of a "
+            "nn.utils.weight_norm usage."
+        )
+    known = memo.get(id(tensor))
+    if known is not None:
+        return known
+    spec = tensor._spec
+    if spec.is_meta or hasattr(tensor, "__tensor_dispatch__") or not hasattr(tensor._data, "base"):
+        # No bytes, or only its class knows where they are.
+        made = tensor.detach().clone()
+    else:
+        storage = _copied_storage(tensor.untyped_storage(), memo)
+        kept = spec.detached.replace(is_inference=is_inference_mode_enabled(), read_only=False, keys=0)
+        made = _of_class(type(tensor), view_at(storage, _byte_offset(tensor), kept), kept)
+    memo[id(tensor)] = made
+    if spec.requires_grad:
+        made.requires_grad_()
+    if tensor._autograd is not None and tensor._autograd.grad is not None:
+        made.grad = copy.deepcopy(tensor._autograd.grad, memo)
+    attributes = getattr(tensor, "__dict__", None)
+    if attributes:
+        made.__dict__.update(copy.deepcopy(attributes, memo))
+    return made
+
+
+def reduced(tensor: Any) -> tuple[Any, ...]:
+    """What `pickle` makes a tensor of; of a recorded one a leaf that requires grad."""
+    spec = tensor._spec
+    names = spec.names if spec.unnamed is not spec else None
+    storage = spec.device if spec.is_meta else tensor.untyped_storage()
+    geometry = (0 if spec.is_meta else _byte_offset(tensor), spec.sizes, spec.strides)
+    attributes = getattr(tensor, "__dict__", None)
+    return (
+        _rebuilt,
+        (type(tensor), storage, geometry, spec.dtype, spec.requires_grad, names),
+        attributes or None,
+    )
+
+
+def _rebuilt(
+    cls: Any,
+    storage: Storage | Device,
+    geometry: tuple[int, tuple[int, ...], tuple[int, ...]],
+    dtype: ScalarType,
+    requires_grad: bool,
+    names: tuple[str | None, ...] | None,
+) -> Any:
+    from ..generated.functions import empty_strided
+
+    offset, sizes, strides = geometry
+    made: Any
+    if isinstance(storage, Device):
+        made = empty_strided(sizes, strides, dtype=dtype, device=storage)
+    else:
+        spec = TensorSpec.of(sizes, strides, dtype, storage.device, is_inference=is_inference_mode_enabled())
+        made = _of_class(cls, view_at(storage, offset, spec), spec)
+    if names is not None:
+        made.names = names
+    return made.requires_grad_() if requires_grad else made
+
+
+def _of_class(cls: Any, data: Any, spec: TensorSpec) -> Any:
+    from ..layers.python_key import detached_subclass
+    from ..tensor import Tensor
+
+    made = Tensor.from_data(data, spec)
+    return made if cls is Tensor else detached_subclass(made, cls)
+
+
+def _byte_offset(tensor: Any) -> int:
+    return int(tensor.storage_offset()) * int(tensor._spec.itemsize)
+
+
+def _bytes_of(storage: Storage) -> Any:
+    """All bytes of a storage as a tensor over them."""
+    from ..tensor import Tensor
+
+    spec = TensorSpec.contiguous((storage.nbytes(),), uint8, storage.device)
+    return Tensor.from_data(view_at(storage, 0, spec), spec)
+
+
+def _copied_storage(storage: Storage, memo: dict[int, Any]) -> Storage:
+    found = memo.get(id(storage))
+    if found is None:
+        clone = _bytes_of(storage).clone()
+        found = memo[id(storage)] = storage_of(clone._data, storage.device)
+        # As `copy` itself does: an identity in the memo holds as long as its object lives.
+        memo.setdefault(id(memo), []).append(storage)
+    return found
+
+
+def _reduced_storage(storage: Storage) -> tuple[Any, ...]:
+    return _rebuilt_storage, (_bytes_of(storage).cpu()._data.tobytes(), storage.device)
+
+
+def _rebuilt_storage(data: bytes, device: Device) -> Storage:
+    from ..generated.functions import empty
+
+    made: Any = empty(len(data), dtype=uint8, device="cpu")
+    if data:
+        made._data[:] = np.frombuffer(data, np.uint8)
+    made = made.to(device=device)
+    return storage_of(made._data, device)
+
+
+# At import: a pickler of `multiprocessing` keeps the table as it was when the pickler was made.
+copyreg.pickle(Storage, _reduced_storage)

@@ -1,0 +1,146 @@
+"""The text of a tensor, as PyTorch prints it (torch/_tensor_str.py describes the form)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...runtime.scalar_type import bool_, get_default_dtype, int64
+from ..autograd.tangents import tangents_of
+from ..core.tensor_function import plain_classes
+from ..scalars import readable
+from .print_options import options as _options
+
+
+def tensor_text(tensor: Any) -> str:
+    """``tensor([...], dtype=..., device=..., requires_grad=...)``, what follows from the default left out.
+
+    A subclass's own name stands in place of ``tensor``.
+    """
+    spec = tensor._spec
+    prefix = "tensor(" if tensor.__class__ in plain_classes else f"{type(tensor).__name__}("
+    notes: list[str] = []
+    if spec.is_meta:
+        body = "..."
+    else:
+        body = _array_text(tensor.host_array(), len(prefix))
+    if spec.device.type != "cpu":
+        notes.append(f"device='{spec.device}'")
+    if spec.is_meta or (spec.numel == 0 and spec.ndim != 1):
+        notes.append(f"size={tuple(spec.sizes)}")
+    default = get_default_dtype()
+    usual = (default, default.to_complex(), int64, bool_) if spec.numel and not spec.is_meta else (default,)
+    if spec.dtype not in usual:
+        notes.append(f"dtype={spec.dtype}")
+    if spec.requires_grad:
+        notes.append(_history(tensor))
+    if any(name is not None for name in spec.names):
+        notes.append(f"names={spec.names}")
+    tangents = tangents_of(tensor)
+    if tangents:
+        notes.append(f"tangent={tensor_text(tangents[max(tangents)])}")
+    return _with_notes(prefix + body, notes, len(prefix)) + ")"
+
+
+def _with_notes(text: str, notes: list[str], indent: int) -> str:
+    """The elements and what is said of them, each on a new line where it would pass the end of one."""
+    length = len(text) - text.rfind("\n") + 1
+    for note in notes:
+        if length + len(note) + 2 > _options.linewidth:
+            text += ",\n" + " " * indent + note
+            length = indent + len(note)
+        else:
+            text += f", {note}"
+            length += len(note) + 2
+    return text
+
+
+def _array_text(array: Any, indent: int) -> str:
+    if array.size == 0:
+        return "[]"
+    array = readable(array)
+    summarise = array.size > _options.threshold
+    return _nested(array, _format_of(_summary(array) if summarise else array), indent, summarise)
+
+
+def _summary(array: Any) -> Any:
+    edge = _options.edgeitems
+    for axis, size in enumerate(array.shape):
+        if size > 2 * edge:
+            picks = list(range(edge)) + list(range(size - edge, size))
+            array = array.take(picks, axis)
+    return array
+
+
+class _Format(NamedTuple):
+    """How the elements of a tensor are written: one's text, and the characters that a line counts for each."""
+
+    text: Callable[[Any], str]
+    width: int
+
+
+def _format_of(values: Any) -> _Format:
+    values = values.reshape(-1)
+    if values.dtype.kind != "c":
+        return _format_of_real(values)
+    real, imaginary = _format_of_real(values.real), _format_of_real(values.imag)
+
+    def text(v: Any) -> str:
+        tail = f"{imaginary.text(v.imag)}j".lstrip()
+        return real.text(v.real) + (tail if tail[0] in "+-" else f"+{tail}")
+
+    return _Format(text, real.width + imaginary.width + 1)
+
+
+def _format_of_real(values: Any) -> _Format:
+    if values.dtype.kind in "biu":
+        as_number = bool if values.dtype.kind == "b" else int
+        width = max((len(str(as_number(v))) for v in values), default=1)
+        return _Format(lambda v: f"{as_number(v)!s:>{width}}", width)
+    values = values.astype(np.float64)
+    finite = values[np.isfinite(values) & (values != 0)]
+    if finite.size == 0:
+        return _float_format(finite, f".{_options.precision}e" if _options.sci_mode else ".0f")
+    whole = bool((finite == np.ceil(finite)).all())
+    largest, smallest = float(abs(finite).max()), float(abs(finite).min())
+    exponents = largest / smallest > 1000.0 or largest > 1e8 or (not whole and smallest < 1e-4)
+    if exponents if _options.sci_mode is None else _options.sci_mode:
+        return _float_format(finite, f".{_options.precision}e")
+    return _float_format(finite, ".0f" if whole else f".{_options.precision}f")
+
+
+def _float_format(finite: Any, spec: str) -> _Format:
+    def bare(v: float) -> str:
+        text = format(v, spec)
+        return f"{text}." if spec == ".0f" and math.isfinite(v) else text
+
+    width = max((len(bare(float(v))) for v in finite), default=1)
+    return _Format(lambda v: bare(float(v)).rjust(width), width)
+
+
+def _nested(array: Any, form: _Format, indent: int, summarise: bool) -> str:
+    if array.ndim == 0:
+        return form.text(array[()])
+    size, edge = array.shape[0], _options.edgeitems
+    cut = summarise and size > 2 * edge
+    picks: list[int | None] = [*range(edge), None, *range(size - edge, size)] if cut else list(range(size))
+    if array.ndim == 1:
+        words = [" ..." if i is None else form.text(array[i]) for i in picks]
+        per_line = max(1, (_options.linewidth - indent) // (form.width + 2))
+        lines = [", ".join(words[i : i + per_line]) for i in range(0, len(words), per_line)]
+        return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
+    rows = ["..." if i is None else _nested(array[i], form, indent + 1, summarise) for i in picks]
+    separator: str = "," + "\n" * int(array.ndim - 1) + " " * (indent + 1)
+    return "[" + separator.join(rows) + "]"
+
+
+def _history(tensor: Any) -> str:
+    """What made a tensor that requires grad; a view whose history a write made void says so."""
+    try:
+        node = tensor.grad_fn
+    except RuntimeError:
+        return "grad_fn=<Invalid>"
+    return "requires_grad=True" if node is None else f"grad_fn=<{node.name()}>"

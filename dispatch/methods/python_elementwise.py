@@ -1,0 +1,86 @@
+"""`Tensor.apply_` and its like: a Python function called for every element (torch/csrc/utils/tensor_apply.cpp)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ...runtime.tensor_impl import TensorImpl
+from ...runtime.traceback_filter import api_boundary
+
+if TYPE_CHECKING:
+    _Base = TensorImpl
+else:
+    _Base = object
+
+
+class PythonElementwiseMethods(_Base):
+    """Mixin of `Tensor`: for tensors on the CPU, and as slow as Python is."""
+
+    __slots__ = ()
+
+    @api_boundary
+    def apply_(self, callable: Callable[[Any], Any]) -> Any:
+        """Replace each element by what a function makes of it (`torch.Tensor.apply_`). Returns the tensor.
+
+        Raises TypeError for a device other than the CPU, or where the function gives no number; RuntimeError for a
+        tensor that requires a gradient.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([1.0, -2.0]).apply_(abs)
+            tensor([1., 2.])
+        """
+        return _replaced("apply_", self, (), callable)
+
+    @api_boundary
+    def map_(self, tensor: Any, callable: Callable[[Any, Any], Any]) -> Any:
+        """`apply_` for a function of this tensor's element and another's, which is expanded (`torch.Tensor.map_`).
+
+        Raises TypeError for another dtype too.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([1.0, 5.0]).map_(tt.tensor([3.0]), max)
+            tensor([3., 5.])
+        """
+        return _replaced("map_", self, (tensor,), callable)
+
+    @api_boundary
+    def map2_(self, x: Any, y: Any, callable: Callable[[Any, Any, Any], Any]) -> Any:
+        """`map_` for a function of three elements (`torch.Tensor.map2_`).
+
+        Example:
+            >>> import triten as tt
+            >>> tt.ones(2).map2_(tt.tensor([2.0, 3.0]), tt.tensor(4.0), lambda a, b, c: a + b * c)
+            tensor([ 9., 13.])
+        """
+        return _replaced("map2_", self, (x, y), callable)
+
+
+def _replaced(name: str, tensor: Any, others: tuple[Any, ...], function: Callable[..., Any]) -> Any:
+    spec = tensor._spec
+    for other in (tensor, *others):
+        if not isinstance(other, TensorImpl):
+            raise TypeError(f"{name}(): expected a Tensor, got {type(other).__name__}")
+        found = other._spec
+        if found.requires_grad:
+            raise RuntimeError(
+                f"Can't call {name}() on Variable that requires grad. Use var.detach().{name}() instead."
+            )
+        if found.device.type not in ("cpu", "meta"):
+            raise TypeError(f"{name} is only implemented on CPU tensors")
+        if found.dtype is not spec.dtype:
+            raise TypeError(f"{name}: expected dtype {spec.dtype}, got {found.dtype}")
+    if spec.device.type == "meta":
+        return tensor
+    columns = [other.expand(spec.sizes).flatten().tolist() for other in (tensor, *others)]
+    values = [function(*elements) for elements in zip(*columns, strict=True)]
+    for value in values:
+        if not isinstance(value, int | float | complex):
+            raise TypeError(f"{name}: must be a number, not {type(value).__name__}")
+    if not values:
+        return tensor
+    kept = spec.dtype.is_floating_point or spec.dtype.is_complex or spec.dtype.name == "bool"
+    made = tensor.new_tensor(values if kept else [int(value.real) for value in values])
+    return tensor.copy_(made.view(spec.sizes))

@@ -1,0 +1,261 @@
+"""Types of tensors by dtype and kind of device, which PyTorch had before dtypes: `tt.FloatTensor`, `Tensor.type`.
+
+A type is what `isinstance` asks and what makes tensors of its dtype: of sizes, without values, or of data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...runtime import scalar_type as st
+from ...runtime.device import device as Device
+from ...runtime.device import set_default_device
+from ...runtime.layout import layout as Layout
+from ...runtime.layout import strided
+from ...runtime.size import Size
+from ...runtime.storage import Storage
+from ...runtime.tensor_impl import TensorImpl
+from ...runtime.traceback_filter import hide_inner_frames
+
+if TYPE_CHECKING:
+    _Base = TensorImpl
+else:
+    _Base = object
+
+_PREFIXES = ("triten.", "torch.")
+"""What a type's name in a string may begin with; PyTorch's own is what programs have."""
+
+
+class TensorType:
+    """Tensors of one dtype on one kind of device (`torch.FloatTensor` and its like).
+
+    Called with sizes, as numbers or a `Size`, it makes a tensor without values, with a sequence one of its elements;
+    with nothing an empty one; with a tensor of the type, or a storage, another tensor over the same bytes.
+    Raises TypeError for a tensor of another type and for what is no sequence, RuntimeError for a device of another
+    kind.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.LongTensor([1, 2]), tt.FloatTensor(2, 3).shape
+        (tensor([1, 2]), triten.Size([2, 3]))
+        >>> isinstance(tt.ones(2), tt.FloatTensor), isinstance(tt.ones(2), tt.DoubleTensor)
+        (True, False)
+    """
+
+    def __init__(self, dtype: st.dtype, device_type: str = "cpu") -> None:
+        self.dtype = dtype
+        self.device_type = device_type
+
+    @property
+    def layout(self) -> Layout:
+        """`tt.strided`."""
+        return strided
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the tensors are on a CUDA device."""
+        return self.device_type == "cuda"
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the tensors are sparse: never."""
+        return False
+
+    @property
+    def __name__(self) -> str:
+        return type_name(self.dtype, self.device_type).rpartition(".")[2]
+
+    def __repr__(self) -> str:
+        return f"<class '{type_name(self.dtype, self.device_type)}'>"
+
+    def __instancecheck__(self, instance: object) -> bool:
+        if not isinstance(instance, TensorImpl):
+            return False
+        return instance.dtype is self.dtype and instance.device.type == self.device_type
+
+    def __call__(self, *data: Any, device: Any = None, **named: Any) -> Any:
+        return constructed(self.dtype, Device(self.device_type), data, device, named)
+
+
+def type_name(dtype: st.dtype, device_type: str) -> str:
+    """The name of a type, such as ``triten.cuda.HalfTensor``."""
+    return f"triten.{'' if device_type == 'cpu' else device_type + '.'}{dtype.scalar_name}Tensor"
+
+
+def constructed(
+    dtype: st.dtype, device: Device, data: Sequence[Any], given: Any, named: dict[str, Any]
+) -> Any:
+    """A tensor as a type makes it; see `TensorType`. `given` is the `device` argument, `named` what else was named."""
+    from ..composite.tensor_data import tensor
+    from ..generated.functions import empty
+
+    if given is not None:
+        asked = Device(given)
+        if asked.type != device.type:
+            raise RuntimeError(
+                f"legacy constructor expects device type: {device.type} but device type: {asked.type} was passed"
+            )
+        device = asked
+    if named:
+        name, value = next(iter(named.items()))
+        if name not in ("size", "data", "storage", "other") or len(named) > 1 or data:
+            raise TypeError(
+                f"new() received an invalid combination of arguments - got ({', '.join(named)}), but expected sizes, "
+                "or one of data, size, storage and other"
+            )
+        data = (Size(value),) if name == "size" else (value,)
+    first = data[0] if data else Size(())
+    if not data or (isinstance(first, Size) and len(data) == 1):
+        return empty(first if data else (0,), dtype=dtype, device=device)
+    if isinstance(first, int | np.integer) and not isinstance(first, bool):
+        for place, size in enumerate(data, 1):
+            if not isinstance(size, int | np.integer) or isinstance(size, bool):
+                raise TypeError(
+                    f"new(): argument 'size' must be tuple of ints, but found element of type {type(size).__name__} "
+                    f"at pos {place}"
+                )
+        return empty([int(size) for size in data], dtype=dtype, device=device)
+    if len(data) > 1:
+        kinds = ", ".join(type(each).__name__ for each in data)
+        raise TypeError(f"new() received an invalid combination of arguments - got ({kinds})")
+    if isinstance(first, TensorImpl):
+        if first.dtype is not dtype or first.device.type != device.type:
+            raise TypeError(
+                f"new(): expected a {type_name(dtype, device.type)} (got "
+                f"{type_name(first.dtype, first.device.type)}); use to() to convert it"
+            )
+        made: Any = first
+        return made.alias()
+    if isinstance(first, Storage):
+        return empty(0, dtype=dtype, device=device).set_(first)
+    if isinstance(first, str):
+        raise TypeError("new(): invalid data type 'str'")
+    if not isinstance(first, Sequence | np.ndarray):
+        raise TypeError(f"new(): data must be a sequence (got {type(first).__name__})")
+    return tensor(first, dtype=dtype, device=device)
+
+
+def type_of(kind: Any) -> TensorType:
+    """The type that an argument names: a `TensorType`, `Tensor` itself (of the default dtype) or a string.
+
+    Raises ValueError for a string or a class that names none, TypeError for anything else.
+    """
+    from ..tensor import Tensor
+
+    if isinstance(kind, TensorType):
+        return kind
+    if kind is Tensor:
+        return TensorType(st.get_default_dtype())
+    if isinstance(kind, type):
+        raise ValueError(f"invalid type: '{kind.__name__}'")
+    if not isinstance(kind, str):
+        raise TypeError(f"dtype must be a type, str, or dtype object, not {type(kind).__name__}")
+    for prefix in _PREFIXES:
+        if kind.startswith(prefix) and kind.endswith("Tensor"):
+            device_type, _, name = kind.removeprefix(prefix).removesuffix("Tensor").rpartition(".")
+            dtype = st.get_default_dtype() if not name else _BY_NAME.get(name)
+            if dtype is not None and device_type in ("", "cpu", "cuda", "meta"):
+                return TensorType(dtype, device_type or "cpu")
+    raise ValueError(f"invalid type: '{kind}'")
+
+
+def set_default_tensor_type(t: Any) -> None:
+    """Set the dtype and the device of new floating tensors by a type (`torch.set_default_tensor_type`).
+
+    `set_default_dtype` and `set_default_device` are newer. Raises TypeError unless it is a floating type.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.set_default_tensor_type(tt.DoubleTensor); tt.zeros(1).dtype
+        triten.float64
+        >>> tt.set_default_tensor_type("triten.FloatTensor")
+    """
+    try:
+        kind = type_of(t)
+    except TypeError as error:
+        raise TypeError(
+            "invalid type object: only floating-point types are supported as the default type"
+        ) from error
+    st.set_default_dtype(kind.dtype)
+    set_default_device(None if kind.device_type == "cpu" else kind.device_type)
+
+
+class TypeMethods(_Base):
+    """Mixin of `Tensor`."""
+
+    __slots__ = ()
+
+    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+        """The name of the tensor's type; with a dtype, a type or a type's name, the tensor converted to it
+        (`torch.Tensor.type`). The tensor itself if it is of that type.
+
+        Raises ValueError for a string or a class that names no type, TypeError for anything else.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.ones(1).type(), tt.ones(1).type(tt.LongTensor)
+            ('triten.FloatTensor', tensor([1]))
+        """
+        try:
+            tensor: Any = self
+            if dtype is None:
+                return type_name(self.dtype, self.device.type)
+            if isinstance(dtype, st.dtype):
+                return tensor.to(dtype, non_blocking=non_blocking)
+            kind = type_of(dtype)
+            if kind.device_type == self.device.type:
+                return tensor.to(kind.dtype, non_blocking=non_blocking)
+            return tensor.to(kind.device_type, kind.dtype, non_blocking=non_blocking)
+        except BaseException:
+            hide_inner_frames()
+            raise
+
+    def new(self, *data: Any, device: Any = None, **named: Any) -> Any:
+        """A tensor of this one's dtype, on its device: of sizes, without values, or of data (`torch.Tensor.new`).
+
+        `new_empty` and `new_tensor` are newer. Raises as `TensorType` does.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.ones(1).new([1, 2]), tt.ones(1).new(2, 3).shape
+            (tensor([1., 2.]), triten.Size([2, 3]))
+        """
+        try:
+            return constructed(self.dtype, self.device, data, device, named)
+        except BaseException:
+            hide_inner_frames()
+            raise
+
+
+BFloat16Tensor = TensorType(st.bfloat16)
+BoolTensor = TensorType(st.bool_)
+ByteTensor = TensorType(st.uint8)
+CharTensor = TensorType(st.int8)
+DoubleTensor = TensorType(st.float64)
+FloatTensor = TensorType(st.float32)
+HalfTensor = TensorType(st.float16)
+IntTensor = TensorType(st.int32)
+LongTensor = TensorType(st.int64)
+ShortTensor = TensorType(st.int16)
+
+_BY_NAME = {
+    dtype.scalar_name: dtype
+    for dtype in (
+        *(
+            st.bfloat16,
+            st.bool_,
+            st.uint8,
+            st.int8,
+            st.float64,
+            st.float32,
+            st.float16,
+            st.int32,
+            st.int64,
+            st.int16,
+        ),
+        *(st.complex64, st.complex128),
+    )
+}

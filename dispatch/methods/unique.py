@@ -1,0 +1,68 @@
+"""`unique` and `unique_consecutive`, which return what they are asked for (torch/functional.py, torch/_tensor.py)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...runtime.errors import not_a_tensor
+from ...runtime.tensor_impl import TensorImpl
+from ...runtime.traceback_filter import api_boundary
+from ..core.dispatcher import Dispatcher
+
+if TYPE_CHECKING:
+    _Base = TensorImpl
+else:
+    _Base = object
+
+
+def _call(operator: str, *args: Any) -> Any:
+    if not isinstance(args[0], TensorImpl):
+        raise not_a_tensor(args[0], operator)
+    return Dispatcher.singleton().find_schema_or_throw(f"aten::{operator}").call(*args)
+
+
+def _asked(results: Any, return_inverse: bool, return_counts: bool) -> Any:
+    """The unique elements alone, or a tuple of them and what else was asked for."""
+    values, inverse, counts = results
+    if not (return_inverse or return_counts):
+        return values
+    return (values, *([inverse] if return_inverse else []), *([counts] if return_counts else []))
+
+
+def unique(input: Any, sorted: bool, return_inverse: bool, return_counts: bool, dim: int | None) -> Any:
+    """`torch.unique`."""
+    if dim is None:
+        found = _call("_unique2", input, sorted, return_inverse, return_counts)
+    else:
+        found = _call("unique_dim", input, dim, sorted, return_inverse, return_counts)
+    return _asked(found, return_inverse, return_counts)
+
+
+def unique_consecutive(input: Any, return_inverse: bool, return_counts: bool, dim: int | None) -> Any:
+    """`torch.unique_consecutive`."""
+    found = _call("unique_consecutive", input, return_inverse, return_counts, dim)
+    return _asked(found, return_inverse, return_counts)
+
+
+class UniqueMethods(_Base):
+    """Mixin of `Tensor`."""
+
+    __slots__ = ()
+
+    @api_boundary
+    def unique(
+        self,
+        sorted: bool = True,
+        return_inverse: bool = False,
+        return_counts: bool = False,
+        dim: int | None = None,
+    ) -> Any:
+        """`tt.unique` of this tensor (`torch.Tensor.unique`)."""
+        return unique(self, sorted, return_inverse, return_counts, dim)
+
+    @api_boundary
+    def unique_consecutive(
+        self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+    ) -> Any:
+        """`tt.unique_consecutive` of this tensor (`torch.Tensor.unique_consecutive`)."""
+        return unique_consecutive(self, return_inverse, return_counts, dim)

@@ -1,0 +1,71 @@
+"""Plans of compositions that one other operator serves: their own steps are taken once, not in each call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...runtime.dispatch_key import Functionality, functionality_bit
+from ...runtime.local_dispatch_key_set import effective
+from ..core.dispatcher import Dispatcher
+from ..core.kernel_function import Plan
+from ..core.operator_entry import OperatorEntry, concerns, observers
+from ..structured.stub import recorders
+
+_CPU_ALONE = functionality_bit(Functionality.Dense) | 1
+"""The key set of calls on plain host tensors, of which nothing is recorded."""
+
+
+def plan_of_part(
+    op: OperatorEntry, key_set: int, args: Sequence[Any], name: str, given: Sequence[Any]
+) -> Plan | None:
+    """The plan of `name` for the arguments `given`, as the composition `op` would call it from `args`.
+
+    None for a call that reached `op` with keys taken out: its parts are to be dispatched when they are called, by the
+    keys that are in force then.
+    """
+    if effective(op.key_set_of(args)) != key_set:
+        return None
+    part = Dispatcher.singleton().find_schema_or_throw(name)
+    return part.plan(effective(part.key_set_of(given)), given)
+
+
+def plan_with_numbers(
+    op: OperatorEntry, key_set: int, args: Sequence[Any], name: str, given: Sequence[Any]
+) -> Plan | None:
+    """`plan_of_part` of one tensor first and numbers that no call changes, as a function of what `op` is called with.
+
+    That is the tensor, and whatever else plans of `op` are called with.
+    """
+    part = plan_of_part(op, key_set, args, name, given)
+    if part is None:
+        return None
+    target = Dispatcher.singleton().find_schema_or_throw(name)
+    numbers = [given[i] for i in target.runtime_positions(given)[1:]]
+    if len(op.runtime_positions(args)) == 1:
+        return lambda tensor: part(tensor, *numbers)
+    return lambda tensor, *_: part(tensor, *numbers)
+
+
+def first_of(plan: Plan) -> Plan:
+    """The plan of the first result alone of an operator of several."""
+    alone: Plan | None = getattr(plan, "first", None)
+    return (lambda *runtime: plan(*runtime)[0]) if alone is None else alone
+
+
+def is_unseen(key_set: int, names: Sequence[str]) -> bool:
+    """Whether nobody would see that a call on the host is computed at once instead of by the operators `names`.
+
+    That is where nothing is recorded or observed, and their kernels are this package's own.
+    """
+    if key_set != _CPU_ALONE or recorders:
+        return False
+    find = Dispatcher.singleton().find_schema_or_throw
+    for name in names:
+        part = find(name)
+        if any(concerns(observe, part) for observe in observers):
+            return False
+        bits = part.key_set_of([None] * len(part.schema.arguments))
+        if bits != _CPU_ALONE or part.lookup(bits).written is not None:
+            return False
+    return True

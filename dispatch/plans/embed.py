@@ -1,0 +1,76 @@
+"""Backward of views: a tensor put among zeros where a view's elements were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...runtime.tensor_spec import TensorSpec
+from ..core.kernel_function import Plan, Planner
+from ..core.operator_entry import OperatorEntry
+from ..structured.allocation import allocator_of
+from ..structured.stub import StructuredCall, find_kernel, has_kernel
+from ..tensor import Tensor
+from .view_kernel import Geometry, taker
+
+
+def _put(target: TensorSpec, geometry: Geometry, source: TensorSpec) -> Plan:
+    """A plan that makes zeros of `target` and copies the argument into the view."""
+    part = TensorSpec.of(geometry.sizes, geometry.strides, target.dtype, target.device)
+    if part.overlaps:
+        raise RuntimeError(
+            "the view's elements overlap, so a copy cannot be its backward; clone() the view first"
+        )
+    allocate = allocator_of(target)
+    if target.is_meta:
+        return lambda self: Tensor.from_data(allocate(), target)
+    take = taker(target, part, geometry)
+    if not has_kernel("zero_stub", target.device.type) or not has_kernel("copy_stub", target.device.type):
+        return _put_by_backend(target, part, take)
+    zero_call = StructuredCall("zero", {"self": target}, (), (target,), None, target.device, {})
+    zero = find_kernel("zero_stub", target.device.type, "zero_")(zero_call).into
+    copy_call = StructuredCall("copy", {"self": source}, ("self",), (part,), None, target.device, {})
+    copy = find_kernel("copy_stub", target.device.type, "copy_")(copy_call).into
+
+    def plan(self: Any) -> Any:
+        data = allocate()
+        zero(data)
+        copy(take(data), self._data)
+        return Tensor.from_data(data, target)
+
+    return plan
+
+
+def _put_by_backend(target: TensorSpec, part: TensorSpec, take: Callable[[Any], Any]) -> Plan:
+    """The same by the dispatcher, as a backend of another package has it."""
+    from ..generated.functions import zero_
+
+    allocate = allocator_of(target)
+
+    def plan(self: Any) -> Any:
+        out: Any = Tensor.from_data(allocate(), target)
+        zero_(out)
+        Tensor.from_data(take(out._data), part).copy_(self.detach())
+        return out
+
+    return plan
+
+
+def embedded(geometry: Callable[..., Geometry]) -> Planner:
+    """The planner of ``<view>_backward(grad_output, input_sizes, *arguments of the view)``."""
+
+    def planner(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+        source: TensorSpec = args[0]._spec.detached
+        target = TensorSpec.contiguous(tuple(args[1]), source.dtype, source.device)
+        return _put(target, geometry(target, *args[2:]), source)
+
+    return planner
+
+
+def as_strided_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``_as_strided_backward(grad_output, input_sizes, input_strides, size, stride, offset)``."""
+    source: TensorSpec = args[0]._spec.detached
+    target = TensorSpec.of(tuple(args[1]), tuple(args[2]), source.dtype, source.device)
+    if not target.is_dense():
+        raise RuntimeError("as_strided backward: the input's elements overlap or have gaps; clone() it first")
+    return _put(target, Geometry(tuple(args[3]), tuple(args[4]), args[5]), source)

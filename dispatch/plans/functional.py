@@ -1,0 +1,246 @@
+"""Plans of functional forms: functions that make results, have a kernel compute them, and wrap them.
+
+A loop over a call's arguments would cost more than many a small kernel, so that the function of each shape of call is
+written out: once in a process, whatever kernels and specs its plans then hold.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
+from typing import Any
+
+from ...runtime.float_errors import is_taken, run_quiet, run_quiet_copy
+from ...runtime.tensor_impl import TensorImpl
+from ...runtime.tensor_spec import TensorSpec
+from ...runtime.traceback_filter import HANDLER, hide_inner_frames
+from ...runtime.written_code import defined
+from ..core.kernel_function import Plan
+from ..structured.allocation import allocator_of, numpy_may_allocate, numpy_may_make_number
+from ..structured.stub import PlannedKernel
+from ..tensor import Tensor
+
+TENSOR, VALUE = "tensor", "value"
+"""What a runtime argument is to a plan: a tensor; a number, nothing, a generator or a list. A list without gaps stands
+as the number of its tensors."""
+
+MANY = 5
+"""Lists of fewer tensors are taken apart by position, in a third of the time of a comprehension; others are alike."""
+
+Roles = tuple[str | int, ...]
+
+PASSED = frozenset({float, int, bool, complex, None.__class__})
+"""Classes of the values that kernels get as they are."""
+
+
+def data_of(value: Any) -> Any:
+    """What a kernel is called with: a tensor's bytes; numbers and generators as they are; lists opened."""
+    if isinstance(value, TensorImpl):
+        return value._data
+    if value.__class__ is list or value.__class__ is tuple:
+        return [None if v is None else v._data for v in value]
+    return value
+
+
+_TENSOR_AND_NUMBER: Roles = (TENSOR, VALUE)
+
+
+class FunctionalForm:
+    """How calls of one kind are made plans of: what their texts depend on, and the functions made of them so far.
+
+    Args:
+        kinds: which runtime arguments are tensors.
+        result_type: what makes the result of several outputs.
+        listed: of how many tensors each of the others is a list, `MANY` for more; 0 for what is none.
+    """
+
+    __slots__ = ("_into", "fresh", "fresh_quiet", "gather", "roles")
+
+    def __init__(
+        self,
+        kinds: Sequence[bool],
+        result_type: Callable[[Sequence[Any]], Any] | None,
+        listed: Sequence[int] = (),
+    ) -> None:
+        lists = iter(listed)
+        self.roles: Roles = tuple([TENSOR if kind else min(next(lists, 0), MANY) or VALUE for kind in kinds])
+        self.gather = result_type
+        self.fresh = _fresh_maker(self.roles, False)
+        self.fresh_quiet = _fresh_maker(self.roles, True)
+        self._into: dict[tuple[int, bool], Callable[..., Plan]] = {}
+
+    def plan(self, kernel: PlannedKernel, outputs: tuple[TensorSpec, ...]) -> Plan:
+        """The plan of a call, from its kernel and its outputs' specs."""
+        into, compute, quiet, _, _, first, unshared, number = kernel
+        if (
+            compute is not None
+            and self.gather is None
+            and len(outputs) == 1
+            and numpy_may_allocate(outputs[0])
+        ):
+            if compute.__class__ is FunctionType:
+                marks = compute.__dict__
+                if "constants" in marks and self.roles == _TENSOR_AND_NUMBER:
+                    return _constant_plan(marks["ufunc"], marks["constants"], outputs[0])
+                if "followed_by" in marks:
+                    maker = _fresh_maker(self.roles, quiet, True)
+                    return maker(marks["function"], outputs[0], marks["followed_by"])
+                if "alone" in marks:
+                    compute, quiet = marks["alone"], True
+            return (self.fresh_quiet if quiet else self.fresh)(compute, outputs[0])
+        if number is not None and numpy_may_make_number(outputs[0]):
+            return (self.fresh_quiet if quiet else self.fresh)(number, outputs[0])
+        compute = unshared or into
+        if hasattr(compute, "alone"):
+            compute, quiet = compute.alone, True
+        count = len(outputs)
+        make = self._into.get((count, quiet))
+        if make is None:
+            make = self._into[count, quiet] = _into_maker(
+                self.roles, count, quiet, self.gather is not None and (self.gather is not tuple or count == 1)
+            )
+        plan = make(compute, outputs, [allocator_of(spec) for spec in outputs], self.gather)
+        if first is not None and numpy_may_allocate(outputs[0]):
+            plan.first = self.fresh_quiet(first, outputs[0])  # type: ignore[attr-defined]
+        return plan
+
+
+def _constant_plan(ufunc: Any, constants: Mapping[Any, Any], spec: TensorSpec) -> Plan:
+    """The plan of a ufunc of a tensor and a number, which is looked up among arrays of the tensor's dtype."""
+
+    def plan(self: Any, number: Any) -> Any:
+        value = constants[number]
+        out = Tensor()
+        try:
+            out._data = run_quiet(ufunc, self._data, value)
+        except RuntimeError:
+            out._data = run_quiet_copy(ufunc, self._data, value)
+        out._spec = spec
+        out._version_cell = out._autograd = out._view_base = None
+        return out
+
+    return plan
+
+
+@functools.cache
+def _fresh_maker(roles: Roles, quiet: bool, has_constant: bool = False) -> Callable[..., Plan]:
+    """A function from a kernel that returns a new array, and its spec, to a plan.
+
+    Args:
+        roles: of the runtime arguments.
+        quiet: whether floating-point errors are ignored.
+        has_constant: whether the kernel is called with a constant last, which the function takes after the spec.
+    """
+    constant = ["constant"] if has_constant else []
+    lines = [
+        "out = Tensor()",
+        *_computing(quiet, "out._data = ", _given(roles) + constant),
+        *_wrapping("out", "spec"),
+        "return out",
+    ]
+    return _made(", ".join(["compute, spec", *constant]), [], roles, lines)
+
+
+@functools.cache
+def _into_maker(roles: Roles, count: int, quiet: bool, gathered: bool) -> Callable[..., Plan]:
+    """A function from a kernel that writes to its outputs, their specs and allocators to a plan.
+
+    `gathered` says whether a function makes the result of the outputs; several are a tuple otherwise.
+    """
+    numbers = range(count)
+    lines = [f"out{i} = Tensor()" for i in numbers]
+    lines += [f"out{i}._data = data{i} = allocate{i}()" for i in numbers]
+    lines += _computing(quiet, "", [f"data{i}" for i in numbers] + _given(roles))
+    for i in numbers:
+        lines += _wrapping(f"out{i}", f"spec{i}")
+    outs = "".join([f"out{i}, " for i in numbers])
+    result = f"gather(({outs}))" if gathered else "out0" if count == 1 else f"({outs})"
+    unpacked = [f"{''.join([f'spec{i}, ' for i in numbers])}= specs"] if count else []
+    unpacked += [f"{''.join([f'allocate{i}, ' for i in numbers])}= allocators"] if count else []
+    return _made("compute, specs, allocators, gather", unpacked, roles, [*lines, f"return {result}"])
+
+
+@functools.cache
+def composed_maker(roles: Roles, count: int, gathered: bool) -> Callable[..., Plan]:
+    """A function from a kernel that returns its results' arrays, their specs and a composition to a plan.
+
+    The kernel gives one array, or a tuple of several; or None, whereupon the composition is called.
+    """
+    numbers = range(count)
+    data = "".join([f"data{i}, " for i in numbers]) if gathered else "data0"
+    lines = [*_computing(True, "data = ", _given(roles)), "if data is None:"]
+    lines += [
+        f"    try: return composed({', '.join([f'v{i}' for i in range(len(roles))])})",
+        f"    {HANDLER}",
+    ]
+    lines += [f"{data}= data" if gathered else "data0 = data"]
+    for i in numbers:
+        lines += [f"out{i} = Tensor()", f"out{i}._data = data{i}", *_wrapping(f"out{i}", f"spec{i}")]
+    outs = "".join([f"out{i}, " for i in numbers])
+    unpacked = [f"{''.join([f'spec{i}, ' for i in numbers])}= specs"]
+    result = f"gather(({outs}))" if gathered else "out0"
+    return _made("compute, specs, gather, composed", unpacked, roles, [*lines, f"return {result}"])
+
+
+def _given(roles: Roles) -> list[str]:
+    """What a kernel is called with for the runtime arguments."""
+    given = []
+    for i, role in enumerate(roles):
+        if role == TENSOR:
+            given.append(f"v{i}._data")
+        elif role == VALUE:
+            given.append(f"v{i} if v{i}.__class__ in PASSED else data_of(v{i})")
+        elif isinstance(role, int) and role < MANY:
+            given.append(f"[{', '.join([f'v{i}[{place}]._data' for place in range(role)])}]")
+        else:
+            given.append(f"[t._data for t in v{i}]")
+    return given
+
+
+def _computing(quiet: bool, target: str, given: Sequence[str]) -> list[str]:
+    """The statements that call the kernel; `quiet` has floating-point errors ignored meanwhile."""
+    called = ", ".join(given)
+    if not quiet:
+        return [f"{target}compute({called})"]
+    return [
+        "try:",
+        f"    {target}run_quiet(compute, {called})",
+        "except RuntimeError as error:",
+        "    if not is_taken(error): hide_inner_frames(); raise",
+        f"    try: {target}run_quiet_copy(compute, {called})",
+        f"    {HANDLER}",
+        HANDLER,
+    ]
+
+
+def _wrapping(out: str, spec: str) -> list[str]:
+    return [f"{out}._spec = {spec}", f"{out}._version_cell = {out}._autograd = {out}._view_base = None"]
+
+
+def _made(parameters: str, before: Sequence[str], roles: Roles, lines: Sequence[str]) -> Callable[..., Plan]:
+    """The function of these statements' text, whose errors show no inner frames."""
+    if HANDLER not in lines:
+        lines = [f"try: {'; '.join(lines)}", HANDLER]
+    text = [
+        f"def make({parameters}):",
+        *[f"    {line}" for line in before],
+        f"    def plan({', '.join([f'v{i}' for i in range(len(roles))])}):",
+        *[f"        {line}" for line in lines],
+        "    return plan",
+        "",
+    ]
+    names: dict[str, Any] = {
+        "PASSED": PASSED,
+        "Tensor": Tensor,
+        "data_of": data_of,
+        "__name__": __name__,
+        "hide_inner_frames": hide_inner_frames,
+        "is_taken": is_taken,
+        "run_quiet": run_quiet,
+        "run_quiet_copy": run_quiet_copy,
+    }
+    made: Callable[..., Plan] = defined(
+        "make", "\n".join(text), f"plan of {', '.join(map(str, roles))}", names
+    )
+    return made

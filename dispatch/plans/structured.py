@@ -1,0 +1,261 @@
+"""Plans of a structured operator's form, made from the specs of a call's arguments.
+
+What calls of one kind have in common (dtypes, devices, contiguity, values of flags) is found once; a call on new
+shapes then pays for the meta function and the choice of a kernel, or, where the kernel depends on no sizes and a rule
+gives the output's, for neither.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ...runtime.device import device as Device
+from ...runtime.memory_format import contiguous_strides
+from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.tensor_spec import TensorSpec
+from ..core.kernel_function import Plan
+from ..core.operator_entry import OperatorEntry
+from ..schema import FunctionSchema
+from ..structured.meta_base import MetaBase
+from ..structured.result_types import result_type_of
+from ..structured.stub import KernelFactory, PlannedKernel, StructuredCall, find_kernel
+from .functional import MANY, FunctionalForm
+from .writing import compute_nothing, writing_plan
+
+MetaFunction = Callable[..., None]
+PlanFor = Callable[[PlannedKernel, tuple[TensorSpec, ...]], Plan]
+OfKind = Callable[[Sequence[Any]], Plan | None]
+
+
+class Frame(NamedTuple):
+    """What a form's planning needs of its operator, whatever the call."""
+
+    schema: FunctionSchema
+    name: str
+    outs: list[int]
+    inputs: list[int]
+    names: list[str]
+    result_type: Callable[[Sequence[Any]], Any] | None
+
+
+def frame_of(op: OperatorEntry) -> Frame:
+    """The frame of an operator."""
+    arguments = op.schema.arguments
+    outs = [i for i, a in enumerate(arguments) if a.is_out]
+    return Frame(
+        op.schema,
+        op.name.partition("::")[2].partition(".")[0].rstrip("_"),
+        outs,
+        [i for i in range(len(arguments)) if i not in outs],
+        [a.name for a in arguments],
+        result_type_of(op.schema),
+    )
+
+
+class KindPlanner:
+    """Plans the calls of one kind from specs of tensors, classes of numbers and values of the rest.
+
+    Args:
+        meta: ``meta(builder, *arguments)``.
+        stub: the name that devices register kernels under.
+        form: ``functional``, ``inplace`` or ``out``.
+        frame: of the operator.
+        runtime: positions of the arguments that plans are called with.
+        kinds: which of those are tensors.
+        device: where the calls run.
+    """
+
+    __slots__ = (
+        "device",
+        "factory",
+        "form",
+        "frame",
+        "functional",
+        "given",
+        "kinds",
+        "meta",
+        "others",
+        "passed",
+        "stub",
+        "written",
+    )
+
+    def __init__(
+        self,
+        meta: MetaFunction,
+        stub: str,
+        form: str,
+        frame: Frame,
+        runtime: Sequence[int],
+        kinds: Sequence[bool],
+        device: Device,
+    ) -> None:
+        self.meta = meta
+        self.stub = stub
+        self.form = form
+        self.frame = frame
+        self.kinds = kinds
+        self.device = device
+        outs, names = frame.outs, frame.names
+        self.given = [] if form == "functional" else [0] if form == "inplace" else outs
+        self.passed = tuple([names[i] for i in runtime if i not in outs])
+        self.written = len(self.passed) if form == "out" else 0
+        self.others = [i for i, kind in zip(runtime, kinds, strict=True) if not kind]
+        self.functional: dict[tuple[int, ...], FunctionalForm] = {}
+        self.factory: tuple[Device, KernelFactory] | None = None
+
+    def __call__(self, specs: Sequence[Any]) -> Plan:
+        """The plan of another call of the kind."""
+        return self.plan(specs, False)[0]
+
+    def plan(self, specs: Sequence[Any], serves_shapes: bool) -> tuple[Plan, OfKind | None, bool]:
+        """The plan of a call; what plans others of its kind with less than this; whether an iterator decides them.
+
+        Args:
+            specs: the call's arguments.
+            serves_shapes: whether to look for that.
+        """
+        _, name, outs, inputs, names, result_type = self.frame
+        builder = MetaBase(name, self.form, [specs[i] for i in self.given], self.device)
+        read = [specs[i] for i in inputs] if outs else specs
+        self.meta(builder, *read)
+        declared = builder.outputs
+        outputs = (declared[0],) if len(declared) == 1 else tuple([declared[i] for i in range(len(declared))])
+        proxy = builder.proxy
+        computed = tuple([proxy.get(i, spec) for i, spec in enumerate(outputs)]) if proxy else outputs
+        where = outputs[0].device if outputs else self.device
+        args = dict(zip([names[i] for i in inputs] if outs else names, read, strict=True))
+        call = StructuredCall(name, args, self.passed, computed, builder.iterator, where, builder.extra)
+        if where.type == "meta":
+            kernel = PlannedKernel(compute_nothing, any_shape=sys.maxsize)
+        else:
+            found = self.factory
+            if found is None or found[0] is not where:
+                found = self.factory = (where, find_kernel(self.stub, where.type, name))
+            kernel = found[1](call)
+        is_functional = self.form == "functional"
+        if is_functional:
+            listed = tuple([_listed(specs[i]) for i in self.others]) if self.others else ()
+            form = self.functional.get(listed)
+            if form is None:
+                form = self.functional[listed] = FunctionalForm(self.kinds, result_type, listed)
+            plan_for: PlanFor = form.plan
+        else:
+            plan_for = self._writing(builder)
+        plan, of_kind = plan_for(kernel, outputs), None
+        if builder.rule is not None and is_functional and where.type != "meta":
+            of_kind = self._by_rule(builder.rule, call, kernel, plan_for)
+        elif kernel.any_shape and serves_shapes and _is_plain(builder, specs):
+            of_kind = plans_of_kind(plan_for, kernel, outputs[0].dtype, is_functional)
+        return plan, of_kind, builder.iterator is not None
+
+    def _writing(self, builder: MetaBase) -> PlanFor:
+        """A function from a kernel and outputs to the plan of an in-place or ``out=`` form."""
+        kinds, written, passed, gather = self.kinds, self.written, self.passed, self.frame.result_type
+
+        def plan_for(kernel: PlannedKernel, outputs: tuple[TensorSpec, ...]) -> Plan:
+            return writing_plan(kernel, builder, outputs, kinds, written, gather, passed)
+
+        return plan_for
+
+    def _by_rule(
+        self,
+        rule: Callable[[Sequence[Any]], TensorSpec | None],
+        call: StructuredCall,
+        kernel: PlannedKernel,
+        plan_for: PlanFor,
+    ) -> OfKind:
+        """A function from another call of the kind to its plan, whose one output a meta function's `rule` tells."""
+        assert self.factory is not None
+        factory, largest, sized, names = self.factory[1], kernel.any_shape, kernel.sized, self.frame.names
+        name, _, passed, _, _, where, extra = call
+
+        def of_kind(specs: Sequence[Any]) -> Plan | None:
+            out = rule(specs)
+            if out is None:
+                return self(specs)
+            if largest and out.numel <= largest:
+                return plan_for(kernel if sized is None else sized(out.sizes), (out,))
+            args = dict(zip(names, specs))  # noqa: B905 - as many as the operator has
+            return plan_for(factory(StructuredCall(name, args, passed, (out,), None, where, extra)), (out,))
+
+        return of_kind
+
+
+def _listed(specs: Any) -> int:
+    """Of how many tensors a runtime argument is a list, none of them missing, up to `MANY`; 0 for what is none."""
+    if specs.__class__ is not tuple or not all(spec.__class__ is TensorSpec for spec in specs):
+        return 0
+    return min(len(specs), MANY)
+
+
+def _is_plain(builder: MetaBase, specs: Sequence[Any]) -> bool:
+    """Whether an iterator over all of a call's tensors decides its one output, and all of them are contiguous."""
+    iterator = builder.iterator
+    if iterator is None or not builder.built or len(builder.outputs) != 1:
+        return False
+    tensors = [spec for spec in specs if spec.__class__ is TensorSpec]
+    if sum(operand.original_spec is not None for operand in iterator.inputs) != len(tensors):
+        return False
+    return all(s.is_contiguous and s.ndim and not s.is_inference and not s.read_only for s in tensors)
+
+
+def plans_of_kind(
+    plan_for: PlanFor,
+    kernel: PlannedKernel,
+    dtype: ScalarType,
+    functional: bool,
+) -> Callable[[Sequence[Any]], Plan | None]:
+    """A function from a call on contiguous tensors of the same dtypes to its plan.
+
+    A stream of new shapes then pays for neither meta function nor kernel choice. It gives None for calls that take
+    the long way: of more elements than the kernel serves, or that do not broadcast plainly.
+
+    Args:
+        plan_for: makes a plan from a kernel and the output's spec.
+        dtype: of the output.
+        functional: whether the output is new, or the first argument.
+    """
+
+    largest, sized = kernel.any_shape, kernel.sized
+
+    def of_kind(parts: Sequence[Any]) -> Plan | None:
+        first = parts[0]
+        if first.__class__ is not TensorSpec:
+            return None
+        sizes = first.sizes
+        for part in parts:
+            if part.__class__ is TensorSpec and part is not first and part.sizes != sizes:
+                broadcast = plain_broadcast(sizes, part.sizes)
+                if broadcast is None or part.strides != contiguous_strides(part.sizes):
+                    return None
+                sizes = broadcast
+        if not functional:
+            result = first
+            if sizes != first.sizes:
+                return None
+        elif sizes is first.sizes and first.dtype is dtype and 1 not in sizes and 0 not in sizes:
+            result = first.detached
+        else:
+            # Dimensions of one element have whatever strides; those of the result are the iterator's to say.
+            if first.strides != contiguous_strides(first.sizes):
+                return None
+            result = TensorSpec.contiguous(sizes, dtype, first.device)
+        if result.numel > largest:
+            return None
+        return plan_for(kernel if sized is None else sized(sizes), (result,))
+
+    return of_kind
+
+
+def plain_broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The shape that two of one rank broadcast to; None for others, and for those that do not."""
+    if len(a) != len(b):
+        return None
+    sizes = [m if n == 1 else n for m, n in zip(a, b, strict=True)]
+    for size, m, n in zip(sizes, a, b, strict=True):
+        if (m != size and m != 1) or (n != size and n != 1):
+            return None
+    return tuple(sizes)

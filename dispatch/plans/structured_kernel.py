@@ -1,0 +1,102 @@
+"""Structured kernels: functional, in-place and ``out=`` forms of an operator from one meta and one stub.
+
+`StructuredKernel` turns bound arguments into specs, which are all that planning needs (`kind_plans.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...runtime.device import device as Device
+from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.tensor_impl import TensorImpl
+from ...runtime.tensor_spec import TensorSpec
+from ..core.argument_roles import kind_of, spec_of
+from ..core.kernel_function import Plan
+from ..core.operator_entry import MAX_PLANS, OperatorEntry
+from ..tensor import Tensor
+from .structured import Frame, KindPlanner, MetaFunction, frame_of
+
+_STATIC = frozenset({int, bool, str, float, ScalarType, None.__class__})
+
+
+class StructuredKernel:
+    """The planner of one form of a structured operator.
+
+    Args:
+        meta: ``meta(builder, *arguments)``; sees specs for tensors and classes for numbers.
+        stub: the name that devices register kernels under.
+        form: ``functional``, ``inplace`` or ``out``.
+    """
+
+    __slots__ = ("form", "frame", "meta", "serves_shapes", "stub")
+
+    def __init__(self, meta: MetaFunction, stub: str, form: str) -> None:
+        self.meta = meta
+        self.stub = stub
+        self.form = form
+        self.frame: Frame | None = None
+        self.serves_shapes = form != "out"
+
+    def __call__(self, op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+        """The plan for bound arguments."""
+        frame = self.frame
+        if frame is None or frame.schema is not op.schema:
+            frame = self.frame = frame_of(op)
+        runtime = op.runtime_positions(args)
+        specs = [
+            value._spec
+            if value.__class__ is Tensor
+            else value
+            if value.__class__ in _STATIC
+            else spec_of(value)
+            for value in args
+        ]
+        kinds = []
+        for position in runtime:
+            value = args[position]
+            is_tensor = isinstance(value, TensorImpl)
+            kinds.append(is_tensor)
+            if not is_tensor and isinstance(value, int | float | complex):
+                specs[position] = value.__class__
+        known = op.kinds
+        kind = kind_of(specs) if self.serves_shapes else None
+        if kind in known:
+            of_kind = known[kind]
+            plan = of_kind(specs)
+            if plan is not None:
+                plan.of_kind = (op, of_kind)  # type: ignore[attr-defined]
+                return plan
+        read = [specs[i] for i in frame.inputs]
+        # An output decides where the call runs only if nothing else does.
+        has_tensors = bool(frame.outs) and any(spec.__class__ is TensorSpec for spec in read)
+        device = device_of(read if has_tensors else specs)
+        shared = (self, tuple(runtime), tuple(kinds), device)
+        planner = known.get(shared)
+        if not isinstance(planner, KindPlanner):
+            planner = known[shared] = KindPlanner(
+                self.meta, self.stub, self.form, frame, runtime, kinds, device
+            )
+        plan, found, is_iterator = planner.plan(specs, kind is not None)
+        if not is_iterator:
+            self.serves_shapes = False
+        elif kind is not None and found is not None and len(known) < MAX_PLANS:
+            known[kind] = found
+        if self.form != "out":
+            plan.of_kind = (op, found or planner)  # type: ignore[attr-defined]
+        return plan
+
+
+def device_of(specs: Sequence[Any]) -> Device:
+    """The device of a call: of the first tensor that is no 0-d host tensor, of the first tensor, or as named."""
+    found = None
+    for value in specs:
+        for spec in value if isinstance(value, tuple) else (value,):
+            if isinstance(spec, TensorSpec):
+                if spec.ndim or spec.device.type != "cpu":
+                    return spec.device
+                found = found or spec.device
+            elif isinstance(spec, Device) and found is None:
+                found = spec
+    return found if found is not None else Device("cpu")

@@ -1,0 +1,312 @@
+"""Plans of the forms that write: closures over a kernel, which read bytes, compute, check overlaps, count versions.
+
+Frequent shapes of calls are spelt out: a loop over the arguments would cost more than many a small kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...runtime.float_errors import quietly, run_quiet, run_quiet_copy
+from ...runtime.storage import root_of
+from ...runtime.tensor_impl import TensorImpl
+from ...runtime.tensor_spec import TensorSpec
+from ..core.kernel_function import Plan
+from ..iterator.overlap import check_no_overlap, check_write_overlap, shares_memory
+from ..structured.allocation import allocator_of
+from ..structured.meta_base import MetaBase
+from ..structured.resizing import resize_output
+from ..structured.stub import PlannedKernel, StructuredCall, find_kernel, has_kernel
+from .functional import PASSED, data_of
+
+_LISTS = (list, tuple)
+
+
+def compute_nothing(*data: Any) -> None:
+    """The kernel of the Meta backend: shapes are all there is."""
+
+
+def writing_plan(
+    kernel: PlannedKernel,
+    builder: MetaBase,
+    outputs: tuple[TensorSpec, ...],
+    kinds: Sequence[bool],
+    first_out: int,
+    result_type: Callable[[Sequence[Any]], Any] | None,
+    read_names: Sequence[str],
+) -> Plan:
+    """The plan of an in-place form (the output is the first argument) or an ``out=`` form.
+
+    ``apart_from`` among the builder's extras names the arguments that an output may not share an element with, not
+    even all of them: those that are read in another order than the output is written.
+    """
+    apart = builder.extra.get("apart_from", ())
+    separate = [name in apart for name in read_names]  # type: ignore[operator]
+    into = quietly(kernel.into) if kernel.quiet else kernel.into
+    inplace = builder.form == "inplace"
+    direct = not builder.proxy and not builder.resized and not apart and all(kinds)
+    ufunc = kernel.fresh
+    if direct and isinstance(ufunc, np.ufunc) and ufunc.nout == 1 and ufunc.nin == len(kinds) - (not inplace):
+        return _ufunc_writing(ufunc, len(kinds), inplace)
+    if inplace and not builder.proxy and not apart and len(kinds) <= 2 and all(kinds):
+        if len(kinds) == 1:
+
+            def unary_(self: Any) -> Any:
+                data = self._data
+                into(data, data)
+                cell = self._version_cell
+                if cell is None:
+                    self.bump_version()
+                else:
+                    cell[0] += 1
+                return self
+
+            return unary_
+
+        def binary_(self: Any, other: Any) -> Any:
+            data = self._data
+            cell = self._version_cell
+            if cell is None:
+                into(data, data, other._data)
+                self.bump_version()
+            else:
+                if other._version_cell is cell and other is not self:
+                    check_write_overlap(self, other)
+                into(data, data, other._data)
+                cell[0] += 1
+            return self
+
+        return binary_
+    if not builder.proxy and not builder.resized and not apart and len(outputs) == 1 and len(kinds) <= 4:
+        plan = _writing_one(into, kinds, inplace)
+        if plan is not None:
+            return plan
+    resized = {i: outputs[i] for i in builder.resized}
+    proxies = {i: (spec, allocator_of(spec)) for i, spec in builder.proxy.items()}
+    copy_back = {i: _copy_of(outputs[i], spec) for i, (spec, _) in proxies.items()}
+
+    def writing(*values: Any) -> Any:
+        written = values[:1] if inplace else values[first_out:]
+        read = values if inplace else values[:first_out]
+        for i, spec in resized.items():
+            resize_output(written[i], spec.sizes, spec.strides)
+        for target in written:
+            cell = target._version_cell
+            for value, is_apart in zip(read, separate, strict=False) if apart else ():
+                for part in value if value.__class__ in _LISTS else (value,):
+                    if is_apart and isinstance(part, TensorImpl) and shares_memory(target, part):
+                        check_no_overlap(target, part)
+            if cell is not None:
+                for value in read:
+                    if isinstance(value, TensorImpl) and value._version_cell is cell and value is not target:
+                        check_write_overlap(target, value)
+        buffers = [target._data for target in written]
+        for i, (_, allocate) in proxies.items():
+            buffers[i] = allocate()
+        into(*buffers, *[data_of(v) for v in read])
+        for i, copy in copy_back.items():
+            copy(written[i]._data, buffers[i])
+        for target in written:
+            target.bump_version()
+        if result_type is not None:
+            return result_type(written)
+        return written[0] if len(written) == 1 else tuple(written)
+
+    if not resized:
+        return writing
+
+    def writing_resized(*values: Any) -> Any:
+        before = [
+            (t, t._data, t._spec, t._version_cell, t._version_cell and t._version_cell[0])
+            for t in values[first_out:]
+        ]
+        try:
+            return writing(*values)
+        except BaseException:
+            for state in before:
+                _restore(*state)
+            raise
+
+    return writing_resized
+
+
+_OUTPUT_BY_NAME: dict[np.ufunc, Callable[..., Any]] = {
+    np.maximum: lambda a, b, out: np.maximum(a, b, out=out),
+    np.minimum: lambda a, b, out: np.minimum(a, b, out=out),
+}
+"""Ufuncs that NumPy no longer lets be called with a third positional argument."""
+
+
+def _ufunc_writing(function: np.ufunc, count: int, inplace: bool) -> Plan:
+    """The plan that has a ufunc of one or two tensors write its output, with floating-point errors ignored.
+
+    `count` is the number of tensors that the plan is called with.
+    """
+    ufunc = _OUTPUT_BY_NAME.get(function, function)
+    if inplace and count == 1:
+
+        def unary_(self: Any) -> Any:
+            data = self._data
+            try:
+                run_quiet(ufunc, data, data)
+            except RuntimeError:
+                run_quiet_copy(ufunc, data, data)
+            cell = self._version_cell
+            if cell is None:
+                self.bump_version()
+            else:
+                cell[0] += 1
+            return self
+
+        return unary_
+    if inplace:
+
+        def binary_(self: Any, other: Any) -> Any:
+            data = self._data
+            cell = self._version_cell
+            if cell is not None and other._version_cell is cell and other is not self:
+                check_write_overlap(self, other)
+            try:
+                run_quiet(ufunc, data, other._data, data)
+            except RuntimeError:
+                run_quiet_copy(ufunc, data, other._data, data)
+            if cell is None:
+                self.bump_version()
+            else:
+                cell[0] += 1
+            return self
+
+        return binary_
+    if count == 2:
+
+        def unary_out(self: Any, out: Any) -> Any:
+            cell = out._version_cell
+            if cell is not None and self._version_cell is cell and self is not out:
+                check_write_overlap(out, self)
+            try:
+                run_quiet(ufunc, self._data, out._data)
+            except RuntimeError:
+                run_quiet_copy(ufunc, self._data, out._data)
+            if cell is None:
+                out.bump_version()
+            else:
+                cell[0] += 1
+            return out
+
+        return unary_out
+
+    def binary_out(self: Any, other: Any, out: Any) -> Any:
+        cell = out._version_cell
+        if cell is not None:
+            if self._version_cell is cell and self is not out:
+                check_write_overlap(out, self)
+            if other._version_cell is cell and other is not out:
+                check_write_overlap(out, other)
+        try:
+            run_quiet(ufunc, self._data, other._data, out._data)
+        except RuntimeError:
+            run_quiet_copy(ufunc, self._data, other._data, out._data)
+        if cell is None:
+            out.bump_version()
+        else:
+            cell[0] += 1
+        return out
+
+    return binary_out
+
+
+def _restore(target: Any, data: Any, spec: TensorSpec, cell: list[int] | None, version: int | None) -> None:
+    """Give a tensor back the geometry that it had before a resize; its storage may stay larger, as after a shrink."""
+    if root_of(data).nbytes and root_of(target._data) is not root_of(data):
+        # Views have moved to the storage's new bytes, which hold the same elements.
+        target.set_sizes_and_strides(spec.sizes, spec.strides)
+    else:
+        target._data = data
+    target._spec = spec
+    if cell is None:
+        target._version_cell = None
+    else:
+        cell[0] = version or 0
+
+
+def _writing_one(into: Callable[..., Any], kinds: Sequence[bool], inplace: bool) -> Plan | None:
+    """The plan that writes one output as it is, from tensors first and numbers after them; None for other calls."""
+    if inplace:
+        if list(kinds) == [True, False]:
+
+            def number_(self: Any, number: Any) -> Any:
+                data = self._data
+                into(data, data, number if number.__class__ in PASSED else data_of(number))
+                cell = self._version_cell
+                if cell is None:
+                    self.bump_version()
+                else:
+                    cell[0] += 1
+                return self
+
+            return number_
+        if list(kinds) == [True, True, False]:
+
+            def binary_scaled_(self: Any, other: Any, number: Any) -> Any:
+                data = self._data
+                cell = self._version_cell
+                if cell is not None and other._version_cell is cell and other is not self:
+                    check_write_overlap(self, other)
+                given = number if number.__class__ in PASSED else data_of(number)
+                into(data, data, other._data, given)
+                if cell is None:
+                    self.bump_version()
+                else:
+                    cell[0] += 1
+                return self
+
+            return binary_scaled_
+        return None
+    if list(kinds) == [True, True]:
+
+        def unary_out(self: Any, out: Any) -> Any:
+            cell = out._version_cell
+            if cell is not None and self._version_cell is cell and self is not out:
+                check_write_overlap(out, self)
+            into(out._data, self._data)
+            if cell is None:
+                out.bump_version()
+            else:
+                cell[0] += 1
+            return out
+
+        return unary_out
+    if list(kinds) == [True, True, True]:
+
+        def binary_out(self: Any, other: Any, out: Any) -> Any:
+            cell = out._version_cell
+            if cell is not None:
+                for value in (self, other):
+                    if value._version_cell is cell and value is not out:
+                        check_write_overlap(out, value)
+            into(out._data, self._data, other._data)
+            if cell is None:
+                out.bump_version()
+            else:
+                cell[0] += 1
+            return out
+
+        return binary_out
+    return None
+
+
+def _copy_of(destination: TensorSpec, source: TensorSpec) -> Callable[[Any, Any], Any]:
+    """The device's copy kernel from one geometry to another."""
+    if destination.is_meta:
+        return compute_nothing
+    if not has_kernel("copy_stub", destination.device.type):
+        from ..structured.meta.copy import copier
+
+        return copier(destination, source)
+    call = StructuredCall(
+        "copy", {"self": destination, "src": source}, ("src",), (destination,), None, destination.device, {}
+    )
+    return find_kernel("copy_stub", destination.device.type, "copy_")(call).into

@@ -1,0 +1,47 @@
+"""Packages of kernels: their modules are imported when a kernel of theirs is first wanted.
+
+Which module registers which kernel stands in `generated/kernel_index.py`, written by `make generate`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import walk_packages
+from typing import NamedTuple
+
+BACKENDS = ("cpu", "cuda")
+"""The device types in the order of the index's columns."""
+
+
+class KernelPackage(NamedTuple):
+    """The package whose modules register a device type's kernels.
+
+    Args:
+        name: its full name.
+        device_type: one of `BACKENDS`.
+    """
+
+    name: str
+    device_type: str
+
+    def load(self, kernel: str | None = None) -> None:
+        """Import the module that registers a kernel, if the index has it; all modules for None.
+
+        Args:
+            kernel: the name of a stub, or of a composition's kernel on the host.
+        """
+        if kernel is None:
+            for module in self.modules():
+                import_module(f"{self.name}.{module}")
+            return
+        from ..generated.kernel_index import KERNELS
+
+        module = KERNELS.get(kernel, (None, None))[BACKENDS.index(self.device_type)]
+        if module is not None:
+            import_module(f"{self.name}.{module}")
+
+    def modules(self) -> list[str]:
+        """The names of all modules below the package, those among them that register nothing."""
+        package = import_module(self.name)
+        prefix = f"{self.name}."
+        return sorted(found.name.removeprefix(prefix) for found in walk_packages(package.__path__, prefix))

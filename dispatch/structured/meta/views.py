@@ -1,0 +1,459 @@
+"""Geometries of view operators (ATen/native/TensorShape.cpp)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ....runtime.device import CPU
+from ....runtime.memory_format import contiguous_strides
+from ....runtime.scalar_type import dtype as ScalarType
+from ....runtime.scalar_type import float32, float64
+from ....runtime.tensor_spec import TensorSpec
+from ....runtime.traceback_filter import HANDLER
+from ...core.kernel_function import Plan
+from ...core.operator_entry import OperatorEntry
+from ...plans.detach import detach as detach
+from ...plans.embed import as_strided_backward as as_strided_backward
+from ...plans.embed import embedded
+from ...plans.view_kernel import Geometry, taker, view_maker
+from ...tensor import Tensor
+from .dims import wrap_dim
+
+
+def infer_size(sizes: Sequence[int], numel: int) -> tuple[int, ...]:
+    """The sizes with a -1 filled in. Raises RuntimeError where they do not hold `numel` elements."""
+    if len(sizes) == 1 and sizes[0] == -1:
+        return (numel,)
+    product, unknown_count = math.prod(sizes), sizes.count(-1)
+    if unknown_count < 2 and sizes and min(sizes) >= -unknown_count:
+        if not unknown_count:
+            if product == numel:
+                return tuple(sizes)
+        elif product and numel % product == 0:
+            given = list(sizes)
+            given[given.index(-1)] = numel // -product
+            return tuple(given)
+    given = list(sizes)
+    unknown = [i for i, n in enumerate(given) if n == -1]
+    if len(unknown) > 1:
+        raise RuntimeError("only one dimension can be inferred")
+    if any(n < -1 for n in given):
+        raise RuntimeError(f"invalid shape dimension {min(given)}")
+    known = math.prod(n for n in given if n != -1)
+    if unknown:
+        if known == 0:
+            raise RuntimeError(
+                f"cannot reshape tensor of {numel} elements into shape {given} because the unspecified "
+                "dimension size "
+                "-1 can be any value and is ambiguous"
+            )
+        if numel % known == 0:
+            given[unknown[0]] = numel // known
+            return tuple(given)
+    elif known == numel:
+        return tuple(given)
+    raise RuntimeError(f"shape '{list(sizes)}' is invalid for input of size {numel}")
+
+
+def view_strides(
+    sizes: Sequence[int], strides: Sequence[int], shape: Sequence[int]
+) -> tuple[int, ...] | None:
+    """Strides that show the same elements in another shape; None where only a copy can (ATen computeStride)."""
+    numel = math.prod(sizes)
+    if numel == 0:
+        if tuple(sizes) == tuple(shape):
+            return tuple(strides)
+        out = [1] * len(shape)
+        for d in range(len(shape) - 2, -1, -1):
+            out[d] = max(shape[d + 1], 1) * out[d + 1]
+        return tuple(out)
+    if not sizes:
+        return (1,) * len(shape)
+    out = [0] * len(shape)
+    view_d = len(shape) - 1
+    chunk_base = strides[-1]
+    tensor_numel = 1
+    view_numel = 1
+    for d in range(len(sizes) - 1, -1, -1):
+        tensor_numel *= sizes[d]
+        if d == 0 or (sizes[d - 1] != 1 and strides[d - 1] != tensor_numel * chunk_base):
+            while view_d >= 0 and (view_numel < tensor_numel or shape[view_d] == 1):
+                out[view_d] = view_numel * chunk_base
+                view_numel *= shape[view_d]
+                view_d -= 1
+            if view_numel != tensor_numel:
+                return None
+            if d > 0:
+                chunk_base = strides[d - 1]
+                tensor_numel = view_numel = 1
+    return tuple(out) if view_d == -1 else None
+
+
+def view(self: TensorSpec, size: Sequence[int]) -> Geometry:
+    """Another shape over the same elements."""
+    shape = infer_size(size, self.numel)
+    if self.is_contiguous and self.numel and 1 not in self.sizes:
+        return Geometry(shape, contiguous_strides(shape))
+    strides = view_strides(self.sizes, self.strides, shape)
+    if strides is None:
+        raise RuntimeError(
+            "view size is not compatible with input tensor's size and stride (at least one dimension spans "
+            "across two "
+            "contiguous subspaces). Use .reshape(...) instead."
+        )
+    return Geometry(shape, strides)
+
+
+def _unsafe_view(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """The planner of ``_unsafe_view``: `view` of a tensor that its caller alone has seen, so no view of anything."""
+    spec: TensorSpec = args[0]._spec
+    geometry = view(spec, args[1])
+    result = spec.replace(sizes=geometry.sizes, strides=geometry.strides, requires_grad=False)
+    take = taker(spec, result, geometry)
+    return lambda self: Tensor.from_data(take(self._data), result)
+
+
+def _strided_from(self: TensorSpec, size: Sequence[int], stride: Sequence[int], offset: int) -> Geometry:
+    """Any sizes and strides, `offset` elements after the tensor's first; `as_strided` has checked them."""
+    return Geometry(tuple(size), tuple(stride), offset)
+
+
+def expand(self: TensorSpec, size: Sequence[int], implicit: bool) -> Geometry:
+    """Dimensions of size 1, and new leading ones, repeated without a copy."""
+    if len(size) < self.ndim:
+        raise RuntimeError(
+            f"expand({list(self.sizes)}, size={list(size)}): the number of sizes provided ({len(size)}) "
+            "must be "
+            f"greater or equal to the number of dimensions in the tensor ({self.ndim})"
+        )
+    lead = len(size) - self.ndim
+    sizes, strides = [], []
+    for i, wanted in enumerate(size):
+        have = self.sizes[i - lead] if i >= lead else 1
+        stride = self.strides[i - lead] if i >= lead else 0
+        if wanted == -1:
+            if i < lead:
+                raise RuntimeError(
+                    "The expanded size of the tensor (-1) isn't allowed in a leading, non-existing "
+                    f"dimension {i}"
+                )
+            wanted = have
+        if wanted < 0:
+            raise RuntimeError(f"expand: sizes must be -1 or not negative, got {list(size)}")
+        if have != wanted:
+            if have != 1:
+                raise RuntimeError(
+                    f"The expanded size of the tensor ({wanted}) must match the existing size ({have}) at "
+                    f"non-singleton dimension {i}.  Target sizes: {list(size)}.  Tensor sizes: {list(self.sizes)}"
+                )
+            stride = 0
+        sizes.append(wanted)
+        strides.append(stride)
+    for i in range(lead - 1 if self.ndim else -1, -1, -1):
+        if sizes[i] == 1:
+            strides[i] = sizes[i + 1] * strides[i + 1]
+    return Geometry(tuple(sizes), tuple(strides))
+
+
+def permute(self: TensorSpec, dims: Sequence[int]) -> Geometry:
+    """Dimensions in another order."""
+    if len(dims) != self.ndim:
+        raise RuntimeError(
+            f"permute: number of dimensions in the tensor input ({self.ndim}) does not match the length of "
+            "the "
+            f"desired ordering of dimensions ({len(dims)})"
+        )
+    order = [wrap_dim(d, self.ndim) for d in dims]
+    if len(set(order)) != len(order):
+        raise RuntimeError("permute(): duplicate dims are not allowed.")
+    sizes, strides = self.sizes, self.strides
+    return Geometry(tuple([sizes[d] for d in order]), tuple([strides[d] for d in order]), axes=tuple(order))
+
+
+def transpose(self: TensorSpec, dim0: int, dim1: int) -> Geometry:
+    """Two dimensions swapped."""
+    rank = self.ndim
+    a, b = wrap_dim(dim0, rank), wrap_dim(dim1, rank)
+    if rank == 2 and a != b:
+        return Geometry(self.sizes[::-1], self.strides[::-1], 0, None, None, (1, 0))
+    sizes, strides, axes = list(self.sizes), list(self.strides), list(range(rank))
+    if axes:
+        sizes[a], sizes[b] = sizes[b], sizes[a]
+        strides[a], strides[b] = strides[b], strides[a]
+        axes[a], axes[b] = b, a
+    return Geometry(tuple(sizes), tuple(strides), 0, None, None, tuple(axes))
+
+
+def t(self: TensorSpec) -> Geometry:
+    """The transpose of a matrix; tensors of lower rank as they are."""
+    if self.ndim > 2:
+        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {self.ndim}D")
+    return Geometry(self.sizes[::-1], self.strides[::-1], axes=(1, 0) if self.ndim == 2 else None)
+
+
+def select(self: TensorSpec, dim: int, index: int) -> Geometry:
+    """One index of a dimension, which goes away."""
+    if self.ndim == 0:
+        raise IndexError("select() cannot be applied to a 0-dim tensor.")
+    d = wrap_dim(dim, self.ndim)
+    size = self.sizes[d]
+    if not -size <= index < size:
+        raise IndexError(
+            f"select(): index {index} out of range for tensor of size {list(self.sizes)} at dimension {d}"
+        )
+    index %= size
+    return Geometry(
+        self.sizes[:d] + self.sizes[d + 1 :],
+        self.strides[:d] + self.strides[d + 1 :],
+        index * self.strides[d],
+        numpy_index=(slice(None),) * d + (index,),
+    )
+
+
+def slice_(self: TensorSpec, dim: int, start: int | None, end: int | None, step: int) -> Geometry:
+    """A range of a dimension; bounds are clamped as Python's are."""
+    if self.ndim == 0:
+        raise IndexError("slice() cannot be applied to a 0-dim tensor.")
+    if step <= 0:
+        raise RuntimeError("slice step must be positive")
+    d = wrap_dim(dim, self.ndim)
+    sizes, strides = self.sizes, self.strides
+    first, last = _clamped(sizes[d], start, end)
+    return Geometry(
+        (*sizes[:d], (last - first + step - 1) // step, *sizes[d + 1 :]),
+        (*strides[:d], strides[d] * step, *strides[d + 1 :]),
+        first * strides[d],
+        (*(slice(None),) * d, slice(first, last, step)),
+    )
+
+
+def _clamped(size: int, start: int | None, end: int | None) -> tuple[int, int]:
+    """The bounds of a range within a dimension; an empty one ends where it starts."""
+    first = 0 if start is None else start
+    if first < 0:
+        first = first + size if first > -size else 0
+    elif first > size:
+        first = size
+    last = size if end is None else end
+    if last < 0:
+        last += size
+    return first, first if last < first else size if last > size else last
+
+
+def slice_first(self: TensorSpec, start: int | None, end: int | None, step: int) -> Geometry:
+    """``x[start:end:step]``: a slice whose step Python checks."""
+    if step <= 0:
+        raise ValueError("step must be greater than zero" if step else "slice step cannot be zero")
+    sizes, strides = self.sizes, self.strides
+    if not sizes:
+        raise IndexError("slice() cannot be applied to a 0-dim tensor.")
+    first, last = _clamped(sizes[0], start, end)
+    stride = strides[0]
+    return Geometry(
+        ((last - first + step - 1) // step, *sizes[1:]),
+        (stride * step, *strides[1:]),
+        first * stride,
+        (slice(first, last, step),),
+    )
+
+
+def squeeze_all(self: TensorSpec) -> Geometry:
+    """Without the dimensions of size 1."""
+    kept = [i for i in range(self.ndim) if self.sizes[i] != 1]
+    return Geometry(tuple(self.sizes[i] for i in kept), tuple(self.strides[i] for i in kept))
+
+
+def squeeze_dim(self: TensorSpec, dim: int | Sequence[int]) -> Geometry:
+    """Without the named dimensions that are of size 1."""
+    named = {wrap_dim(d, self.ndim) for d in ((dim,) if isinstance(dim, int) else dim)}
+    kept = [i for i in range(self.ndim) if i not in named or self.sizes[i] != 1]
+    return Geometry(tuple(self.sizes[i] for i in kept), tuple(self.strides[i] for i in kept))
+
+
+def unsqueeze(self: TensorSpec, dim: int) -> Geometry:
+    """A new dimension of size 1 before `dim`."""
+    d = wrap_dim(dim, self.ndim + 1)
+    stride = self.sizes[d] * self.strides[d] if d < self.ndim else 1
+    return Geometry((*self.sizes[:d], 1, *self.sizes[d:]), (*self.strides[:d], stride, *self.strides[d:]))
+
+
+def alias(self: TensorSpec) -> Geometry:
+    """The same geometry, another tensor."""
+    return Geometry(self.sizes, self.strides)
+
+
+def view_dtype(self: TensorSpec, dtype: ScalarType) -> Geometry:
+    """The same bytes as another dtype; the last dimension shrinks or grows with the element's size."""
+    old, new = self.itemsize, dtype.itemsize
+    if old == new:
+        return Geometry(self.sizes, self.strides, dtype=dtype)
+    what = f"to view {self.dtype.scalar_name} as {dtype.scalar_name} (different element sizes)"
+    if self.ndim == 0:
+        raise RuntimeError(f"self.dim() cannot be 0 {what}")
+    last, stride = self.sizes[-1], self.strides[-1]
+    if old > new:
+        if stride != 1:
+            raise RuntimeError(f"self.stride(-1) must be 1 {what}, but got {stride}")
+        ratio = old // new
+        strides = (*[s * ratio for s in self.strides[:-1]], 1)
+        return Geometry((*self.sizes[:-1], last * ratio), strides, dtype=dtype)
+    ratio = new // old
+    if last % ratio:
+        raise RuntimeError(f"self.size(-1) must be divisible by {ratio} {what}, but got {last}")
+    if stride != 1:
+        raise RuntimeError(f"self.stride(-1) must be 1 {what}, but got {stride}")
+    for position, outer in enumerate(self.strides[:-1]):
+        if outer % ratio:
+            raise RuntimeError(
+                f"self.stride({position}) must be divisible by {ratio} {what}, but got {outer}"
+            )
+    strides = (*[s // ratio for s in self.strides[:-1]], 1)
+    return Geometry((*self.sizes[:-1], last // ratio), strides, dtype=dtype)
+
+
+def view_as_real(self: TensorSpec) -> Geometry:
+    """Complex numbers as pairs of reals in a new last dimension."""
+    if not self.dtype.is_complex:
+        raise RuntimeError("view_as_real is only supported for complex tensors")
+    return Geometry((*self.sizes, 2), (*[s * 2 for s in self.strides], 1), dtype=self.dtype.to_real())
+
+
+def view_as_complex(self: TensorSpec) -> Geometry:
+    """Pairs of reals in the last dimension as complex numbers."""
+    if self.dtype not in (float32, float64):
+        raise RuntimeError(
+            "view_as_complex is only supported for half, float and double tensors, but got a tensor of "
+            "scalar type: "
+            f"{self.dtype.scalar_name}"
+        )
+    if self.ndim == 0:
+        raise RuntimeError("Input tensor must have one or more dimensions")
+    if self.sizes[-1] != 2:
+        raise RuntimeError("Tensor must have a last dimension of size 2")
+    if self.strides[-1] != 1:
+        raise RuntimeError("Tensor must have a last dimension with stride 1")
+    if any(s % 2 for s in self.strides[:-1]):
+        raise RuntimeError("Tensor must have a stride divisible by 2 for all but last dimension")
+    return Geometry(self.sizes[:-1], tuple(s // 2 for s in self.strides[:-1]), dtype=self.dtype.to_complex())
+
+
+def diagonal(self: TensorSpec, offset: int, dim1: int, dim2: int) -> Geometry:
+    """The diagonal of two dimensions as a last dimension."""
+    a, b = wrap_dim(dim1, self.ndim), wrap_dim(dim2, self.ndim)
+    if a == b:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    rows, columns = self.sizes[a], self.sizes[b]
+    length = max(min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns), 0)
+    first = 0
+    if length:
+        first = offset * self.strides[b] if offset >= 0 else -offset * self.strides[a]
+    kept = [i for i in range(self.ndim) if i not in (a, b)]
+    return Geometry(
+        (*[self.sizes[i] for i in kept], length),
+        (*[self.strides[i] for i in kept], self.strides[a] + self.strides[b]),
+        first,
+    )
+
+
+def unfold(self: TensorSpec, dimension: int, size: int, step: int) -> Geometry:
+    """Windows of `size`, each `step` after the one before, as a new last dimension."""
+    d = wrap_dim(dimension, self.ndim)
+    have = self.sizes[d] if self.ndim else 1
+    if size < 0:
+        raise RuntimeError(f"size is {size} but must be >= 0")
+    if size > have:
+        raise RuntimeError(f"maximum size for tensor at dimension {d} is {have} but size is {size}")
+    if step <= 0:
+        raise RuntimeError(f"step is {step} but must be > 0")
+    if self.ndim == 0:
+        return Geometry((size,), (1,))
+    windows = (have - size) // step + 1
+    return Geometry(
+        (*self.sizes[:d], windows, *self.sizes[d + 1 :], size),
+        (*self.strides[:d], self.strides[d] * step, *self.strides[d + 1 :], self.strides[d]),
+    )
+
+
+NEW_AXIS, INTEGER, RANGE = 0, 1, 2
+"""Kinds of items of a `_basic_index`: (NEW_AXIS, 0, 0, 0), (INTEGER, i, 0, 0), (RANGE, start, stop, step)."""
+
+
+def basic_index(self: TensorSpec, index: Sequence[int]) -> Geometry:
+    """``x[...]`` with numbers, ranges and new dimensions only, four numbers for each, in bounds."""
+    sizes: list[int] = []
+    strides: list[int] = []
+    picked: list[int | slice | None] = []
+    offset = 0
+    d = 0
+    for position in range(0, len(index), 4):
+        kind, start, stop, step = index[position : position + 4]
+        if kind == NEW_AXIS:
+            sizes.append(1)
+            strides.append(self.sizes[d] * self.strides[d] if d < self.ndim else 1)
+            picked.append(None)
+            continue
+        stride = self.strides[d]
+        offset += start * stride
+        if kind == INTEGER:
+            picked.append(start)
+        else:
+            sizes.append((stop - start + step - 1) // step)
+            strides.append(stride * step)
+            picked.append(slice(start, stop, step))
+        d += 1
+    return Geometry(
+        (*sizes, *self.sizes[d:]),
+        (*strides, *self.strides[d:]),
+        offset,
+        numpy_index=tuple(picked) if picked else None,
+    )
+
+
+def select_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """The planner of ``x[i]``: the index is given at each call, so that a loop over rows keeps one plan."""
+    spec: TensorSpec = args[0]._spec
+    if spec.ndim == 0:
+        raise IndexError(
+            "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ "
+            "to convert a "
+            "0-dim tensor to a number"
+        )
+    size = spec.sizes[0]
+    result = spec.detached.replace(sizes=spec.sizes[1:], strides=spec.strides[1:])
+    nbytes = spec.strides[0] * spec.itemsize
+    on_host = spec.device is CPU
+    if spec.is_inference:
+
+        def inference_view(self: Any, index: Any) -> Any:
+            if not -size <= index < size:
+                _refuse_index(index, size)
+            data = self._data
+            part = data[index, ...] if on_host else data.offset_by(index % size * nbytes)
+            return Tensor.from_data(part, result)
+
+        return inference_view
+    # Of a vector an element alone would be a number, and no view of it.
+    expression = "data[index]" if result.ndim else "data[index, ...]"
+    given: dict[str, Any] = {"size": size, "refuse": _refuse_index}
+    if not on_host:
+        expression = "data.offset_by(index % size * nbytes)"
+        given["nbytes"] = nbytes
+    return view_maker(expression, tuple(given), ", index", _IN_BOUNDS)(result, **given)
+
+
+_IN_BOUNDS = f"""if not -size <= index < size:
+            try: refuse(index, size)
+            {HANDLER}"""
+"""The check of a view that is called with an index."""
+
+
+def _refuse_index(index: int, size: int) -> None:
+    raise IndexError(f"index {index} is out of bounds for dimension 0 with size {size}")
+
+
+select_backward = embedded(select)
+slice_backward = embedded(slice_)
+diagonal_backward = embedded(diagonal)
+basic_index_backward = embedded(basic_index)

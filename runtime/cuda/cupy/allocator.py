@@ -1,0 +1,31 @@
+"""CuPy arrays and triten's tensors out of one pool: an allocator for `cupy.cuda.set_allocator`."""
+
+from __future__ import annotations
+
+import cupy
+
+from ...device import device as Device
+from ..driver import Driver
+from ..memory.caching_allocator import CUDA_ALLOCATOR, CachingAllocator
+
+
+def allocate_for_cupy(nbytes: int, allocator: CachingAllocator = CUDA_ALLOCATOR) -> cupy.cuda.MemoryPointer:
+    """Memory on CuPy's current device and stream. The block goes back when CuPy drops the memory, in stream order."""
+    check_real(allocator.driver)
+    index, stream = current_place()
+    data = allocator.allocate_on(nbytes, Device("cuda", index), stream)
+    return cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(data.address, nbytes, data, index), 0)
+
+
+def current_place() -> tuple[int, int]:
+    """CuPy's current device, and its current stream there."""
+    return int(cupy.cuda.runtime.getDevice()), int(cupy.cuda.get_current_stream().ptr)
+
+
+def check_real(cuda: Driver) -> None:
+    """Raise RuntimeError unless addresses are those of a GPU: CuPy would follow them."""
+    if cuda.guard_bytes:
+        raise RuntimeError(
+            f"cupy_allocator: expected devices driven by CuPy, got {type(cuda).__name__}: CuPy cannot use the "
+            "memory of simulated devices"
+        )

@@ -1,0 +1,158 @@
+"""Capture and graphs of the CuPy driver: CuPy's runtime calls, and those of libcuda that it does not have.
+
+CuPy's `streamIsCapturing` cannot tell captures apart, and `cudaThreadExchangeStreamCaptureMode` is missing from
+it; both come from libcuda, which the runtime shares its streams and graphs with.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from functools import cache
+
+from ..capture import (
+    ILLEGAL_STATE,
+    MODES,
+    STATUSES,
+    UNSUPPORTED,
+    CaptureMode,
+    CaptureStatus,
+    StreamCapture,
+    Underway,
+    capture_error,
+    checked_mode,
+)
+from .errors import runtime
+
+CAPTURE_UNMATCHED, CAPTURE_WRONG_THREAD = 903, 908
+KERNEL_NODE = 0
+VERBOSE = 1
+
+
+@cache
+def _libcuda() -> ctypes.CDLL:
+    """libcuda with the types of what is called here."""
+    library = ctypes.CDLL("libcuda.so.1")
+    pointer = ctypes.c_void_p
+    # Its later arguments are outputs that may be null; the first version of the function ignores them.
+    library.cuStreamGetCaptureInfo_v2.argtypes = [pointer] * 6
+    library.cuThreadExchangeStreamCaptureMode.argtypes = [pointer]
+    library.cuGraphGetNodes.argtypes = [pointer] * 3
+    library.cuGraphNodeGetType.argtypes = [pointer] * 2
+    return library
+
+
+def _check(status: int) -> None:
+    if status:
+        raise runtime.CUDARuntimeError(status)
+
+
+def capture_info(stream: int) -> tuple[CaptureStatus, int]:
+    """(status, number) of the capture that a stream takes part in; the number is 0 unless it is active."""
+    if stream == 0:
+        return "none", 0
+    status, number = ctypes.c_int(0), ctypes.c_uint64(0)
+    code = _libcuda().cuStreamGetCaptureInfo_v2(
+        stream, ctypes.addressof(status), ctypes.addressof(number), None, None, None
+    )
+    _check(code)
+    found = STATUSES[status.value]
+    return found, number.value if found == "active" else 0
+
+
+def count_kernels(graph: int) -> int:
+    """How many nodes of a graph launch a kernel."""
+    library = _libcuda()
+    count = ctypes.c_size_t(0)
+    _check(library.cuGraphGetNodes(graph, None, ctypes.addressof(count)))
+    if not count.value:
+        return 0
+    nodes = (ctypes.c_void_p * count.value)()
+    code = library.cuGraphGetNodes(graph, ctypes.addressof(nodes), ctypes.addressof(count))
+    _check(code)
+    kind = ctypes.c_int(0)
+    kernels = 0
+    for node in nodes:
+        _check(library.cuGraphNodeGetType(node, ctypes.addressof(kind)))
+        kernels += kind.value == KERNEL_NODE
+    return kernels
+
+
+class CuPyCapture(StreamCapture):
+    """Capture and graphs of CuPy's driver."""
+
+    launches: int
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kernels: dict[int, int] = {}
+        """How many kernels each graph, and each executable, launches."""
+
+    def begin_capture(self, stream: int, mode: CaptureMode = "global") -> None:
+        number = MODES.index(checked_mode(mode))
+        if stream == 0:
+            raise capture_error(UNSUPPORTED, "the default stream cannot be captured")
+        # Before the capture is underway: the functions that are looked up then are there.
+        _libcuda()
+        runtime.streamBeginCapture(stream, number)
+        self.captures_underway[stream] = Underway(mode, threading.get_ident())
+
+    def end_capture(self, stream: int) -> int:
+        if stream not in self.captures_underway and self.capture_status(stream) == "none":
+            raise capture_error(ILLEGAL_STATE, f"stream {stream:#x} is not capturing")
+        goes_on = False
+        try:
+            graph = int(runtime.streamEndCapture(stream))
+        except runtime.CUDARuntimeError as error:
+            goes_on = error.status in (CAPTURE_UNMATCHED, CAPTURE_WRONG_THREAD)
+            raise
+        finally:
+            if not goes_on:
+                self.captures_underway.pop(stream, None)
+        self._kernels[graph] = count_kernels(graph)
+        return graph
+
+    def capture_status(self, stream: int) -> CaptureStatus:
+        return capture_info(stream)[0]
+
+    def capture_id(self, stream: int) -> int:
+        return capture_info(stream)[1]
+
+    def exchange_capture_mode(self, mode: CaptureMode) -> CaptureMode:
+        before = super().exchange_capture_mode(mode)
+        number = ctypes.c_int(MODES.index(mode))
+        code = _libcuda().cuThreadExchangeStreamCaptureMode(ctypes.addressof(number))
+        _check(code)
+        return before
+
+    def _kernels_of(self, handle: int) -> int:
+        # CUDA takes handles for addresses, and does not promise to notice a wrong one.
+        found = self._kernels.get(handle)
+        if found is None:
+            raise RuntimeError(f"CUDA error: invalid resource handle: graph {handle:#x}")
+        return found
+
+    def instantiate_graph(self, graph: int) -> int:
+        kernels = self._kernels_of(graph)
+        executable = int(runtime.graphInstantiate(graph))
+        self._kernels[executable] = kernels
+        return executable
+
+    def launch_graph(self, executable: int, stream: int) -> None:
+        kernels = self._kernels_of(executable)
+        runtime.graphLaunch(executable, stream)
+        self.launches += kernels
+
+    def destroy_graph(self, graph: int) -> None:
+        self._kernels_of(graph)
+        del self._kernels[graph]
+        runtime.graphDestroy(graph)
+
+    def destroy_executable(self, executable: int) -> None:
+        self._kernels_of(executable)
+        del self._kernels[executable]
+        runtime.graphExecDestroy(executable)
+
+    def print_graph(self, graph: int, path: str) -> None:
+        self._kernels_of(graph)
+        runtime.graphDebugDotPrint(graph, path, VERBOSE)

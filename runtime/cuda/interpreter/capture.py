@@ -1,0 +1,232 @@
+"""Simulated capture: the work of streams as nodes with dependencies, by CUDA's rules on forks and joins.
+
+A node is what a stream was given; it comes after the stream's node before it, and after those that the stream
+waited for through events. What an allocator says about blocks is noted too, so that a replay knows which of
+them its work may touch at every point.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ..capture import CAPTURED_EVENT, IMPLICIT, INVALIDATED, ISOLATION, MERGE, UNSUPPORTED, capture_error
+
+if TYPE_CHECKING:
+    from .memory import LiveBlocks
+    from .stream import EventRecord, Stream
+
+Work = Callable[[], None]
+
+
+class Node:
+    """One piece of captured work, or a note of an allocator; `after` are the nodes that it waits for."""
+
+    __slots__ = ("after", "kind", "name", "number", "work")
+
+    kind: str
+    """``kernel``, ``copy``, ``memset``, ``graph`` or ``work``; notes have none."""
+
+    def __init__(self, number: int, name: str, kind: str, after: Iterable[Node]) -> None:
+        self.number = number
+        self.name = name
+        self.kind = kind
+        self.after = frozenset(after)
+        self.work: Work | None = None
+
+
+class BlockNote(Node):
+    """From here on a block of the graph's memory is in use, or no longer is."""
+
+    __slots__ = ("address", "blocks", "is_allocation", "nbytes", "survives")
+
+    def __init__(
+        self, number: int, after: Iterable[Node], blocks: LiveBlocks, address: int, nbytes: int | None
+    ) -> None:
+        super().__init__(number, "", "", after)
+        self.blocks = blocks
+        self.address = address
+        self.is_allocation = nbytes is not None
+        self.nbytes = nbytes or 0
+        self.survives = self.is_allocation
+
+
+class CapturedRecord:
+    """A recording of an event inside a capture."""
+
+    __slots__ = ("after", "capture")
+
+    def __init__(self, capture: Capture, after: frozenset[Node]) -> None:
+        self.capture = capture
+        self.after = after
+
+    def refuse(self, what: str) -> RuntimeError:
+        """The error of a query or a wait outside of the capture, which it invalidates."""
+        self.capture.invalidate()
+        return capture_error(CAPTURED_EVENT, what)
+
+
+class Capture:
+    """One capture, from its begin to its end. `number` is unique in the process."""
+
+    def __init__(self, number: int, origin: Stream, relaxed: bool) -> None:
+        self.number = number
+        self.origin = origin
+        self.thread = None if relaxed else threading.get_ident()
+        self.is_invalidated = False
+        self.has_ended = False
+        self.nodes: list[Node] = []
+        self.allocated: dict[int, BlockNote] = {}
+        self._tails: dict[Stream, frozenset[Node]] = {}
+        self._notes: deque[tuple[Stream, LiveBlocks, int, int | None]] = deque()
+        self._lock = threading.RLock()
+        self.join(origin, frozenset())
+
+    @property
+    def streams(self) -> list[Stream]:
+        """The streams that take part, the first one first."""
+        return list(self._tails)
+
+    def invalidate(self) -> None:
+        """From here on every use of its streams and events is an error, until the capture ends."""
+        if not self.has_ended:
+            self.is_invalidated = True
+
+    def refuse(self, what: str, detail: str) -> RuntimeError:
+        """The error of an operation that may not be captured; it invalidates the capture."""
+        if self.is_invalidated:
+            return capture_error(INVALIDATED, detail)
+        self.invalidate()
+        return capture_error(what, detail)
+
+    def join(self, stream: Stream, after: frozenset[Node]) -> None:
+        """A stream takes part from here on, behind these nodes."""
+        with self._lock:
+            self._tails[stream] = after
+            stream.capture = self
+
+    def add(self, stream: Stream, work: Work, kind: str, name: str) -> None:
+        """Record work of a stream. Raises RuntimeError once the capture is invalidated."""
+        with self._lock:
+            if self.is_invalidated:
+                raise capture_error(INVALIDATED, f"{kind} {name}".rstrip())
+            self._write_notes()
+            node = Node(len(self.nodes), name, kind, self._tails[stream])
+            node.work = work
+            self._append(stream, node)
+
+    def _append(self, stream: Stream, node: Node) -> None:
+        self.nodes.append(node)
+        self._tails[stream] = frozenset((node,))
+
+    def note(self, stream: Stream, blocks: LiveBlocks, address: int, nbytes: int | None) -> None:
+        """A block is handed out (`nbytes`), or given back (None), in the order of a stream.
+
+        Called inside garbage collection: takes no lock.
+        """
+        self._notes.append((stream, blocks, address, nbytes))
+        if self.has_ended:
+            self._write_late_notes()
+
+    def _write_notes(self) -> None:
+        while self._notes:
+            stream, blocks, address, nbytes = self._notes.popleft()
+            if nbytes is None and address not in self.allocated:
+                # From before the capture: its memory is no part of the graph.
+                stream.enqueue_now(partial(blocks.give_back, address))
+                continue
+            note = BlockNote(len(self.nodes), self._tails[stream], blocks, address, nbytes)
+            if nbytes is None:
+                self.allocated.pop(address).survives = False
+            else:
+                self.allocated[address] = note
+            self._append(stream, note)
+
+    def _write_late_notes(self) -> None:
+        while self._notes:
+            stream, blocks, address, nbytes = self._notes.popleft()
+            if nbytes is None:
+                stream.enqueue_now(partial(blocks.give_back, address))
+            else:
+                stream.enqueue_now(partial(blocks.add, address, nbytes))
+
+    def record(self, stream: Stream) -> CapturedRecord:
+        """An event is recorded. Raises RuntimeError once the capture is invalidated."""
+        with self._lock:
+            if self.is_invalidated:
+                raise capture_error(INVALIDATED, "an event is recorded")
+            self._write_notes()
+            return CapturedRecord(self, self._tails[stream])
+
+    def wait(self, stream: Stream, record: EventRecord | CapturedRecord) -> None:
+        """A stream of this capture waits for an event."""
+        if not isinstance(record, CapturedRecord) or record.capture.has_ended:
+            raise self.refuse(ISOLATION, "a capturing stream waits for an event that was recorded outside")
+        if record.capture is not self:
+            record.capture.invalidate()
+            raise self.refuse(MERGE, "a capturing stream waits for an event of another capture")
+        with self._lock:
+            if self.is_invalidated:
+                raise capture_error(INVALIDATED, "a stream waits for an event")
+            self._write_notes()
+            self._tails[stream] |= record.after
+
+    def end(self) -> list[BlockNote]:
+        """Release the streams. Returns the blocks that live on."""
+        with self._lock:
+            self.has_ended = True
+            self._write_notes()
+            for stream in self._tails:
+                stream.capture = None
+            return list(self.allocated.values())
+
+    def unjoined(self) -> list[Stream]:
+        """The streams with work that the first one does not wait for."""
+        joined = ancestors(self._tails[self.origin])
+        return [s for s, tail in self._tails.items() if not last_work(tail) <= joined]
+
+
+def begin_waiting(stream: Stream, record: CapturedRecord) -> None:
+    """A stream that is not capturing waits for an event of a capture: it joins."""
+    capture = record.capture
+    if capture.has_ended:
+        raise capture_error(CAPTURED_EVENT, "a stream waits for an event whose capture has ended")
+    if capture.is_invalidated:
+        raise capture_error(INVALIDATED, "a stream waits for an event of an invalidated capture")
+    if stream.is_legacy:
+        raise capture.refuse(IMPLICIT, "the default stream waits for an event of a capture")
+    capture.join(stream, record.after)
+
+
+def refuse_waiting(stream: Stream, what: str) -> None:
+    """Raise RuntimeError if a stream is capturing: nothing can wait for work that does not run."""
+    if stream.capture is not None:
+        raise stream.capture.refuse(UNSUPPORTED, what)
+
+
+def ancestors(nodes: Iterable[Node]) -> set[Node]:
+    """The nodes and all that they wait for."""
+    seen: set[Node] = set()
+    stack = list(nodes)
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
+            stack.extend(node.after)
+    return seen
+
+
+def last_work(tail: Iterable[Node]) -> set[Node]:
+    """The nearest pieces of work at or before these nodes; notes are none."""
+    found: set[Node] = set()
+    stack = list(tail)
+    while stack:
+        node = stack.pop()
+        if node.work is None:
+            stack.extend(node.after)
+        else:
+            found.add(node)
+    return found

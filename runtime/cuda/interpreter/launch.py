@@ -1,0 +1,134 @@
+"""A kernel in Triton's own notation, ``kernel[grid](x, n, BLOCK=64)``, in the interpreter.
+
+Triton's own runs it at once, over copies of its arguments. Here it is enqueued on the current stream of the current
+device and runs on the tensors' memory, by the rules of every other launch; what a compiled kernel refuses is refused
+with the same words. Importing this module puts it in the place of `InterpretedFunction.run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import triton.language as tl
+from triton._utils import canonicalize_dtype
+from triton.backends.nvidia.compiler import CUDAOptions
+from triton.runtime.interpreter import InterpretedFunction
+from triton.runtime.jit import TensorWrapper
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from ...tensor_impl import TensorImpl
+from ..driver import driver, kernel_name
+from ..triton.kernel_arguments import Parameter, parameters_of, pointer_type, scalar_type
+from .driver import InterpretedKernel, InterpreterDriver
+from .semantics import argument_type, descriptor, scalar_or_pointer
+
+UserGrid = Sequence[int] | Callable[[Mapping[str, Any]], Sequence[int]]
+
+_OPTIONS = frozenset(CUDAOptions.__dataclass_fields__)
+"""What may be given to a launch beside the kernel's parameters; it decides nothing here."""
+
+_loaded: WeakKeyDictionary[Any, set[tuple[tuple[str, str], ...]]] = WeakKeyDictionary()
+"""The types with which each kernel ran: for others a GPU would load code, which no capture allows."""
+
+
+def _type_of(value: Any) -> str:
+    return str(value.type) if isinstance(value, tl.tensor) else repr(value)
+
+
+def run(kernel: Any, *args: Any, grid: UserGrid, warmup: bool, **kwargs: Any) -> None:
+    """Enqueue an interpreted kernel (`JITFunction.run`).
+
+    Raises:
+        KeyError: for a keyword that is neither a parameter nor an option.
+        TypeError: for arguments that are missing or too many, or that no kernel can take.
+        ValueError: for tensors that are not on the current device.
+    """
+    signature, parameters = parameters_of(kernel)
+    given = {name: value for name, value in kwargs.items() if name in signature.parameters}
+    for name in kwargs:
+        if name not in given and name not in _OPTIONS:
+            raise KeyError(f"Keyword argument {name} was specified but unrecognised")
+    for hook in kernel.pre_run_hooks:
+        hook(*args, **kwargs)
+    try:
+        bound = signature.bind(*args, **given)
+    except TypeError as error:
+        raise TypeError(f"kernel '{kernel_name(kernel)}{signature}': {error}") from None
+    bound.apply_defaults()
+    owner = driver()
+    assert isinstance(owner, InterpreterDriver)
+    reader = _Arguments(kernel_name(kernel), owner.current_device())
+    values = {
+        parameter.name: reader.read(i, parameter, bound.arguments[parameter.name])
+        for i, parameter in enumerate(parameters)
+    }
+    if warmup:
+        return
+    loaded = tuple((name, _type_of(value)) for name, value in values.items())
+    if loaded not in _loaded.setdefault(kernel, set()):
+        owner.check_may_load(kernel_name(kernel))
+        _loaded[kernel].add(loaded)
+    sizes = grid(bound.arguments) if callable(grid) else grid
+    x, y, z = (*sizes, 1, 1)[:3]
+    stream = owner.current_stream(owner.current_device())
+    InterpretedKernel(owner, kernel, {}, values, frozenset()).launch((int(x), int(y), int(z)), stream)
+
+
+class _Arguments:
+    """Turns the arguments of one launch into what an interpreted kernel computes with."""
+
+    def __init__(self, kernel: str, device: int) -> None:
+        self.kernel = kernel
+        self.device = device
+
+    def read(self, position: int, parameter: Parameter, value: Any) -> Any:
+        """The value of a parameter inside the kernel."""
+        if parameter.is_constexpr:
+            if isinstance(value, TensorImpl):
+                raise TypeError(
+                    f"kernel '{self.kernel}': argument '{parameter.name}' is a constexpr, got a Tensor"
+                )
+            return value
+        return self._read(position, parameter, value)
+
+    def _read(self, position: int, parameter: Parameter, value: Any) -> Any:
+        if value is None or isinstance(value, tl.constexpr | InterpretedFunction):
+            return value
+        if isinstance(value, tuple):
+            items = [self._read(position, parameter, item) for item in value]
+            return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+        if isinstance(value, TensorDescriptor):
+            return descriptor(self._read(position, parameter, value.base), value)
+        if isinstance(value, TensorImpl):
+            return self._pointer(
+                position, pointer_type(self.kernel, parameter.name, value.dtype), parameter, value
+            )
+        if isinstance(value, TensorWrapper) and isinstance(value.base, TensorImpl):
+            return self._pointer(position, f"*{canonicalize_dtype(value.dtype)}", parameter, value.base)
+        if hasattr(value, "data_ptr"):
+            raise self._out_of_reach(position, parameter, f"a {type(value).__name__} that is not triten's")
+        if parameter.by_value and value.__class__ is int and value == 1:
+            return 1
+        type_ = argument_type(scalar_type(self.kernel, parameter, value))
+        try:
+            return scalar_or_pointer(type_, value)
+        except (OverflowError, TypeError, ValueError) as error:
+            raise TypeError(
+                f"kernel '{self.kernel}': argument '{parameter.name}': expected {type_}, got {value!r}"
+            ) from error
+
+    def _pointer(self, position: int, type_name: str, parameter: Parameter, tensor: TensorImpl) -> Any:
+        if not (tensor.is_cuda and tensor.device.index == self.device) and tensor._spec.numel:
+            raise self._out_of_reach(position, parameter, f"on {tensor.device}")
+        return scalar_or_pointer(argument_type(type_name), tensor.data_ptr())
+
+    def _out_of_reach(self, position: int, parameter: Parameter, found: str) -> ValueError:
+        return ValueError(
+            f"Pointer argument (at {position}) cannot be accessed from Triton (cpu tensor?): kernel '{self.kernel}': "
+            f"argument '{parameter.name}' is {found}, expected a tensor on cuda:{self.device}"
+        )
+
+
+InterpretedFunction.run = run

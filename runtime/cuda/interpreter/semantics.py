@@ -1,0 +1,343 @@
+"""Triton's interpreter, mended and made strict: the one place where it differs from Triton's own.
+
+* Every load and store is checked against live memory; lanes masked off without `other` are poisoned.
+* bfloat16 and float8 compute and convert as on the GPU; `tl.dot` adds up in float32 and rounds TF32 inputs.
+* `and`, `or` and `not` mean on blocks what the compiler makes of them.
+* libdevice works, with the signatures that a compiled kernel has.
+* Arguments get the signature's exact types, and no memory is copied for a launch.
+
+Importing this module patches Triton for the rest of the process, which is one that interprets every kernel.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from types import SimpleNamespace, TracebackType
+from typing import Any
+
+import numpy as np
+import scipy.special
+import triton.language as tl
+from triton._C.libtriton import interpreter as memory_access
+from triton._C.libtriton import ir
+from triton.backends.compiler import GPUTarget
+from triton.backends.nvidia.compiler import min_dot_size
+from triton.language.extra import libdevice
+from triton.language.extra.cuda import libdevice as cuda_libdevice
+from triton.language.semantic import TritonSemantic
+from triton.runtime import interpreter
+from triton.runtime.interpreter import InterpreterBuilder, InterpreterOptions, TensorHandle
+
+from ..driver import Grid
+from ..triton.compile import WARP_SIZE, format_of
+from . import reductions
+from .formats import (
+    BFLOAT16,
+    FLOAT32,
+    FLOAT64,
+    Array,
+    convert,
+    numpy_type,
+    poison,
+    round_to_tf32,
+    storage_type,
+)
+from .libdevice import function_of, instruction
+from .memory import LiveBlocks
+from .syntax import NAMESPACE, BooleanTransformer
+
+CAPABILITY = 90
+
+
+class StrictBuilder(InterpreterBuilder):  # type: ignore[misc]
+    """Carries out Triton's operations on NumPy arrays, with memory checked and small floats right."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Overflow wraps, as in a compiled kernel: checking it would forbid Philox and integer operators.
+        self.options = InterpreterOptions(
+            sanitize_overflow=False,
+            supported_fp8_dtypes=("fp8e5", "fp8e4nv"),
+            allowed_dot_input_precisions=("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6"),
+        )
+        self.codegen_fns["min_dot_size"] = min_dot_size(GPUTarget("cuda", CAPABILITY, WARP_SIZE))
+        self.kernel = ""
+        self.blocks = LiveBlocks()
+        self.grid_idx: Grid = (0, 0, 0)
+
+    def _where(self) -> str:
+        return f"kernel '{self.kernel}', program {self.grid_idx}"
+
+    def _check(self, access: str, pointers: Array, mask: Array | None, dtype: np.dtype[Any]) -> None:
+        """Raise RuntimeError unless each lane that is not masked off is in live memory and aligned."""
+        addresses = pointers if mask is None else pointers[mask]
+        if addresses.size == 0:
+            return
+        itemsize = dtype.itemsize
+        if itemsize > 1:
+            misaligned = (addresses & np.uint64(itemsize - 1)) != 0
+            if misaligned.any():
+                raise RuntimeError(
+                    f"CUDA error: misaligned address: {self._where()}: {access} of {dtype.name} at "
+                    f"{int(addresses[misaligned].flat[0]):#x}"
+                )
+        outside = self.blocks.first_outside(addresses, itemsize)
+        if outside is not None:
+            raise RuntimeError(
+                "CUDA error: an illegal memory access was encountered: "
+                f"{self._where()}: {access} of {dtype.name} at {outside:#x}, {self.blocks.describe(outside)}"
+            )
+
+    # How a load or store is cached changes no result; it is one argument from Triton 3.9, two before.
+    def create_masked_load(self, ptrs: Any, mask: Any, other: Any, *caching: Any, **more: Any) -> Any:
+        type_ = ptrs.get_element_ty()
+        dtype = numpy_type(type_)
+        pointers = ptrs.data
+        active = np.broadcast_to(mask.data, pointers.shape)
+        self._check("load", pointers, None if active.all() else active, dtype)
+        storage = storage_type(dtype)
+        if other is None:
+            rest = np.full(pointers.shape, poison(dtype).view(storage), storage)
+        else:
+            rest = np.broadcast_to(other.data, pointers.shape).view(storage)
+        return TensorHandle(memory_access.load(pointers, active, rest, storage).view(dtype), type_)
+
+    def create_splat(self, ret_ty: Any, arg: Any) -> Any:
+        # Triton's goes by the handle's type, which for a comparison is that of its operands.
+        return TensorHandle(np.full(ret_ty.shape, arg.data, arg.data.dtype), arg.dtype.scalar)
+
+    def create_masked_store(self, ptrs: Any, value: Any, mask: Any, *caching: Any, **more: Any) -> Any:
+        dtype = numpy_type(ptrs.get_element_ty())
+        pointers = ptrs.data
+        active = np.broadcast_to(mask.data, pointers.shape)
+        self._check("store", pointers, None if active.all() else active, dtype)
+        if value.data.dtype.itemsize != dtype.itemsize:
+            raise TypeError(f"{self._where()}: a store of {value.data.dtype} through a pointer to {dtype}")
+        bits = np.broadcast_to(value.data, pointers.shape).view(storage_type(value.data.dtype))
+        return memory_access.store(pointers, bits, active)
+
+    def create_descriptor_load(self, desc: Any, indices: Any, *caching: Any) -> Any:
+        loaded = super().create_descriptor_load(desc, indices, *caching)
+        if getattr(desc, "round_f32_to_tf32", False):  # Triton's own looks at it from 3.9
+            loaded.data = round_to_tf32(loaded.data)
+        return loaded
+
+    def create_atomic_rmw(self, rmwOp: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
+        dtype = numpy_type(ptr.get_element_ty())
+        if storage_type(dtype) != dtype and rmwOp != ir.ATOMIC_OP.XCHG:
+            raise NotImplementedError(f"{self._where()}: atomics on {dtype.name} are not supported")
+        self._check("atomic", ptr.data, np.broadcast_to(mask.data, ptr.data.shape), dtype)
+        return super().create_atomic_rmw(rmwOp, ptr, val, mask, sem, scope)
+
+    def create_atomic_cas(self, ptr: Any, cmp: Any, val: Any, sem: Any, scope: Any) -> Any:
+        self._check("atomic", ptr.data, None, numpy_type(ptr.get_element_ty()))
+        return super().create_atomic_cas(ptr, cmp, val, sem, scope)
+
+    def cast_impl(self, src: Any, dst_type: Any) -> Any:
+        return TensorHandle(convert(src.data, numpy_type(dst_type)), dst_type.scalar)
+
+    def create_fp_to_fp(self, src: Any, dst_type: Any, rounding_mode: Any) -> Any:
+        toward_zero = rounding_mode == ir.ROUNDING_MODE.RTZ
+        return TensorHandle(convert(src.data, numpy_type(dst_type), toward_zero), dst_type.scalar)
+
+    def create_dot(self, a: Any, b: Any, d: Any, input_precision: Any, max_num_imprecise_acc: Any) -> Any:
+        left, right, accumulator = a.data, b.data, d.data
+        if accumulator.dtype.kind == "i":
+            # Sums of products of 8-bit integers are exact in float64, which BLAS multiplies.
+            product = np.matmul(left.astype(np.float64), right.astype(np.float64)).astype(np.int64)
+            return TensorHandle((product + accumulator).astype(accumulator.dtype), d.dtype.scalar)
+        wide = FLOAT64 if accumulator.dtype == FLOAT64 else FLOAT32
+        if input_precision == ir.INPUT_PRECISION.TF32:
+            left, right = (round_to_tf32(x) if x.dtype == FLOAT32 else x for x in (left, right))
+        product = np.matmul(left.astype(wide), right.astype(wide)) + accumulator.astype(wide)
+        return TensorHandle(product.astype(accumulator.dtype), d.dtype.scalar)
+
+    def create_dot_scaled(self, *arguments: Any) -> Any:
+        return super().create_dot_scaled(
+            *(_as_bits(a) if isinstance(a, TensorHandle) else a for a in arguments)
+        )
+
+    def create_fma(self, x: Any, y: Any, z: Any) -> Any:
+        if z.data.dtype != BFLOAT16:
+            return super().create_fma(x, y, z)
+        wide = [handle.data.astype(np.float64) for handle in (x, y, z)]
+        return TensorHandle(convert(wide[0] * wide[1] + wide[2], BFLOAT16), z.dtype.scalar)
+
+    def create_clampf(self, arg: Any, lo: Any, hi: Any, propagate_nans: Any) -> Any:
+        if propagate_nans == ir.PROPAGATE_NAN.NONE:
+            return super().create_clampf(arg, lo, hi, propagate_nans)
+        return TensorHandle(np.minimum(np.maximum(arg.data, lo.data), hi.data), arg.dtype.scalar)
+
+    def create_erf(self, arg: Any) -> Any:
+        return TensorHandle(scipy.special.erf(arg.data), arg.dtype.scalar)
+
+    def create_inline_asm(
+        self, inlineAsm: str, constraints: str, values: list[Any], type: list[Any], isPure: bool, pack: int
+    ) -> Any:
+        function = instruction(inlineAsm)
+        if function is None:
+            raise NotImplementedError(
+                f"{self._where()}: the interpreter does not know the assembly {inlineAsm!r}"
+            )
+        result = TensorHandle(function(*(value.data for value in values)), tl.float32)
+        return SimpleNamespace(get_result=lambda _: result)
+
+    def create_extern_elementwise(
+        self, libName: str, libPath: str, symbol: str, argList: list[Any], retType: Any, isPure: bool
+    ) -> Any:
+        result = function_of(symbol)(*(argument.data for argument in argList))
+        return TensorHandle(result.astype(numpy_type(retType)), retType.scalar)
+
+
+def _as_bits(handle: Any) -> Any:
+    return TensorHandle(handle.data.view(storage_type(handle.data.dtype)), handle.dtype)
+
+
+def argument_type(name: str) -> Any:
+    """The Triton type of a signature's entry such as ``"*fp32"``. Raises ValueError for one not supported."""
+    format_of(name)
+    type_ = tl.str_to_ty(name, None)
+    numpy_type(type_.element_ty if name.startswith("*") else type_)
+    return type_
+
+
+def scalar_or_pointer(type_: Any, value: int | float) -> Any:
+    """A launch argument as a Triton tensor of exactly its type. Raises for a value that it cannot hold."""
+    dtype = numpy_type(type_)
+    if dtype == BFLOAT16:
+        data = convert(np.array([value], np.float32), dtype)
+    else:
+        # NumPy would truncate a float silently; an integer that does not fit raises by itself.
+        data = np.array([operator.index(value) if dtype.kind in "iu" else value], dtype)  # type: ignore[arg-type]
+    return tl.tensor(TensorHandle(data, type_), type_)
+
+
+def descriptor(base: Any, given: Any) -> Any:
+    """A host's `TensorDescriptor` as a kernel sees it; `base` is the pointer to its memory."""
+    sizes = [scalar_or_pointer(tl.int32, size) for size in given.shape]
+    strides = [scalar_or_pointer(tl.int64, stride) for stride in given.strides[:-1]]
+    made = _semantic.make_tensor_descriptor(
+        base, sizes, [*strides, tl.constexpr(1)], [tl.constexpr(n) for n in given.block_shape], given.padding
+    )
+    made.handle.round_f32_to_tf32 = getattr(given, "round_f32_to_tf32", False)
+    return made
+
+
+def described(base: Any, tensor: Any, block: tuple[int, ...]) -> Any:
+    """A `DescribedTensor` as a kernel sees it, its elements outside read as zeros."""
+    return descriptor(
+        base,
+        SimpleNamespace(shape=tensor.sizes, strides=tensor.strides, block_shape=block, padding="zero"),
+    )
+
+
+class _Located:
+    """Adds the kernel and the program to whatever is raised inside."""
+
+    __slots__ = ("_builder",)
+
+    def __init__(self, builder: StrictBuilder) -> None:
+        self._builder = builder
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is not None:
+            error.add_note(f"in {self._builder._where()}")
+
+
+class ProgramRunner:
+    """Runs the programs of a launch one after the other. Not for two threads at a time."""
+
+    def __init__(self) -> None:
+        self._builder = _builder
+        self._located = _Located(_builder)
+
+    def run(
+        self, kernel: Any, name: str, arguments: Mapping[str, object], grid: Grid, blocks: LiveBlocks
+    ) -> None:
+        """Run a kernel over a grid on the memory of one device."""
+        builder = self._builder
+        builder.kernel, builder.blocks = name, blocks
+        function = kernel.rewrite()
+        builder.set_grid_dim(*grid)
+        nx, ny, nz = grid
+        with np.errstate(all="ignore"), self._located:
+            for z in range(nz):
+                for y in range(ny):
+                    for x in range(nx):
+                        builder.grid_idx = (x, y, z)
+                        function(**arguments)
+
+
+_COMPARISON = {
+    name: vars(interpreter)[name] for name in ("_InterpreterComparison",) if hasattr(interpreter, name)
+}
+"""What a chain of comparisons is rewritten to, from Triton 3.9; before, no compiled kernel can have one either."""
+
+
+def _call_device_function(self: Any, *args: Any, **kwargs: Any) -> Any:
+    # Triton's own patches the language again at each call, which costs more than the call.
+    return self.rewrite()(*args, **kwargs)
+
+
+def _compile_rewritten(self: Any, transformed: Any) -> Any:
+    # Triton's own pours the interpreter's whole namespace into the kernel's module, where it hides mistakes.
+    namespace = self.fn.__globals__
+    namespace["interpreter_semantic"] = _semantic
+    namespace.update(_COMPARISON)
+    namespace.update(NAMESPACE)
+    local: dict[str, Any] = dict(self.kwargs)
+    exec(compile(transformed, filename=self.filename, mode="exec"), namespace, local)
+    return local[self.fn.__name__]
+
+
+def _install_libdevice(semantic: Any) -> None:
+    def bind(function: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, **{**kwargs, "_semantic": semantic})
+
+        return call
+
+    def refuse(name: str) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            raise NotImplementedError(f"libdevice.{name} does not exist on CUDA")
+
+        return call
+
+    bound = {
+        name: bind(function)
+        for name, function in vars(cuda_libdevice).items()
+        if callable(function) and tl.core.is_builtin(function)
+    }
+    for name, function in bound.items():
+        setattr(cuda_libdevice, name, function)
+    for name, function in list(vars(libdevice).items()):
+        if callable(function):
+            setattr(libdevice, name, bound.get(name) or refuse(name))
+
+
+def _install() -> tuple[StrictBuilder, Any]:
+    builder = StrictBuilder()
+    semantic = TritonSemantic(builder)
+    interpreter._get_np_dtype = numpy_type
+    interpreter.interpreter_builder = builder
+    interpreter.interpreter_semantic = semantic
+    interpreter._patch_lang(SimpleNamespace(__globals__={"tl": tl, "core": tl.core}))
+    for module in (tl, tl.core):
+        module.reduce = reductions.reduce
+        module.associative_scan = reductions.associative_scan
+    # Triton's own code asks `if other` to see whether there is one; a zero must not count as none.
+    del tl.tensor.__bool__
+    interpreter.FunctionRewriter.ast_transformer = BooleanTransformer()
+    interpreter.InterpretedFunction.__call__ = _call_device_function
+    interpreter.FunctionRewriter._compile_and_exec = _compile_rewritten
+    _install_libdevice(semantic)
+    return builder, semantic
+
+
+_builder, _semantic = _install()

@@ -1,0 +1,55 @@
+"""The interpreter's library of linear algebra: the host's LAPACK over simulated device memory.
+
+As Triton's interpreter stands for the compiler, LAPACK stands for cuSOLVER: the same routines, enqueued on the same
+streams, over memory that is checked against live allocations when they run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ... import lapack
+from ..solver import Operand
+
+if TYPE_CHECKING:
+    from .driver import InterpreterDriver
+
+
+class InterpreterSolver:
+    """Each routine of `lapack` on a stream of a simulated device."""
+
+    def __init__(self, driver: InterpreterDriver) -> None:
+        self._driver = driver
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        routine: Callable[..., None] = getattr(lapack, name)
+
+        def enqueue(*operands: Any) -> None:
+            driver = self._driver
+
+            def work() -> None:
+                with np.errstate(all="ignore"):
+                    routine(*[self._array(name, value) for value in operands])
+
+            stream = driver.current_stream(driver.current_device())
+            driver.stream(stream).enqueue(work, "library", name)
+
+        return enqueue
+
+    def _array(self, name: str, value: Any) -> Any:
+        """An operand as an array over the device's memory; an option as it is."""
+        if not isinstance(value, Operand):
+            return value
+        if value.nbytes:
+            self._driver.check_range(name, value.address, value.nbytes)
+            memory = memoryview((ctypes.c_char * value.nbytes).from_address(value.address))
+            flat = np.frombuffer(memory, value.dtype)
+        else:
+            flat = np.empty(0, value.dtype)
+        if value.columns is None:
+            return flat.reshape((value.batch, value.rows) if value.rows >= 0 else (value.batch,))
+        return flat.reshape(value.batch, value.columns, value.rows).transpose(0, 2, 1)

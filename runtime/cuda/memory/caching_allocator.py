@@ -1,0 +1,391 @@
+"""The caching allocator of CUDA memory: blocks are reused in stream order, without waiting for the device.
+
+A block that is given back lies in the list of its device, stream and size; work that is enqueued on that stream later
+comes after the work that used it. The usual request is a `pop` from that list and the usual free an `append` to it:
+neither takes a lock, so that giving back may happen inside garbage collection, in any thread. Everything else, best
+fit, splitting, merging, other streams' uses, private pools, goes by the one lock. Source: the policy of
+c10/cuda/CUDACachingAllocator, over segments from the driver.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from ...allocator import Allocator
+from ...data_ptr import DataPtr
+from ...device import device as Device
+from ...errors import OutOfMemoryError
+from ..driver import Driver, driver
+from .block import GRANULARITY, Block, BlockPool
+from .block_events import ACTIVE, ALLOCATED, LARGE, LOG_LIMIT, MAX_WASTE, SPLIT
+from .cache import DeviceCache
+from .options import VARIABLE, AllocatorOptions, parse_options
+from .pools import NOTHING, Exact, PrivatePools
+from .report import out_of_memory_message
+from .snapshot import live_blocks
+from .stream_uses import PendingUses
+
+
+class CachingAllocator(PrivatePools, Allocator):
+    """Memory of all CUDA devices of the process.
+
+    Args:
+        cuda: where segments come from; None is the process's driver, chosen at the first request.
+        options: None reads the environment's ``TRITEN_CUDA_ALLOC_CONF`` at the first request.
+    """
+
+    def __init__(self, cuda: Driver | None = None, options: AllocatorOptions | None = None) -> None:
+        super().__init__()
+        self._driver: Driver | None = None
+        self._options = options
+        self._guard = 0
+        self._slack = GRANULARITY - 1
+        self._notes = False
+        self._thread: Any = _NO_THREAD
+        self._exact: Exact = {}
+        self._returned: deque[Block] = deque()
+        self._uses = PendingUses()
+        self._recording = False
+        self._raw: dict[int, DataPtr] = {}
+        if cuda is not None:
+            self._attach(cuda)
+
+    def _attach(self, cuda: Driver) -> Driver:
+        with self._lock:
+            if self._driver is None:
+                if self._options is None:
+                    self._options = parse_options(os.environ.get(VARIABLE, ""))
+                self._guard = cuda.guard_bytes + -cuda.guard_bytes % GRANULARITY
+                self._slack = self._guard + GRANULARITY - 1
+                # The interpreter wants to know what lives where; on a GPU nobody does, and no call is made.
+                self._notes = type(cuda).note_allocated is not Driver.note_allocated
+                self._thread = cuda.thread_state
+                self._driver = cuda
+                self._choose_path()
+            return self._driver
+
+    def _choose_path(self) -> None:
+        everything_by_lock = self._notes or self._recording or self._open
+        self._fast = NOTHING if everything_by_lock else self._exact
+
+    def _cache(self, cuda: Driver, index: int) -> DeviceCache:
+        found = self._devices.get(index)
+        if found is None:
+            assert self._options is not None
+            cuda.check_device(index)
+            found = self._devices[index] = DeviceCache(index, self._guard, self._exact, self._options)
+        return found
+
+    def cache(self, index: int) -> DeviceCache:
+        """What is known of a device. Raises RuntimeError for one that does not exist."""
+        return self._cache(self.driver, index)
+
+    def caches(self) -> list[DeviceCache]:
+        """What is known of the devices used so far, by index."""
+        return [self._devices[index] for index in sorted(self._devices)]
+
+    @property
+    def driver(self) -> Driver:
+        """Where the memory comes from."""
+        return self._driver or self._attach(driver())
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether it knows where memory comes from: not before the first request or question."""
+        return self._driver is not None
+
+    @property
+    def is_used(self) -> bool:
+        """Whether any device's memory was asked for."""
+        return any(cache.pools() for cache in self.caches())
+
+    @property
+    def options(self) -> AllocatorOptions:
+        """How it differs from its defaults."""
+        self.driver  # noqa: B018
+        assert self._options is not None
+        return self._options
+
+    def set_recording(self, recording: bool) -> None:
+        """Whether devices have a history, which has to see every event. The caller holds the lock."""
+        self._recording = recording
+        self._choose_path()
+        if recording:
+            for cache in self.caches():
+                for block in live_blocks(cache, self.waiting_blocks()):
+                    if block.watch is None:
+                        block.watch = set()
+
+    def allocate(self, nbytes: int, device: Device) -> DataPtr:
+        """Memory on the current stream of `device`, aligned to 512 bytes and not initialised.
+
+        Raises OutOfMemoryError if the device cannot give it even after the cache has been emptied.
+        """
+        index = device.index
+        try:
+            # As `Driver.current_stream`, without a call: the thread's own dictionary has it.
+            stream = self._thread.__dict__["streams"].get(index, 0)
+            block = self._fast[index, stream, nbytes + self._slack & -GRANULARITY].pop()  # type: ignore[index]
+        except (KeyError, IndexError):
+            return self._allocate(nbytes, device, None)
+        block.charge = charge = block.weight - nbytes
+        log = block.log
+        log.append(charge)
+        if len(log) > LOG_LIMIT:
+            self._count(block)
+        return DataPtr(block.address, nbytes, device, None, self._give_back, block)
+
+    def allocate_on(self, nbytes: int, device: Device, stream: int) -> DataPtr:
+        """As `allocate`, on the stream given."""
+        try:
+            block = self._fast[device.index, stream, nbytes + self._slack & -GRANULARITY].pop()  # type: ignore[index]
+        except (KeyError, IndexError):
+            return self._allocate(nbytes, device, stream)
+        block.charge = charge = block.weight - nbytes
+        log = block.log
+        log.append(charge)
+        if len(log) > LOG_LIMIT:
+            self._count(block)
+        return DataPtr(block.address, nbytes, device, None, self._give_back, block)
+
+    def _allocate(self, nbytes: int, device: Device, stream: int | None) -> DataPtr:
+        if nbytes <= 0:
+            if nbytes < 0:
+                raise RuntimeError(f"allocate: nbytes must not be negative, got {nbytes}")
+            return DataPtr(0, 0, device)
+        cuda = self.driver
+        index = device.index
+        if index is None:
+            index = cuda.current_device()
+            device = Device("cuda", index)
+        if stream is None:
+            stream = cuda.current_stream(index)
+        block = self._serve(cuda, index, stream, nbytes, False)
+        if block is None:
+            # By no lock: a finaliser may want one that its thread's holder waits with for this one.
+            gc.collect()
+            block = self._serve(cuda, index, stream, nbytes, True)
+            assert block is not None
+        if len(block.log) > LOG_LIMIT:
+            self._count(block)
+        return DataPtr(block.address, nbytes, device, None, self._give_back, block)
+
+    def _serve(self, cuda: Driver, index: int, stream: int, nbytes: int, last_try: bool) -> Block | None:
+        """A block, handed out; None if the device has none at the first try, and room was made for another."""
+        with self._lock:
+            cache = self._cache(cuda, index)
+            size = self._rounded(nbytes)
+            if self._busy:
+                return self._serve_nested(cuda, cache, stream, size, nbytes)
+            self._busy = True
+            try:
+                self._settle(cuda)
+                pool = cache.pool(stream, size, self._routed(cache, stream))
+                try:
+                    exact = pool.lists[size].pop()
+                except (KeyError, IndexError):
+                    found = cache.find(pool, size)
+                else:
+                    return self._hand_out(cuda, cache, exact, nbytes, exact.weight)
+                if found is None and last_try:
+                    self._make_room(cuda, cache)
+                if found is None:
+                    if not self._open:
+                        cache.release_idle(cuda)
+                    found = cache.grow(cuda, pool, size)
+                if found is not None:
+                    # What the block was before, free and perhaps a part of a segment, is logged already.
+                    block = self._hand_out(cuda, cache, found, nbytes, found.weight & ~SPLIT)
+                    cache.stats.misses += 1
+                    return block
+                if last_try:
+                    self._give_up(cuda, cache, pool, nbytes)
+                cache.stats.num_alloc_retries += 1
+                self._make_room(cuda, cache)
+                return None
+            finally:
+                self._busy = False
+
+    def _rounded(self, nbytes: int) -> int:
+        assert self._options is not None
+        if self._options.roundup_power2_divisions:
+            nbytes = self._options.round(nbytes)
+        return nbytes + self._slack & -GRANULARITY
+
+    def _hand_out(self, cuda: Driver, cache: DeviceCache, block: Block, nbytes: int, event: int) -> Block:
+        pool = block.segment.pool
+        if self._notes:
+            try:
+                cuda.note_allocated(block.address, nbytes, pool.device, pool.stream)
+            except BaseException:
+                if event != block.weight:
+                    pool.events.inactive(block.counted, pool.small)
+                block.home.append(block)
+                raise
+        waste = block.counted - nbytes
+        if waste > MAX_WASTE:
+            block.excess = waste - MAX_WASTE
+            block.log.append(block.excess | (0 if pool.small else LARGE))
+            nbytes += block.excess
+        block.charge = block.weight - nbytes
+        block.log.append(event - nbytes)
+        if self._notes or cache.history is not None or block.excess:
+            block.watch = set()
+            if cache.history is not None:
+                cache.history.allocated(block)
+        return block
+
+    def _serve_nested(self, cuda: Driver, cache: DeviceCache, stream: int, size: int, nbytes: int) -> Block:
+        """Serve a finaliser that allocates while its thread is at work here: by a segment of its own."""
+        pool = cache.nested_pool(stream, size)
+        block = cache.grow(cuda, pool, size)
+        if block is None:
+            self._give_up(cuda, cache, pool, nbytes)
+        cache.stats.misses += 1
+        return self._hand_out(cuda, cache, block, nbytes, block.weight & ~SPLIT)
+
+    def _give_up(self, cuda: Driver, cache: DeviceCache, pool: BlockPool, nbytes: int) -> NoReturn:
+        free, total = cuda.memory_info(cache.index)
+        cache.stats.num_ooms += 1
+        if cache.history is not None:
+            cache.history.out_of_memory(nbytes, pool.stream, pool.owner, free)
+        raise OutOfMemoryError(
+            out_of_memory_message(nbytes, cache, free, total, live_blocks(cache, self.waiting_blocks()))
+        )
+
+    def _count(self, block: Block) -> None:
+        with self.exclusive() as nested:
+            if not nested:
+                self._devices[block.segment.pool.device].stats.count()
+
+    def _give_back(self, data: DataPtr) -> None:
+        block: Any = data.context
+        if block.watch is None:
+            block.log.append(-block.charge)
+            block.home.append(block)
+        else:
+            self._give_back_watched(block)
+
+    def _give_back_watched(self, block: Block) -> None:
+        """Give back a block that other streams use, or whose history is kept. Takes no lock."""
+        history = self._devices[block.segment.pool.device].history
+        if history is not None:
+            history.freed("free_requested", block)
+        if block.excess:
+            block.log.append(-(block.excess | (0 if block.segment.pool.small else LARGE)))
+            block.excess = 0
+        if block.watch:
+            block.log.append(-(block.charge & ~(ACTIVE | SPLIT)))
+            self._returned.append(block)
+            # The next request comes by the lock, where events are recorded.
+            self._fast = NOTHING
+        else:
+            self._finish(block, block.charge)
+
+    def _finish(self, block: Block, event: int) -> None:
+        """A block is free from here on."""
+        pool = block.segment.pool
+        cache = self._devices[pool.device]
+        if self._notes:
+            assert self._driver is not None
+            self._driver.note_freed(block.address, pool.device, pool.stream)
+        if cache.history is not None:
+            cache.history.freed("free_completed", block)
+        block.watch = block.frames = None
+        block.log.append(-event)
+        block.home.append(block)
+
+    def _settle(self, cuda: Driver) -> None:
+        """Do what finalisers left to do. While a pool is open, no event is recorded or queried: work may be being
+        captured, and the events would be part of it."""
+        self._release_put_off()
+        if self._open:
+            return
+        self._choose_path()
+        returned = self._returned
+        while returned:
+            self._uses.record(cuda, returned.popleft())
+        self._uses.poll(cuda)
+        self._finish_done()
+
+    def _finish_done(self) -> None:
+        done = self._uses.done
+        while done:
+            block = done.pop()
+            self._finish(block, block.charge & ~ALLOCATED)
+
+    def _make_room(self, cuda: Driver, cache: DeviceCache) -> None:
+        """Wait for blocks that other streams use and give what is free back to the driver."""
+        if not self._open:
+            cache.stats.num_sync_all_streams += 1
+            self._uses.wait(cuda, cache.index)
+            self._finish_done()
+            cache.release(cuda)
+
+    def waiting_blocks(self) -> list[Block]:
+        """The blocks that were given back while other streams use them."""
+        return [*self._returned, *self._uses.blocks()]
+
+    def record_stream(self, data: DataPtr, stream: int) -> None:
+        """Tell that a stream of the block's device uses it: it is reused only when that work is done."""
+        block = data.root.context
+        if not isinstance(block, Block):
+            raise RuntimeError(f"record_stream: {data} was not allocated by the caching allocator")
+        if stream != block.segment.pool.stream:
+            with self._lock:
+                if block.watch is None:
+                    block.watch = set()
+                block.watch.add(stream)
+
+    def empty_cache(self, device: int | None = None) -> None:
+        """Give every segment that nobody uses back to the driver; of one device, or of all. Waits for other streams.
+
+        Does nothing while a pool is open: the driver takes no memory back while work is captured.
+        """
+        cuda = self._driver
+        if cuda is None:
+            return
+        with self.exclusive() as nested:
+            if nested or self._open:
+                return
+            self._settle(cuda)
+            for index in list(self._devices) if device is None else [device]:
+                self._make_room(cuda, self._cache(cuda, index))
+
+    def raw_allocate(self, nbytes: int, device: Device, stream: int) -> int:
+        """An address that nobody but `raw_delete` gives back; 0 for no bytes."""
+        data = self.allocate_on(nbytes, device, stream)
+        if data.address:
+            self._raw[data.address] = data
+        return data.address
+
+    def raw_delete(self, address: int) -> None:
+        """Give back what `raw_allocate` gave. Raises RuntimeError for another address."""
+        if address and self._raw.pop(address, None) is None:
+            raise RuntimeError(f"invalid device pointer: {address:#x}")
+
+    def copy_data(self, dst: int, src: int, nbytes: int) -> None:
+        """Enqueue the copy on the current stream of the current device."""
+        cuda = self.driver
+        cuda.copy_device_to_device(dst, src, nbytes, cuda.current_stream(cuda.current_device()))
+
+    def raw_deleter(self) -> Callable[[DataPtr], None]:
+        return self._give_back
+
+
+class _NoThread:
+    """Stands for the driver's state of a thread until there is a driver."""
+
+    def __init__(self) -> None:
+        self.streams: dict[int, int] = {}
+
+
+_NO_THREAD = _NoThread()
+
+
+CUDA_ALLOCATOR = CachingAllocator()
+"""The process's allocator of CUDA memory; making it touches no device."""

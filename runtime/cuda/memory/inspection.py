@@ -1,0 +1,131 @@
+"""What may be asked of a caching allocator: statistics, snapshots, history, limits."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from .block import PoolId
+from .caching_allocator import CachingAllocator
+from .history import ACTIONS, CONTEXTS, MemoryHistory
+from .snapshot import SegmentInfo, segment_infos
+from .statistics import DeviceStats, NestedStats
+
+HISTORY_KINDS = (None, "state", "all")
+STACKS = ("python", "all")
+
+
+def device_stats(allocator: CachingAllocator, device: int) -> DeviceStats:
+    """The device's counters, up to date. The object lives on."""
+    cache = allocator.cache(device)
+    with allocator.exclusive() as nested:
+        if not nested:
+            cache.stats.count()
+        return cache.stats
+
+
+def nested_stats(allocator: CachingAllocator, device: int) -> NestedStats:
+    """As `torch.cuda.memory_stats_as_nested_dict`."""
+    stats = device_stats(allocator, device)
+    with allocator.exclusive():
+        return stats.as_nested_dict(allocator.cache(device).options.max_split_size)
+
+
+def reset_peaks(allocator: CachingAllocator, device: int) -> None:
+    """Start all peaks afresh from what is in use now."""
+    stats = device_stats(allocator, device)
+    with allocator.exclusive():
+        stats.reset_peaks()
+
+
+def reset_accumulated(allocator: CachingAllocator, device: int) -> None:
+    """Start all sums afresh."""
+    stats = device_stats(allocator, device)
+    with allocator.exclusive():
+        stats.reset_accumulated()
+
+
+def set_fraction(allocator: CachingAllocator, device: int, fraction: float) -> None:
+    """Limit what the allocator takes of a device to a share of its total memory."""
+    cache = allocator.cache(device)
+    total = allocator.driver.memory_info(device)[1]
+    with allocator.exclusive():
+        cache.fraction, cache.limit = fraction, int(total * fraction)
+
+
+def snapshot_segments(allocator: CachingAllocator, pool: PoolId | None = None) -> list[SegmentInfo]:
+    """All segments with their blocks, by device and address; of one private pool where it is given.
+
+    Raises RuntimeError inside a finaliser that interrupted the allocator in its own thread.
+    """
+    with allocator.exclusive() as nested:
+        if nested:
+            raise RuntimeError("memory_snapshot: the allocator is at work in this very thread")
+        waiting = allocator.waiting_blocks()
+        infos = [info for cache in allocator.caches() for info in segment_infos(cache, waiting)]
+    return [info for info in infos if pool is None or info["segment_pool_id"] == pool]
+
+
+def snapshot(allocator: CachingAllocator) -> dict[str, Any]:
+    """Segments, the traces of all devices and the options, as pytorch.org/memory_viz reads them."""
+    segments = snapshot_segments(allocator)
+    with allocator.exclusive():
+        caches = {cache.index: cache for cache in allocator.caches()}
+        count = max(caches, default=-1) + 1
+        histories = [caches[i].history if i in caches else None for i in range(count)]
+        for history in histories:
+            if history is not None:
+                history.note("snapshot", 0, 0, 0, (0, 0), None)
+        options = allocator.options
+        return {
+            "segments": segments,
+            "device_traces": [[] if history is None else history.trace() for history in histories],
+            "allocator_settings": {
+                "max_split_size": -1 if options.max_split_size is None else options.max_split_size,
+                "garbage_collection_threshold": options.garbage_collection_threshold or 0.0,
+                "roundup_power2_divisions": {"": options.roundup_power2_divisions},
+                "expandable_segments": False,
+            },
+            "external_annotations": [],
+        }
+
+
+def record_history(
+    allocator: CachingAllocator,
+    enabled: str | None = "all",
+    context: str | None = "all",
+    stacks: str = "all",
+    max_entries: int = sys.maxsize,
+    clear_history: bool = False,
+    skip_actions: Iterable[str] | None = None,
+) -> None:
+    """Keep the frames of live blocks (``"state"``), and all events too (``"all"``); None ends it.
+
+    Raises RuntimeError for a value that is none of these, as PyTorch does.
+    """
+    skip = frozenset(skip_actions or ())
+    for name, value, known in (
+        ("enabled", enabled, HISTORY_KINDS),
+        ("context", context, CONTEXTS),
+        ("stacks", stacks, STACKS),
+        *(("skip_actions", action, ACTIONS) for action in sorted(skip)),
+    ):
+        if value not in known:
+            raise RuntimeError(f"_record_memory_history: {name}: expected one of {known}, got {value!r}")
+    if max_entries < 0:
+        raise RuntimeError(
+            f"_record_memory_history: max_entries must be non-negative integer, got {max_entries}"
+        )
+    indices = range(allocator.driver.device_count())
+    caches = [allocator.cache(index) for index in indices]
+    with allocator.exclusive():
+        for cache in caches:
+            before = cache.history
+            if enabled is None:
+                cache.history = None
+                continue
+            cache.history = MemoryHistory(cache.index, enabled == "all", context, max_entries, skip)
+            if before is not None and not clear_history:
+                cache.history.entries.extend(before.entries)
+        allocator.set_recording(enabled is not None)

@@ -1,0 +1,85 @@
+"""Options of the caching allocator, from ``TRITEN_CUDA_ALLOC_CONF`` (PyTorch's ``PYTORCH_CUDA_ALLOC_CONF``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+VARIABLE = "TRITEN_CUDA_ALLOC_CONF"
+SMALLEST_SPLIT_MIB = 20
+
+
+@dataclass(frozen=True)
+class AllocatorOptions:
+    """How the allocator differs from its defaults.
+
+    Attributes:
+        max_split_size: blocks of this many bytes or more are not split; None splits all.
+        garbage_collection_threshold: share of the memory limit above which cached segments that lie unused are
+            given back; needs a limit (`set_per_process_memory_fraction`).
+        roundup_power2_divisions: sizes are rounded up to this many steps between two powers of two; 0 for none.
+    """
+
+    max_split_size: int | None = None
+    garbage_collection_threshold: float | None = None
+    roundup_power2_divisions: int = 0
+
+    def round(self, nbytes: int) -> int:
+        """A request's size rounded as the divisions have it.
+
+        Example:
+            >>> from triten.runtime.cuda.memory.options import AllocatorOptions
+            >>> AllocatorOptions(roundup_power2_divisions=4).round(1200)
+            1280
+        """
+        divisions = self.roundup_power2_divisions
+        if divisions == 0 or nbytes < divisions or nbytes & nbytes - 1 == 0:
+            return nbytes
+        step = max((1 << nbytes.bit_length() - 1) // divisions, 1)
+        return nbytes + -nbytes % step
+
+
+def parse_options(text: str) -> AllocatorOptions:
+    """Options from ``name:value`` pairs with commas between them. Raises ValueError for any other text.
+
+    Example:
+        >>> from triten.runtime.cuda.memory.options import parse_options
+        >>> parse_options("max_split_size_mb:128").max_split_size // 2**20
+        128
+    """
+    found: dict[str, int | float] = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        name, colon, value = (part.strip() for part in pair.partition(":"))
+        if not colon or not value:
+            raise ValueError(f"{VARIABLE}: expected 'name:value', got '{pair}'")
+        if name in found:
+            raise ValueError(f"{VARIABLE}: '{name}' is given twice")
+        found[name] = _value(name, value)
+    size = found.get("max_split_size_mb")
+    return AllocatorOptions(
+        None if size is None else int(size) * 2**20,
+        found.get("garbage_collection_threshold"),
+        int(found.get("roundup_power2_divisions", 0)),
+    )
+
+
+def _value(name: str, text: str) -> int | float:
+    rule = _RULES.get(name)
+    if rule is None:
+        raise ValueError(f"{VARIABLE}: unknown option '{name}'; there are {', '.join(_RULES)}")
+    read, is_valid, expected = rule
+    try:
+        value = read(text)
+    except ValueError:
+        value = None
+    if value is None or not is_valid(value):
+        raise ValueError(f"{VARIABLE}: {name}: expected {expected}, got '{text}'")
+    return value
+
+
+_RULES: dict[str, tuple[type[int] | type[float], Callable[[Any], bool], str]] = {
+    "max_split_size_mb": (int, lambda v: v > SMALLEST_SPLIT_MIB, f"an integer above {SMALLEST_SPLIT_MIB}"),
+    "garbage_collection_threshold": (float, lambda v: 0 < v < 1, "a number in (0, 1)"),
+    "roundup_power2_divisions": (int, lambda v: v > 0 and v & v - 1 == 0, "a power of two"),
+}

@@ -1,0 +1,87 @@
+"""What lies where: the segments and blocks of a device in PyTorch's format (`torch.cuda.memory_snapshot`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from .block import Block, Segment
+from .block_events import MAX_WASTE
+from .cache import DeviceCache
+from .history import frame_dicts
+
+SegmentInfo = dict[str, Any]
+
+
+@contextmanager
+def claimed(cache: DeviceCache) -> Iterator[dict[int, Block]]:
+    """Hold all free blocks of a device, by address: nobody else gets one meanwhile."""
+    taken = [pool.claim() for pool in cache.pools()]
+    try:
+        yield {address: block for free in taken for address, block in free.items()}
+    finally:
+        for free in taken:
+            for block in free.values():
+                block.home.append(block)
+
+
+def live_blocks(cache: DeviceCache, waiting: list[Block]) -> list[Block]:
+    """The blocks that are handed out; `waiting` ones are not."""
+    gone = {block.address for block in waiting}
+    with claimed(cache) as free:
+        return [
+            block
+            for segment in cache.segments()
+            for block in segment.blocks()
+            if block.address not in free and block.address not in gone
+        ]
+
+
+def requested_bytes(block: Block) -> int:
+    """What the request for a live block asked for."""
+    return block.counted - (block.charge & MAX_WASTE) - block.excess
+
+
+def segment_infos(cache: DeviceCache, waiting: list[Block]) -> list[SegmentInfo]:
+    """The segments of a device with their blocks, by address."""
+    gone = {block.address for block in waiting}
+    with claimed(cache) as free:
+        return [_segment_info(cache, segment, free, gone) for segment in cache.segments()]
+
+
+def _segment_info(
+    cache: DeviceCache, segment: Segment, free: dict[int, Block], gone: set[int]
+) -> SegmentInfo:
+    blocks = []
+    for block in segment.blocks():
+        if block.address in free:
+            state, requested = "inactive", 0
+        else:
+            state = "active_awaiting_free" if block.address in gone else "active_allocated"
+            requested = requested_bytes(block)
+        blocks.append(
+            {
+                "address": block.address,
+                "size": block.size,
+                "requested_size": requested,
+                "state": state,
+                "frames": frame_dicts(block.frames),
+            }
+        )
+    allocated = [info for info in blocks if info["state"] == "active_allocated"]
+    active = [info for info in blocks if info["state"] != "inactive"]
+    return {
+        "device": cache.index,
+        "address": segment.address,
+        "total_size": segment.size,
+        "allocated_size": sum(info["size"] for info in allocated),
+        "active_size": sum(info["size"] for info in active),
+        "requested_size": sum(info["requested_size"] for info in active),
+        "stream": segment.pool.stream,
+        "segment_type": "small" if segment.pool.small else "large",
+        "segment_pool_id": segment.pool.owner,
+        "is_expandable": False,
+        "frames": frame_dicts(segment.frames),
+        "blocks": blocks,
+    }

@@ -1,0 +1,206 @@
+"""Ahead-of-time compilation of Triton kernels: no GPU, driver, C compiler or PyTorch is needed.
+
+Source: `triton.compile` over an `ASTSource` with an explicit target.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..architecture import check_architecture
+from ..tensor_map import ALIGNMENT, NBYTES, descriptor_type, parameter_format
+from .real_triton import real, real_constants
+
+WARP_SIZE = 32
+DIVISIBILITY = 16
+
+_FORMATS = {
+    "i1": "?",
+    "u1": "?",
+    "i8": "b",
+    "u8": "B",
+    "i16": "h",
+    "u16": "H",
+    "fp16": "e",
+    "bf16": "H",
+    "i32": "i",
+    "u32": "I",
+    "fp32": "f",
+    "i64": "q",
+    "u64": "Q",
+    "fp64": "d",
+}
+
+
+@dataclass(frozen=True)
+class KernelBinary:
+    """A compiled kernel: its code, and what a launch must know.
+
+    `num_warps`, `num_ctas` and `shared` are what the compiler decided, which need not be what was asked. `tensor_maps`
+    says how each descriptor among the parameters is encoded (`tensor_map.encode_tiled`).
+    """
+
+    name: str
+    capability: int
+    cubin: bytes
+    asm: Mapping[str, str]
+    parameter_types: tuple[str, ...]
+    num_warps: int
+    num_ctas: int
+    shared: int
+    global_scratch_size: int
+    global_scratch_align: int
+    launch_cooperative_grid: bool = False
+    launch_pdl: bool = False
+    tensor_maps: tuple[Mapping[str, Any], ...] = ()
+
+
+def compile_kernel(
+    kernel: Any,
+    signature: Mapping[str, str],
+    constexprs: Mapping[str, object],
+    divisible: frozenset[str] = frozenset(),
+    capability: int = 90,
+    options: Mapping[str, object] | None = None,
+) -> KernelBinary:
+    """Compile a `@triton.jit` function for a compute capability (``90`` is sm_90).
+
+    Args:
+        kernel: the function, lazy or Triton's own; it must have been made without ``TRITON_INTERPRET=1``.
+        signature: Triton's type of each parameter that is passed at launch.
+        constexprs: the values of the other parameters.
+        divisible: parameters known to be multiples of 16, which is what makes 128-bit accesses possible.
+        capability: major times 10 plus minor.
+        options: Triton's options. Floating-point fusion and libdevice's flushing of subnormals are off
+            unless named here.
+
+    Raises:
+        NotImplementedError: for a dtype that the architecture does not have.
+        RuntimeError: under the interpreter; if Triton is missing; if a global of a kernel has changed since it was
+            first compiled.
+        triton.compiler.errors.CompilationError: for a kernel that does not compile.
+    """
+    check_architecture(kernel.fn.__name__, signature, constexprs.values(), capability)
+    try:
+        kernel, constexprs = real(kernel), real_constants(constexprs)
+    except RuntimeError as error:
+        error.add_note(
+            f"kernel '{kernel.fn.__name__}' for sm_{capability} is not in the store of compiled kernels"
+        )
+        raise
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+    from triton.runtime.jit import JITFunction
+
+    if not isinstance(kernel, JITFunction):
+        raise RuntimeError(
+            f"compile_kernel(): kernel must be a triton.jit function, got {type(kernel).__name__}; a kernel "
+            "that was defined under TRITON_INTERPRET=1 cannot be compiled, do it in a process without it"
+        )
+    for each in (kernel, *constexprs.values()):
+        if isinstance(each, JITFunction):
+            check_globals(each)
+    names = kernel.arg_names
+    full_signature = {name: signature.get(name, "constexpr") for name in names}
+    # Triton reads attributes by index path only; a name or a plain int is ignored and vector accesses vanish.
+    constants = {(i,): constexprs[name] for i, name in enumerate(names) if name in constexprs}
+    attributes = {
+        (i,): [["tt.divisibility", DIVISIBILITY]] for i, name in enumerate(names) if name in divisible
+    }
+    compiled = triton.compile(
+        ASTSource(kernel, full_signature, constants, attributes),
+        target=GPUTarget("cuda", capability, WARP_SIZE),
+        options=chosen_options(options),
+    )
+    metadata = compiled.metadata
+    return KernelBinary(
+        name=metadata.name,
+        capability=capability,
+        cubin=compiled.asm["cubin"],
+        asm={stage: text for stage, text in compiled.asm.items() if isinstance(text, str)},
+        parameter_types=tuple(signature[name] for name in names if name in signature),
+        num_warps=metadata.num_warps,
+        num_ctas=metadata.num_ctas,
+        shared=metadata.shared,
+        global_scratch_size=metadata.global_scratch_size,
+        global_scratch_align=metadata.global_scratch_align,
+        launch_cooperative_grid=metadata.launch_cooperative_grid,
+        launch_pdl=metadata.launch_pdl,
+        tensor_maps=tuple(
+            {name: list(v) if isinstance(v, tuple) else v for name, v in each.items()}
+            for each in getattr(metadata, "tensordesc_meta", None) or ()
+        ),
+    )
+
+
+def chosen_options(options: Mapping[str, object] | None) -> dict[str, object]:
+    """Triton's options for a kernel, with those that are off unless they are named."""
+    return {"enable_fp_fusion": False, "enable_reflect_ftz": False, **(options or {})}
+
+
+def check_globals(kernel: Any) -> None:
+    """Raise RuntimeError if a constant of a kernel's module is not what it was when Triton first read the kernel.
+
+    Triton goes on with the old value in its own cache's key, so that it would take one kernel for another.
+    """
+    for (name, _), (value, namespace) in kernel.used_global_vals.items():
+        if namespace.get(name) != value:
+            raise RuntimeError(
+                f"compile_kernel(): kernel '{kernel.fn.__name__}': global variable '{name}' has changed since it was "
+                f"first compiled, from {value} to {namespace.get(name)}"
+            )
+
+
+class ParameterLayout:
+    """Where a kernel's arguments lie in one buffer: natural alignment, two scratch pointers at the end.
+
+    `struct` packs all of it, `values` what comes before the scratch pointers. Tensor maps come first, each at a
+    multiple of 64 bytes with sizes and strides behind it, as one string of bytes: `maps` has their positions among the
+    values and `plain` those of the others, which are packed after them.
+
+    Example:
+        >>> ParameterLayout(("*fp32", "i32", "fp64")).offsets
+        (0, 8, 16, 24, 32)
+        >>> ParameterLayout(("i32", "tensordesc<fp16[64, 64]>")).offsets
+        (192, 0, 128, 132, 136, 144, 200, 208)
+    """
+
+    def __init__(self, types: tuple[str, ...]) -> None:
+        described = [descriptor_type(type_name) for type_name in types]
+        self.maps = tuple(i for i, found in enumerate(described) if found is not None)
+        self.plain = tuple(i for i, found in enumerate(described) if found is None)
+        front, places = "", {}
+        for i in self.maps:
+            found = described[i]
+            assert found is not None
+            rank, start = len(found.block), struct.calcsize("@" + front)
+            nbytes = struct.calcsize(parameter_format(rank))
+            front += f"{nbytes}s{-nbytes % ALIGNMENT}x"
+            strides = start + nbytes - 8 * rank
+            places[i] = [start, *range(start + NBYTES, start + NBYTES + 4 * rank, 4)]
+            places[i] += range(strides, strides + 8 * rank, 8)
+        codes = [format_of(types[i]) for i in self.plain] + ["Q", "Q"]
+        self.values = struct.Struct("@" + front + "".join(codes[:-2]))
+        self.struct = struct.Struct("@" + front + "".join(codes))
+        for i, code in enumerate(codes):
+            before = struct.calcsize("@" + front + "".join(codes[:i]))
+            before += -before % struct.calcsize("@" + code)
+            places[self.plain[i] if i < len(self.plain) else len(types) + i] = [before]
+        self.offsets = tuple(offset for i in sorted(places) for offset in places[i])
+        self.bfloat16 = tuple(i for i, type_name in enumerate(types) if type_name == "bf16")
+
+
+def format_of(type_name: str) -> str:
+    """The `struct` code of a Triton type. Raises ValueError for one that cannot be passed this way."""
+    if type_name.startswith("*"):
+        return "Q"
+    code = _FORMATS.get(type_name)
+    if code is None:
+        raise ValueError(
+            f"a kernel's argument of type {type_name!r} is not supported, expected {sorted(_FORMATS)}"
+        )
+    return code

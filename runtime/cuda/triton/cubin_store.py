@@ -1,0 +1,255 @@
+"""Compiled kernels on disk, so that a process that finds its kernels there needs no compiler.
+
+The folder is ``$TRITEN_CACHE_DIR/cubins``; where that is not set, ``$XDG_CACHE_HOME/triten/cubins``, and without that
+``~/.cache/triten/cubins``. An entry is one file, named by its key (see `kernel_key.py`): a checksum, a header, the
+cubin. Entries are written beside their place and renamed, so that a reader sees a whole one or none; whatever
+is damaged nevertheless fails its checksum and is compiled anew. Nothing is synchronised to the disk: after a crash
+the checksum decides.
+
+``TRITEN_CACHE_MAXSIZE`` bounds the folder in bytes (1 GiB; 0 switches the store off). When a write passes the bound,
+entries go in the order of their last use until nine tenths are left. A use is noted in the file's modification time,
+once an hour at most. What other processes have written is looked up after every sixteenth of the bound, so that each of
+them can pass it by that much.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import secrets
+import threading
+import time
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..architecture import check_architecture
+from ..driver import kernel_name
+from .compile import KernelBinary, chosen_options, compile_kernel
+from .kernel_key import kernel_key
+from .real_triton import TritonMissingError
+
+MAGIC = b"TRITENCUBIN\x00"
+DIGEST_SIZE = 32
+SUFFIX = ".kernel"
+DEFAULT_MAXSIZE = 1 << 30
+KEPT = 0.9
+"""How much of the bound is left after entries went."""
+UNLOOKED = 1 / 16
+"""How much of the bound is written between two looks at what others wrote."""
+NOTED_EVERY = 3600.0
+"""Seconds between two notes of an entry's use, and the age at which another writer's temporary file is an orphan."""
+
+_HEADER_FIELDS = sorted(f.name for f in dataclasses.fields(KernelBinary) if f.name not in ("cubin", "asm"))
+
+
+class CubinStore:
+    """A folder of compiled kernels, shared by threads and processes.
+
+    Args:
+        directory: the folder; it is made when the first entry is written.
+        maxsize: the most bytes that its entries may have together.
+
+    Example:
+        >>> import tempfile
+        >>> store = CubinStore(Path(tempfile.mkdtemp()), 1 << 20)
+        >>> binary = KernelBinary("add", 90, b"code", {}, ("*fp32", "i32"), 4, 1, 0, 0, 1)
+        >>> store.write("0123", binary)
+        >>> store.read("0123") == binary, store.read("4567")
+        (True, None)
+    """
+
+    def __init__(self, directory: Path, maxsize: int = DEFAULT_MAXSIZE) -> None:
+        self.directory = directory
+        self.maxsize = maxsize
+        self._lock = threading.Lock()
+        self._size: int | None = None
+        self._unlooked = 0
+        self._is_writable = True
+        self._has_warned = False
+
+    def _path(self, key: str) -> str:
+        return f"{self.directory}{os.sep}{key}{SUFFIX}"
+
+    def read(self, key: str) -> KernelBinary | None:
+        """The kernel of a key, without its assembly; None if there is none, or a damaged one."""
+        path = self._path(key)
+        try:
+            with open(path, "rb", buffering=0) as file:
+                data = file.read()
+                used = os.fstat(file.fileno()).st_mtime
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            self._warn(f"cannot be read ({error})")
+            return None
+        binary = unpack(key, data)
+        if binary is not None and time.time() - used > NOTED_EVERY:
+            with contextlib.suppress(OSError):  # a store that others fill may be read-only
+                os.utime(path)
+        return binary
+
+    def write(self, key: str, binary: KernelBinary) -> None:
+        """Keep a kernel. Where that is impossible, a RuntimeWarning says so once, and nothing is written any more."""
+        data = pack(key, binary)
+        if not self._is_writable or len(data) > self.maxsize:
+            return
+        temporary = f"{self._path(key)}.{os.getpid()}.{secrets.token_hex(4)}"
+        try:
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            try:
+                with open(temporary, "xb", buffering=0) as file:
+                    if file.write(data) != len(data):
+                        raise OSError("the disk took only a part of an entry")
+                os.replace(temporary, self._path(key))
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary)
+                raise
+            self._bound(len(data))
+        except OSError as error:
+            self._is_writable = False
+            self._warn(f"cannot be written ({error}), kernels are compiled anew by each process")
+
+    def _warn(self, what: str) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                f"the store of compiled kernels in {self.directory} {what}; TRITEN_CACHE_DIR names another folder",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def _bound(self, written: int) -> None:
+        """Take the least recently used entries away, if the folder has grown beyond its bound."""
+        with self._lock:
+            self._unlooked += written
+            if self._size is not None:
+                self._size += written
+                if self._size <= self.maxsize and self._unlooked <= self.maxsize * UNLOOKED:
+                    return
+            entries = self._entries()
+            size = sum(nbytes for _, nbytes, _ in entries)
+            if size > self.maxsize:
+                for _, nbytes, path in sorted(entries):
+                    if size <= self.maxsize * KEPT:
+                        break
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(path)
+                    size -= nbytes
+            self._size, self._unlooked = size, 0
+
+    def _entries(self) -> list[tuple[float, int, str]]:
+        """(last use, bytes, path) of each entry; orphans of writers that were killed are taken away."""
+        found = []
+        now = time.time()
+        with os.scandir(self.directory) as files:
+            for file in files:
+                try:
+                    status = file.stat(follow_symlinks=False)
+                    if file.name.endswith(SUFFIX):
+                        found.append((status.st_mtime, status.st_size, file.path))
+                    elif SUFFIX in file.name and now - status.st_mtime > NOTED_EVERY:
+                        os.unlink(file.path)
+                except FileNotFoundError:
+                    continue
+        return found
+
+
+def pack(key: str, binary: KernelBinary) -> bytes:
+    """An entry's bytes: magic, SHA-256 of the rest, length of the header, header in JSON, cubin."""
+    header = {name: getattr(binary, name) for name in _HEADER_FIELDS}
+    text = json.dumps({"key": key, **header}).encode()
+    body = len(text).to_bytes(4, "little") + text + binary.cubin
+    return MAGIC + hashlib.sha256(body).digest() + body
+
+
+def unpack(key: str, data: bytes) -> KernelBinary | None:
+    """The kernel of an entry's bytes; None unless they are whole and belong to the key."""
+    start = len(MAGIC) + DIGEST_SIZE
+    body = memoryview(data)[start:]
+    if data[: len(MAGIC)] != MAGIC or hashlib.sha256(body).digest() != data[len(MAGIC) : start]:
+        return None
+    end = 4 + int.from_bytes(body[:4], "little")
+    header: dict[str, Any] = json.loads(bytes(body[4:end]))
+    if header.pop("key") != key or sorted(header) != _HEADER_FIELDS:
+        return None
+    lists = {name: tuple(value) for name, value in header.items() if isinstance(value, list)}
+    return KernelBinary(cubin=bytes(body[end:]), asm={}, **{**header, **lists})
+
+
+def default_directory() -> Path:
+    """Where the environment puts the store. Raises RuntimeError if it names no home."""
+    own = os.environ.get("TRITEN_CACHE_DIR")
+    if own:
+        return Path(own) / "cubins"
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    # The specification says to ignore a path that is not absolute.
+    base = Path(cache) if os.path.isabs(cache) else Path.home() / ".cache"
+    return base / "triten" / "cubins"
+
+
+def default_maxsize() -> int:
+    """The bound that the environment sets. Raises ValueError for anything but a number of bytes."""
+    given = os.environ.get("TRITEN_CACHE_MAXSIZE", "")
+    if not given:
+        return DEFAULT_MAXSIZE
+    if not given.isdecimal():
+        raise ValueError(f"TRITEN_CACHE_MAXSIZE: expected a number of bytes, got {given!r}")
+    return int(given)
+
+
+_stores: dict[tuple[Path, int], CubinStore] = {}
+
+
+def store() -> CubinStore | None:
+    """The store that the environment names; None where it is switched off or there is no place for it."""
+    maxsize = default_maxsize()
+    if maxsize == 0:
+        return None
+    try:
+        directory = default_directory()
+    except RuntimeError:  # a user without a home
+        return None
+    found = _stores.get((directory, maxsize))
+    return found or _stores.setdefault((directory, maxsize), CubinStore(directory, maxsize))
+
+
+def find_or_compile(
+    kernel: Any,
+    signature: Mapping[str, str],
+    constexprs: Mapping[str, object],
+    divisible: frozenset[str] = frozenset(),
+    capability: int = 90,
+    options: Mapping[str, object] | None = None,
+) -> KernelBinary:
+    """A kernel from the store, else compiled and kept there; the arguments are those of `compile_kernel`.
+
+    A kernel that was found has no `asm`, and Triton is not imported for it.
+
+    Raises:
+        NotImplementedError: for a dtype that the architecture does not have.
+        RuntimeError: if it must be compiled and Triton is missing.
+    """
+    name = kernel_name(kernel)
+    check_architecture(name, signature, constexprs.values(), capability)
+    chosen = chosen_options(options)
+    kept = store()
+    key = None if kept is None else kernel_key(kernel, signature, constexprs, divisible, capability, chosen)
+    found = None if kept is None or key is None else kept.read(key)
+    if found is not None:
+        return found
+    try:
+        found = compile_kernel(kernel, signature, constexprs, divisible, capability, chosen)
+    except TritonMissingError as error:
+        where = "" if kept is None else f" in {kept.directory}"
+        raise RuntimeError(
+            f"kernel '{name}' for sm_{capability} is not in the store of compiled kernels{where}. {error}"
+        ) from error
+    if kept is not None and key is not None:
+        kept.write(key, found)
+    return found

@@ -1,0 +1,304 @@
+"""Triton's runtime over triten's devices: what lets ``kernel[grid](x, y, n, BLOCK=1024)`` take tensors.
+
+A `@triton.jit` function asks `triton.runtime.driver.active` for the current device and stream, the target, how to
+load machine code and how to launch it. Triton's own answers come from PyTorch, or from a C program that gcc builds
+at run time; these come from triten's driver, so that such a kernel runs on the current stream of
+`tt.cuda`, in order with every operator, without gcc and without PyTorch. Triton's versions 3.6 to 3.9 ask the same
+questions.
+
+The driver is one for the process, as Triton has it.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+import triton.testing
+from triton.backends.compiler import BaseBackend, GPUTarget
+from triton.backends.driver import DriverBase
+from triton.runtime import driver as config
+from triton.runtime.jit import MockTensor, native_specialize_impl
+
+from ...data_ptr import DataPtr
+from ...device import device as Device
+from ...scalar_type import dtype as ScalarType
+from ..driver import Driver, wants_interpreter
+from ..machine_code import LoadedCode, MachineCode
+from ..memory.caching_allocator import CUDA_ALLOCATOR
+from .compile import WARP_SIZE
+from .launcher import TritonLauncher
+
+L2_FLUSH = 256 * 2**20
+"""More bytes than any L2 cache holds: written between timed runs, so that none finds its data there."""
+
+
+class _LauncherMade(threading.local):
+    """The launcher that a thread made last."""
+
+    launcher: TritonLauncher | None = None
+
+
+class TritonDriver(DriverBase):  # type: ignore[misc]
+    """A driver for Triton that launches through triten's.
+
+    Args:
+        owner: triten's driver.
+        automatic: whether it was installed unasked; it then gives way to PyTorch in the same process.
+    """
+
+    flush_bytes = L2_FLUSH
+
+    def __init__(self, owner: Driver, automatic: bool = False) -> None:
+        self.owner = owner
+        self._code: MachineCode | None = None
+        self._is_ready = False
+        self._knows_torch = not automatic
+        self._thread = _LauncherMade()
+        self.utils = Utilities(self)
+        self.get_current_stream = owner.current_stream
+        self.launcher_cls = self.make_launcher
+
+    @classmethod
+    def is_active(cls) -> bool:
+        """Whether Triton may choose it by itself: it is only ever set."""
+        return False
+
+    @property
+    def code(self) -> MachineCode:
+        """How machine code is loaded and launched. Raises RuntimeError under the interpreter."""
+        if self._code is None:
+            self._code = self.owner.machine_code()
+        return self._code
+
+    def make_launcher(self, source: Any, metadata: Any) -> TritonLauncher:
+        """The launcher of a compiled kernel; Triton loads the kernel next."""
+        made = self._thread.launcher = TritonLauncher(self.owner, self.code, source, metadata)
+        return made
+
+    def load(self, name: str, cubin: bytes, shared: int) -> LoadedCode:
+        """Load the kernel whose launcher was made last in this thread."""
+        try:
+            return self.code.load(name, cubin, shared)
+        except RuntimeError:
+            launcher = self._thread.launcher
+            if launcher is not None and launcher.name == name:
+                launcher.keep(cubin)
+            raise
+
+    def get_current_device(self) -> int:
+        """The index of the thread's current device."""
+        if not self._knows_torch and "torch" in sys.modules:
+            self._knows_torch = hasattr(sys.modules["torch"], "cuda")
+            if _torch_has_cuda():
+                return self._give_way()
+        return self.owner.current_device()
+
+    def _give_way(self) -> int:
+        # Every launch begins by asking for the device; whatever it asks next goes to Triton's own driver.
+        if config.active is self:
+            config._active = None
+            warnings.warn(
+                "PyTorch was imported: kernels called as kernel[grid](...) run on its current stream from here on. "
+                "Call triten.library.use_triton_driver() to have them on triten's.",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+        return int(config.active.get_current_device())
+
+    def set_current_device(self, device: int) -> None:
+        """Make a device current in this thread."""
+        self.owner.set_device(device)
+
+    def get_device_capability(self, device: int | None = None) -> tuple[int, int]:
+        """(major, minor) of a device."""
+        properties = self.owner.properties(self.owner.current_device() if device is None else device)
+        return properties.major, properties.minor
+
+    def get_current_target(self) -> GPUTarget:
+        """What to compile for on the current device."""
+        if not self._is_ready:
+            _prepare_specialization()
+            self._is_ready = True
+        major, minor = self.get_device_capability()
+        return GPUTarget("cuda", major * 10 + minor, WARP_SIZE)
+
+    def get_active_torch_device(self) -> Device:
+        """The current device, for programs that allocate on it."""
+        return Device("cuda", self.owner.current_device())
+
+    def map_python_to_cpp_type(self, ty: str) -> str:
+        """The C type of a parameter."""
+        from triton.backends.nvidia.driver import ty_to_cpp
+
+        return str(ty_to_cpp(ty))
+
+    def get_device_interface(self) -> DeviceInterface:
+        """What `triton.testing.do_bench` uses of `torch.cuda`."""
+        return DeviceInterface(self.owner)
+
+    def device_attributes(self, device: int) -> Mapping[str, int]:
+        """What the driver's library knows of a device, by Triton's names."""
+        return self.code.attributes(device)
+
+    def get_benchmarker(self) -> Callable[..., Any]:
+        """How `@triton.autotune` times a configuration: by events, the L2 cache flushed before each run."""
+        benchmark: Callable[..., Any] = triton.testing.do_bench
+        return benchmark
+
+    def get_empty_cache_for_benchmark(self) -> DataPtr:
+        """Memory whose writing empties the L2 cache."""
+        return CUDA_ALLOCATOR.allocate(self.flush_bytes, self.get_active_torch_device())
+
+    def clear_cache(self, cache: DataPtr) -> None:
+        """Write it, on the current stream."""
+        owner = self.owner
+        owner.memset(cache.address, 0, cache.nbytes, owner.current_stream(owner.current_device()))
+
+
+class InterpretedTritonDriver(TritonDriver):
+    """For a process that interprets every kernel: nothing is compiled, and timing tells little."""
+
+    flush_bytes = 2**16
+
+    def device_attributes(self, device: int) -> Mapping[str, int]:
+        """Nothing: there is no such library."""
+        return {}
+
+    def get_benchmarker(self) -> Callable[..., Any]:
+        """One timed run for each configuration: the interpreter's times say nothing about a GPU's."""
+        return self._time_once
+
+    def _time_once(
+        self, call: Callable[[], object], quantiles: Sequence[float] | None = None, **_: object
+    ) -> list[float]:
+        interface = self.get_device_interface()
+        start, end = interface.Event(True), interface.Event(True)
+        start.record()
+        call()
+        end.record()
+        interface.synchronize()
+        return [start.elapsed_time(end)] * (1 if quantiles is None else len(quantiles))
+
+
+class Utilities:
+    """`utils` of Triton's driver."""
+
+    def __init__(self, driver: TritonDriver) -> None:
+        self._driver = driver
+
+    def load_binary(
+        self, name: str, cubin: bytes, shared: int, device: int
+    ) -> tuple[int, int, int, int, int]:
+        """(module, function, registers, spilled words, most threads of a block) of a kernel on the current device."""
+        return self._driver.load(name, cubin, shared)
+
+    def unload_module(self, module: int) -> None:
+        """A kernel is gone."""
+        self._driver.code.unload(module)
+
+    def get_device_properties(self, device: int) -> dict[str, int]:
+        """`max_shared_mem`, `multiprocessor_count`, `warpSize` and more of a device."""
+        known = self._driver.owner.properties(device)
+        return {
+            "max_shared_mem": known.max_shared_memory,
+            "multiprocessor_count": known.multi_processor_count,
+            "warpSize": known.warp_size,
+            **self._driver.device_attributes(device),
+        }
+
+
+class TimingEvent:
+    """A point in the work of a stream, with its time."""
+
+    __slots__ = ("_handle", "_owner")
+
+    def __init__(self, owner: Driver, handle: int) -> None:
+        self._owner = owner
+        self._handle = handle
+
+    def record(self) -> None:
+        """Enqueue on the current stream."""
+        owner = self._owner
+        owner.record_event(self._handle, owner.current_stream(owner.current_device()))
+
+    def elapsed_time(self, end: TimingEvent) -> float:
+        """Milliseconds until another event."""
+        return self._owner.elapsed(self._handle, end._handle)
+
+    def __del__(self) -> None:
+        self._owner.destroy_event(self._handle)
+
+
+class DeviceInterface:
+    """The part of `torch.cuda` that times kernels."""
+
+    def __init__(self, owner: Driver) -> None:
+        self._owner = owner
+        self.synchronize = owner.synchronize
+        self.current_device = owner.current_device
+
+    def Event(self, enable_timing: bool = False) -> TimingEvent:
+        """A new event."""
+        return TimingEvent(self._owner, self._owner.create_event(enable_timing))
+
+
+def install(owner: Driver, *, automatic: bool) -> None:
+    """Let Triton launch through `owner`; unasked, only where neither PyTorch nor another driver is in use."""
+    if automatic and (config._active is not None or _torch_has_cuda()):
+        return
+    kind = InterpretedTritonDriver if wants_interpreter() else TritonDriver
+    MockTensor.wrap_dtype = staticmethod(_wrap_dtype)
+    config.set_active(kind(owner, automatic))
+
+
+def active() -> Any:
+    """Triton's driver if one has been chosen."""
+    return config._active
+
+
+def restore(driver: Any) -> None:
+    """Put a driver back that `active` gave; None lets Triton choose at its next launch."""
+    config._active = driver
+
+
+_wrap_torch_dtype = MockTensor.wrap_dtype
+
+
+def _wrap_dtype(arg: Any) -> Any:
+    """A dtype in the place of a tensor, in ``kernel.warmup(tt.float32, ...)``."""
+    return MockTensor(arg) if isinstance(arg, ScalarType) else _wrap_torch_dtype(arg)
+
+
+def _torch_has_cuda() -> bool:
+    torch = sys.modules.get("torch")
+    cuda = getattr(torch, "cuda", None)
+    return cuda is not None and bool(cuda.is_available())
+
+
+class _WithoutTorch(importlib.abc.MetaPathFinder):
+    """Hides PyTorch from one thread's imports."""
+
+    def __init__(self) -> None:
+        self._thread = threading.get_ident()
+
+    def find_spec(self, name: str, path: object, target: ModuleType | None = None) -> None:
+        if name == "torch" and threading.get_ident() == self._thread:
+            raise ModuleNotFoundError("No module named 'torch'", name=name)
+
+
+def _prepare_specialization() -> None:
+    """Have Triton look for PyTorch now: its typing of arguments imports it where it is installed, for seconds."""
+    if "torch" in sys.modules:
+        return
+    finder = _WithoutTorch()
+    sys.meta_path.insert(0, finder)
+    try:
+        native_specialize_impl(BaseBackend, 0, False, False, False)
+    finally:
+        sys.meta_path.remove(finder)

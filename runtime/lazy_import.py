@@ -1,0 +1,92 @@
+"""Names and modules that are imported with their first use: the one mechanism of every public namespace.
+
+`lazy_names` serves a module whose names lie elsewhere (PEP 562). `LazyModule` stands for a module in a namespace that
+may have no ``__getattr__``: the root, whose names CPython would then look up without its cache.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+
+def lazy_names(
+    module: str, names: Mapping[str, str], submodules: Iterable[str] = ()
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """The ``__getattr__``, ``__dir__`` and ``__all__`` of a module whose names lie in other modules.
+
+    Args:
+        module: its ``__name__``.
+        names: the names, separated by spaces, of each other module, which is written as a relative import in `module`
+            would write it: ``.sgd``, ``..runtime.device``.
+        submodules: names that are modules of the package themselves.
+
+    Example:
+        >>> from triten.runtime.lazy_import import lazy_names
+        >>> find, _, listed = lazy_names("triten.optim", {".sgd": "SGD", ".adam": "Adam AdamW"})
+        >>> find("SGD").__name__, listed
+        ('SGD', ['Adam', 'AdamW', 'SGD'])
+    """
+    place_of = {name: place for place, several in names.items() for name in several.split()}
+    modules = frozenset(submodules)
+
+    def find(name: str) -> Any:
+        if name in modules:
+            found: Any = import_module(f"{module}.{name}")
+        elif name in place_of:
+            found = getattr(import_module(place_of[name], sys.modules[module].__package__), name)
+        else:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        setattr(sys.modules[module], name, found)
+        return found
+
+    # A module may add names of its own to its `__all__`.
+    return find, lambda: sorted(sys.modules[module].__all__), sorted({*place_of, *modules})
+
+
+class LazyModule(ModuleType):
+    """What stands for a module in a namespace until something imports it.
+
+    Importing the module puts it in this place.
+
+    Args:
+        name: the module's full name.
+
+    Example:
+        >>> from triten.runtime.lazy_import import LazyModule
+        >>> LazyModule("triten.triton_kernels").autotune.__name__
+        'autotune'
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        # Whoever only looks around, such as `inspect` and `doctest`, asks for names like this.
+        if name.startswith("__"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        return getattr(import_module(self.__name__), name)
+
+    def __dir__(self) -> list[str]:
+        return dir(import_module(self.__name__))
+
+
+def namespace_package(name: str) -> ModuleType:
+    """A public package of a name that Python's own library has too, such as `triten.signal`.
+
+    Its folder has no ``__init__.py``, so that a program that runs in the root of a checkout still finds Python's module
+    by that name: a folder without one gives way to whatever else is on the path. What the package has stands in its
+    module `namespace`, and for type checkers in ``__init__.pyi``.
+
+    Args:
+        name: the package's full name.
+
+    Example:
+        >>> from triten.runtime.lazy_import import namespace_package
+        >>> namespace_package("triten.signal").windows.__name__
+        'triten.signal.windows'
+    """
+    package, content = import_module(name), import_module(f"{name}.namespace")
+    package.__doc__ = content.__doc__
+    vars(package).update({each: getattr(content, each) for each in ("__all__", *content.__all__)})
+    return package

@@ -1,0 +1,3 @@
+from . import windows as windows
+
+__all__ = ["windows"]

@@ -1,0 +1,5 @@
+"""`tt.signal`: windows of signals (`torch.signal`)."""
+
+from . import windows as windows
+
+__all__ = ["windows"]

@@ -1,0 +1,349 @@
+"""`tt.func`: grad, vjp, jvp, Jacobians and Hessians, alone, in each other, in vmap and in the caller's graph."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import triten as tt
+from triten.dispatch.layers.levels import current_levels
+from triten.func import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp, vmap
+from triten.runtime.local_dispatch_key_set import modes
+
+X = np.array([0.5, 1.5, -2.0])
+
+
+def tensor(values: Any, **options: Any) -> tt.Tensor:
+    return tt.tensor(values, dtype=tt.float64, **options)
+
+
+def close(found: Any, expected: Any) -> None:
+    assert not found.requires_grad
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6, atol=1e-9)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Any:
+    yield
+    assert current_levels() == ()
+    assert not modes
+    assert tt.is_grad_enabled()
+
+
+# --- grad
+
+
+def test_grad_of_a_scalar_function() -> None:
+    close(grad(lambda x: x.sin().sum())(tensor(X)), np.cos(X))
+
+
+def test_grad_leaves_its_argument_alone() -> None:
+    x = tensor(X)
+    grad(lambda x: (x * x).sum())(x)
+    assert not x.requires_grad
+    assert x.grad is None
+
+
+def test_grad_with_several_arguments() -> None:
+    def f(x: Any, y: Any, scale: float = 1.0) -> Any:
+        return (x * y).sum() * scale
+
+    x, y = tensor(X), tensor(X + 1)
+    gx, gy = grad(f, argnums=(0, 1))(x, y, scale=3.0)
+    close(gx, 3 * (X + 1))
+    close(gy, 3 * X)
+    close(grad(f, argnums=-1)(x, y), X)
+
+
+def test_grad_of_trees() -> None:
+    def loss(parameters: Any) -> Any:
+        return (parameters["w"] * 2).sum() + (parameters["b"][0] ** 2).sum()
+
+    found = grad(loss)({"w": tensor(X), "b": (tensor(X),)})
+    close(found["w"], np.full(3, 2.0))
+    close(found["b"][0], 2 * X)
+
+
+def test_grad_with_auxiliary_output() -> None:
+    found, (value, aux) = grad_and_value(lambda x: ((x * x).sum(), {"y": x + 1}), has_aux=True)(tensor(X))
+    close(found, 2 * X)
+    close(value, (X * X).sum())
+    close(aux["y"], X + 1)
+    found, aux = grad(lambda x: ((x * x).sum(), x), has_aux=True)(tensor(X))
+    close(aux, X)
+
+
+def test_grad_of_what_does_not_depend_on_it_is_zero() -> None:
+    close(grad(lambda x: tensor(1.0))(tensor(X)), np.zeros(3))
+    _, gy = grad(lambda x, y: x.sum(), argnums=(0, 1))(tensor(X), tensor(X))
+    close(gy, np.zeros(3))
+
+
+def test_grads_nest() -> None:
+    third = grad(grad(grad(lambda x: x**4)))
+    close(third(tensor(2.0)), 48.0)
+
+
+def test_grad_inside_a_graph() -> None:
+    """What the function closes over, and the argument itself, stay in the caller's graph."""
+    w = tensor(X, requires_grad=True)
+    found = grad(lambda x: (x * x * w).sum())(tensor(X))
+    found.sum().backward()
+    np.testing.assert_allclose(w.grad.numpy(), 2 * X)
+    x = tensor(X, requires_grad=True)
+    grad(lambda x: (x**3).sum())(x).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), 6 * X)
+
+
+def test_no_grad_outside_does_not_stop_grad_and_inside_does() -> None:
+    x = tensor(X, requires_grad=True)
+    with tt.no_grad():
+        close(grad(lambda x: (x * x).sum())(x), 2 * X)
+
+    def f(x: Any) -> Any:
+        with tt.no_grad():
+            c = x**2
+        return (x * c).sum()
+
+    close(grad(f)(tensor(X)), X**2)
+
+
+def test_grad_as_a_decorator() -> None:
+    @grad
+    def derivative(x: Any) -> Any:
+        """The doc."""
+        return x.exp()
+
+    close(derivative(tensor(1.0)), np.e)
+    assert derivative.__doc__ == "The doc."
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            lambda: grad(lambda x: x)(tensor(X)),
+            RuntimeError,
+            "return a scalar tensor, got tensor with 1 dims",
+        ),
+        (lambda: grad(lambda x: 1.0)(tensor(X)), RuntimeError, "to return a single tensor, got float"),
+        (lambda: grad(lambda x: (x.sum(), x))(tensor(X)), RuntimeError, "single tensor, got tuple"),
+        (
+            lambda: grad(lambda x: x.sum(), has_aux=True)(tensor(X)),
+            RuntimeError,
+            r"should be a tuple: \(output, aux\)",
+        ),
+        (lambda: grad(lambda x: x, argnums=1)(tensor(1.0)), RuntimeError, "argnum=1, but only 1 positional"),
+        (lambda: grad(lambda x: x, argnums=())(tensor(1.0)), RuntimeError, "non-empty"),
+        (lambda: grad(lambda x: x, argnums="x")(tensor(1.0)), RuntimeError, "argnum must be int"),
+        (lambda: grad(lambda x, y: x, argnums=(0, -2))(tensor(1.0), 2), RuntimeError, "must be unique"),
+        (lambda: grad(lambda x: x)(1.0), ValueError, "input of type float"),
+        (lambda: grad(lambda x: x)(tt.tensor(1)), RuntimeError, "floating point and complex"),
+        (lambda: grad(lambda x: 1 / 0)(tensor(1.0)), ZeroDivisionError, "division"),
+    ],
+)
+def test_grad_refuses(call: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()
+
+
+# --- vjp and jvp
+
+
+def test_vjp_may_be_called_again() -> None:
+    value, pull_back = vjp(lambda x, y: (x * y, x.sum()), tensor(X), tensor(X + 1))
+    close(value[0], X * (X + 1))
+    for scale in (1.0, 2.0):
+        gx, gy = pull_back((tensor(np.full(3, scale)), tensor(scale)))
+        close(gx, scale * (X + 1) + scale)
+        close(gy, scale * X)
+
+
+def test_vjp_with_auxiliary_output() -> None:
+    _, pull_back, aux = vjp(lambda x: (x * x, "note"), tensor(X), has_aux=True)
+    assert aux == "note"
+    close(pull_back(tensor(X))[0], 2 * X * X)
+
+
+def test_vjp_refuses_cotangents_of_another_structure() -> None:
+    _, pull_back = vjp(lambda x: (x, x), tensor(X))
+    with pytest.raises(RuntimeError, match="structure of cotangents"):
+        pull_back(tensor(X))
+    with pytest.raises(RuntimeError, match=r"cotangent 1 to be a tensor of size \[3\], got \[2\]"):
+        pull_back((tensor(X), tensor(X[:2])))
+    with pytest.raises(RuntimeError, match="consisting only of Tensors, got float"):
+        vjp(lambda x: 1.0, tensor(X))
+
+
+def test_jvp_is_the_derivative_in_a_direction() -> None:
+    direction = np.array([1.0, 0.0, 2.0])
+    value, moved = jvp(lambda x: {"y": (x * x).sum()}, (tensor(X),), (tensor(direction),))
+    close(value["y"], (X * X).sum())
+    close(moved["y"], (2 * X * direction).sum())
+
+
+def test_jvp_with_auxiliary_output_and_constants() -> None:
+    _, moved, aux = jvp(lambda x: (tensor(X), x + 1), (tensor(X),), (tensor(X),), has_aux=True)
+    close(moved, np.zeros(3))
+    close(aux, X + 1)
+    with pytest.raises(RuntimeError, match="independent of the inputs"):
+        jvp(lambda x: tensor(X), (tensor(X),), (tensor(X),), strict=True)
+
+
+@pytest.mark.parametrize(
+    ("primals", "tangents", "message"),
+    [
+        (tensor(X), (tensor(X),), "Expected primals to be a tuple"),
+        ((tensor(X),), tensor(X), "Expected tangents to be a tuple"),
+        ((), (), "Expected primals to be non-empty"),
+        ((tensor(X),), (tensor(X), tensor(X)), "same python structure"),
+        ((tensor(X),), (tensor(X[:2]),), "different size"),
+    ],
+)
+def test_jvp_refuses(primals: Any, tangents: Any, message: str) -> None:
+    with pytest.raises(RuntimeError, match=message):
+        jvp(lambda x: x, primals, tangents)
+
+
+def f(x: Any) -> Any:
+    return (x.sin() * x**2).sum()
+
+
+D1 = 2 * X * np.sin(X) + X**2 * np.cos(X)
+D2 = 2 * np.sin(X) + 4 * X * np.cos(X) - X**2 * np.sin(X)
+
+
+def along(function: Any) -> Any:
+    """The derivative of a function of a vector in the direction of ones."""
+    return lambda x: jvp(function, (x,), (tt.ones_like(x),))[1]
+
+
+@pytest.mark.parametrize(
+    "second", [along(grad(f)), grad(along(f)), along(grad(f)), grad(lambda x: grad(f)(x).sum())]
+)
+def test_second_derivatives_by_every_order_of_modes(second: Any) -> None:
+    close(second(tensor(X)), D2)
+
+
+def test_jvp_of_jvp() -> None:
+    close(along(along(f))(tensor(X)), D2.sum())
+
+
+# --- Jacobians
+
+
+def layer(w: Any, x: Any) -> Any:
+    return {"out": (w @ x).tanh(), "norm": (w * w).sum()}
+
+
+@pytest.mark.parametrize("transform", [jacrev, jacfwd])
+def test_jacobians_of_trees_by_several_arguments(transform: Any) -> None:
+    w, x = np.linspace(-1, 1, 6).reshape(2, 3), X
+    found = transform(layer, argnums=(0, 1))(tensor(w), tensor(x))
+    slope = 1 - np.tanh(w @ x) ** 2
+    close(found["out"][0], np.einsum("i,ij,k->ijk", slope, np.eye(2), x))
+    close(found["out"][1], slope[:, None] * w)
+    close(found["norm"][0], 2 * w)
+    close(found["norm"][1], np.zeros(3))
+
+
+@pytest.mark.parametrize("transform", [jacrev, jacfwd])
+def test_jacobians_with_auxiliary_output(transform: Any) -> None:
+    found, aux = transform(lambda x: (x * x, x + 1), has_aux=True)(tensor(X))
+    close(found, np.diag(2 * X))
+    close(aux, X + 1)
+
+
+def test_jacrev_in_chunks() -> None:
+    close(jacrev(lambda x: x * x, chunk_size=2)(tensor(X)), np.diag(2 * X))
+
+
+@pytest.mark.parametrize("outer", [jacrev, jacfwd])
+@pytest.mark.parametrize("inner", [jacrev, jacfwd, grad])
+def test_hessians_by_every_order_of_modes(outer: Any, inner: Any) -> None:
+    close(outer(inner(f))(tensor(X)), np.diag(D2))
+
+
+def test_hessian_of_a_network() -> None:
+    rng = np.random.default_rng(0)
+    x, w2 = rng.standard_normal((5, 3)), rng.standard_normal(4)
+
+    def loss(w: Any) -> Any:
+        return (((tensor(x) @ w).tanh() @ tensor(w2)) ** 2).mean()
+
+    at = rng.standard_normal((3, 4))
+    found = hessian(loss)(tensor(at))
+    assert found.shape == (3, 4, 3, 4)
+    np.testing.assert_allclose(found.numpy().reshape(12, 12), found.numpy().reshape(12, 12).T, atol=1e-9)
+    eps = 1e-5
+    step = np.zeros_like(at)
+    step[1, 2] = eps
+    numeric = (grad(loss)(tensor(at + step)).numpy() - grad(loss)(tensor(at - step)).numpy()) / (2 * eps)
+    np.testing.assert_allclose(found.numpy()[1, 2], numeric, atol=1e-6)
+
+
+def test_jacobians_in_the_callers_graph() -> None:
+    x = tensor(X, requires_grad=True)
+    jacrev(lambda x: x**3)(x).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), 6 * X)
+
+
+# --- with vmap
+
+
+def network(w: Any, x: Any, y: Any) -> Any:
+    return (((x @ w).tanh() - y) ** 2).mean()
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_gradients_for_each_example(device: str) -> None:
+    rng = np.random.default_rng(0)
+    w, x, y = (tt.tensor(rng.standard_normal(s), device=device) for s in ((3, 2), (5, 3), (5, 2)))
+    found = vmap(grad(network), in_dims=(None, 0, 0))(w, x, y)
+    for i in range(5):
+        close(found[i].cpu(), grad(network)(w, x[i], y[i]).cpu().numpy())
+
+
+def test_grad_of_vmap() -> None:
+    close(grad(lambda x: vmap(lambda v: v * v)(x).sum())(tensor(X)), 2 * X)
+
+
+def test_vmap_of_grad_of_vmap_in_a_graph() -> None:
+    w = tensor(2.0, requires_grad=True)
+    x = tensor(np.arange(6.0).reshape(2, 3))
+    found = vmap(grad(lambda row: vmap(lambda v: w * v**3)(row).sum()))(x)
+    np.testing.assert_allclose(found.detach().numpy(), 6 * np.arange(6.0).reshape(2, 3) ** 2)
+    found.sum().backward()
+    assert w.grad.item() == (3 * np.arange(6.0) ** 2).sum()
+
+
+def test_vmap_of_jvp_and_jvp_of_vmap() -> None:
+    x = tensor(X)
+    close(vmap(lambda v: jvp(lambda u: u**3, (v,), (tt.ones_like(v),))[1])(x), 3 * X**2)
+    close(jvp(vmap(lambda u: u**3), (x,), (tt.ones_like(x),))[1], 3 * X**2)
+    close(vmap(lambda t: jvp(lambda u: u**3, (x,), (t,))[1])(tensor(np.eye(3))), np.diag(3 * X**2))
+
+
+def test_vmap_of_hessian() -> None:
+    found = vmap(hessian(f))(tensor(np.stack([X, X])))
+    close(found[1], np.diag(D2))
+
+
+def test_the_gradient_by_what_is_not_mapped_is_mapped() -> None:
+    w = tensor(2.0)
+    close(vmap(lambda v: grad(lambda w: w * w * v)(w))(tensor(X)), 4 * X)
+
+
+@pytest.mark.parametrize("transform", [jacrev, jacfwd])
+def test_jacobians_of_complex_numbers_are_refused(transform: Any) -> None:
+    with pytest.raises(
+        RuntimeError, match="inputs to be real but received complex tensor at flattened input idx: 0"
+    ):
+        transform(lambda z: z * z)(tt.ones(2, dtype=tt.complex64))
+    with pytest.raises(RuntimeError, match="outputs to be real"):
+        transform(lambda x: (x, tt.complex(x, x)))(tt.ones(2))
+
+
+def test_jvp_refuses_what_is_no_tangent() -> None:
+    with pytest.raises(RuntimeError, match="Expected tangents to only contain Tensors"):
+        jvp(tt.sin, (tt.ones(2),), (5,))
