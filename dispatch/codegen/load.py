@@ -31,7 +31,8 @@ def read_entries(path: Path) -> list[tuple[dict[str, Any], Location]]:
     out = []
     for entry in entries:
         line = entry.pop("__line__", 0)
-        out.append((entry, Location(f"{path.parent.name}/{path.name}", line)))
+        operator = str(entry.get("func", entry.get("name", ""))).partition("(")[0].strip()
+        out.append((entry, Location(f"{path.parent.name}/{path.name}", line, operator)))
     return out
 
 
@@ -70,7 +71,8 @@ def load_functions(folder: Path) -> Operators:
     for f in functions:
         name = str(f.name)
         if name in by_name:
-            raise ModelError(f"{f.location}: {name} is declared at {by_name[name].location} already")
+            before = by_name[name].location
+            raise ModelError(f"{f.location}: {name} is declared at {before.file}:{before.line} already")
         by_name[name] = f
     resolved = []
     for f in functions:

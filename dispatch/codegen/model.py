@@ -62,13 +62,17 @@ class ModelError(ValueError):
 
 @dataclass(frozen=True)
 class Location:
-    """A line of a YAML file."""
+    """An entry of a YAML file: the operator that it declares, or its line where that cannot be read.
+
+    Generated code holds it, so that it does not name the line, which changes with every entry above.
+    """
 
     file: str
     line: int
+    operator: str = ""
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+        return f"{self.file}: {self.operator}" if self.operator else f"{self.file}:{self.line}"
 
 
 @dataclass(frozen=True)

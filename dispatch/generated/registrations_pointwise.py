@@ -18,7 +18,7 @@ def register() -> None:
     define(
         "add.Tensor",
         "add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
-        "native_functions/pointwise.yaml:6",
+        "native_functions/pointwise.yaml: add.Tensor",
         (
             "core",
             "pointwise",
@@ -30,7 +30,7 @@ def register() -> None:
     define(
         "add_.Tensor",
         "add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:6",
+        "native_functions/pointwise.yaml: add.Tensor",
         (
             "core",
             "pointwise",
@@ -42,7 +42,7 @@ def register() -> None:
     define(
         "add.out",
         "add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:6",
+        "native_functions/pointwise.yaml: add.Tensor",
         (
             "core",
             "pointwise",
@@ -54,19 +54,19 @@ def register() -> None:
     define(
         "add.Scalar",
         "add.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
-        "native_functions/pointwise.yaml:14",
+        "native_functions/pointwise.yaml: add.Scalar",
     )
     composite("add.Scalar", "CompositeImplicitAutograd", composition.add_scalar)
     define(
         "add_.Scalar",
         "add_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:19",
+        "native_functions/pointwise.yaml: add_.Scalar",
     )
     composite("add_.Scalar", "CompositeImplicitAutograd", composition.add__scalar)
     define(
         "sub.Tensor",
         "sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
-        "native_functions/pointwise.yaml:24",
+        "native_functions/pointwise.yaml: sub.Tensor",
         (
             "core",
             "pointwise",
@@ -78,7 +78,7 @@ def register() -> None:
     define(
         "sub_.Tensor",
         "sub_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:24",
+        "native_functions/pointwise.yaml: sub.Tensor",
         (
             "core",
             "pointwise",
@@ -90,7 +90,7 @@ def register() -> None:
     define(
         "sub.out",
         "sub.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:24",
+        "native_functions/pointwise.yaml: sub.Tensor",
         (
             "core",
             "pointwise",
@@ -102,19 +102,19 @@ def register() -> None:
     define(
         "sub.Scalar",
         "sub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
-        "native_functions/pointwise.yaml:32",
+        "native_functions/pointwise.yaml: sub.Scalar",
     )
     composite("sub.Scalar", "CompositeImplicitAutograd", composition.sub_scalar)
     define(
         "sub_.Scalar",
         "sub_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:37",
+        "native_functions/pointwise.yaml: sub_.Scalar",
     )
     composite("sub_.Scalar", "CompositeImplicitAutograd", composition.sub__scalar)
     define(
         "rsub.Tensor",
         "rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
-        "native_functions/pointwise.yaml:42",
+        "native_functions/pointwise.yaml: rsub.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -123,13 +123,13 @@ def register() -> None:
     define(
         "rsub.Scalar",
         "rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
-        "native_functions/pointwise.yaml:50",
+        "native_functions/pointwise.yaml: rsub.Scalar",
     )
     composite("rsub.Scalar", "CompositeImplicitAutograd", composition.rsub_scalar)
     define(
         "mul.Tensor",
         "mul.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:55",
+        "native_functions/pointwise.yaml: mul.Tensor",
         (
             "core",
             "pointwise",
@@ -141,7 +141,7 @@ def register() -> None:
     define(
         "mul_.Tensor",
         "mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:55",
+        "native_functions/pointwise.yaml: mul.Tensor",
         (
             "core",
             "pointwise",
@@ -153,7 +153,7 @@ def register() -> None:
     define(
         "mul.out",
         "mul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:55",
+        "native_functions/pointwise.yaml: mul.Tensor",
         (
             "core",
             "pointwise",
@@ -163,19 +163,21 @@ def register() -> None:
     structured("mul.out", native.binary, "mul_stub", "out")
     autograd("mul.out", out_refuses_grad)
     define(
-        "mul.Scalar", "mul.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:64"
+        "mul.Scalar",
+        "mul.Scalar(Tensor self, Scalar other) -> Tensor",
+        "native_functions/pointwise.yaml: mul.Scalar",
     )
     composite("mul.Scalar", "CompositeImplicitAutograd", composition.mul)
     define(
         "mul_.Scalar",
         "mul_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:69",
+        "native_functions/pointwise.yaml: mul_.Scalar",
     )
     composite("mul_.Scalar", "CompositeImplicitAutograd", composition.mul_)
     define(
         "div.Tensor",
         "div.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:74",
+        "native_functions/pointwise.yaml: div.Tensor",
         (
             "core",
             "pointwise",
@@ -187,7 +189,7 @@ def register() -> None:
     define(
         "div_.Tensor",
         "div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:74",
+        "native_functions/pointwise.yaml: div.Tensor",
         (
             "core",
             "pointwise",
@@ -199,7 +201,7 @@ def register() -> None:
     define(
         "div.out",
         "div.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:74",
+        "native_functions/pointwise.yaml: div.Tensor",
         (
             "core",
             "pointwise",
@@ -211,7 +213,7 @@ def register() -> None:
     define(
         "div.Tensor_mode",
         "div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor",
-        "native_functions/pointwise.yaml:82",
+        "native_functions/pointwise.yaml: div.Tensor_mode",
         (
             "core",
             "pointwise",
@@ -223,7 +225,7 @@ def register() -> None:
     define(
         "div_.Tensor_mode",
         "div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:82",
+        "native_functions/pointwise.yaml: div.Tensor_mode",
         (
             "core",
             "pointwise",
@@ -235,7 +237,7 @@ def register() -> None:
     define(
         "div.out_mode",
         "div.out_mode(Tensor self, Tensor other, *, str? rounding_mode, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:82",
+        "native_functions/pointwise.yaml: div.Tensor_mode",
         (
             "core",
             "pointwise",
@@ -245,25 +247,27 @@ def register() -> None:
     structured("div.out_mode", native.div_mode, "div_mode_stub", "out")
     autograd("div.out_mode", out_refuses_grad)
     define(
-        "div.Scalar", "div.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:92"
+        "div.Scalar",
+        "div.Scalar(Tensor self, Scalar other) -> Tensor",
+        "native_functions/pointwise.yaml: div.Scalar",
     )
     composite("div.Scalar", "CompositeImplicitAutograd", composition.div)
     define(
         "div_.Scalar",
         "div_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:97",
+        "native_functions/pointwise.yaml: div_.Scalar",
     )
     composite("div_.Scalar", "CompositeImplicitAutograd", composition.div_)
     define(
         "div.Scalar_mode",
         "div.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor",
-        "native_functions/pointwise.yaml:102",
+        "native_functions/pointwise.yaml: div.Scalar_mode",
     )
     composite("div.Scalar_mode", "CompositeImplicitAutograd", composition.div_scalar_mode)
     define(
         "floor_divide",
         "floor_divide(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:107",
+        "native_functions/pointwise.yaml: floor_divide",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -271,7 +275,7 @@ def register() -> None:
     define(
         "floor_divide_.Tensor",
         "floor_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:107",
+        "native_functions/pointwise.yaml: floor_divide",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -279,7 +283,7 @@ def register() -> None:
     define(
         "floor_divide.out",
         "floor_divide.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:107",
+        "native_functions/pointwise.yaml: floor_divide",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -288,13 +292,13 @@ def register() -> None:
     define(
         "floor_divide.Scalar",
         "floor_divide.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:116",
+        "native_functions/pointwise.yaml: floor_divide.Scalar",
     )
     composite("floor_divide.Scalar", "CompositeImplicitAutograd", composition.floor_divide)
     define(
         "remainder.Tensor",
         "remainder.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:121",
+        "native_functions/pointwise.yaml: remainder.Tensor",
         (
             "core",
             "pointwise",
@@ -306,7 +310,7 @@ def register() -> None:
     define(
         "remainder_.Tensor",
         "remainder_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:121",
+        "native_functions/pointwise.yaml: remainder.Tensor",
         (
             "core",
             "pointwise",
@@ -318,7 +322,7 @@ def register() -> None:
     define(
         "remainder.Tensor_out",
         "remainder.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:121",
+        "native_functions/pointwise.yaml: remainder.Tensor",
         (
             "core",
             "pointwise",
@@ -330,19 +334,19 @@ def register() -> None:
     define(
         "remainder.Scalar",
         "remainder.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:130",
+        "native_functions/pointwise.yaml: remainder.Scalar",
     )
     composite("remainder.Scalar", "CompositeImplicitAutograd", composition.remainder)
     define(
         "remainder.Scalar_Tensor",
         "remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:135",
+        "native_functions/pointwise.yaml: remainder.Scalar_Tensor",
     )
     composite("remainder.Scalar_Tensor", "CompositeImplicitAutograd", composition.remainder)
     define(
         "fmod.Tensor",
         "fmod.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:140",
+        "native_functions/pointwise.yaml: fmod.Tensor",
         (
             "core",
             "pointwise",
@@ -354,7 +358,7 @@ def register() -> None:
     define(
         "fmod_.Tensor",
         "fmod_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:140",
+        "native_functions/pointwise.yaml: fmod.Tensor",
         (
             "core",
             "pointwise",
@@ -366,7 +370,7 @@ def register() -> None:
     define(
         "fmod.Tensor_out",
         "fmod.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:140",
+        "native_functions/pointwise.yaml: fmod.Tensor",
         (
             "core",
             "pointwise",
@@ -378,13 +382,13 @@ def register() -> None:
     define(
         "fmod.Scalar",
         "fmod.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:149",
+        "native_functions/pointwise.yaml: fmod.Scalar",
     )
     composite("fmod.Scalar", "CompositeImplicitAutograd", composition.fmod)
     define(
         "pow.Tensor_Tensor",
         "pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
-        "native_functions/pointwise.yaml:154",
+        "native_functions/pointwise.yaml: pow.Tensor_Tensor",
         (
             "core",
             "pointwise",
@@ -395,7 +399,7 @@ def register() -> None:
     define(
         "pow_.Tensor",
         "pow_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:154",
+        "native_functions/pointwise.yaml: pow.Tensor_Tensor",
         (
             "core",
             "pointwise",
@@ -406,7 +410,7 @@ def register() -> None:
     define(
         "pow.Tensor_Tensor_out",
         "pow.Tensor_Tensor_out(Tensor self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:154",
+        "native_functions/pointwise.yaml: pow.Tensor_Tensor",
         (
             "core",
             "pointwise",
@@ -417,7 +421,7 @@ def register() -> None:
     define(
         "pow.Tensor_Scalar",
         "pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",
-        "native_functions/pointwise.yaml:161",
+        "native_functions/pointwise.yaml: pow.Tensor_Scalar",
         (
             "core",
             "pointwise",
@@ -428,7 +432,7 @@ def register() -> None:
     define(
         "pow_.Scalar",
         "pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:161",
+        "native_functions/pointwise.yaml: pow.Tensor_Scalar",
         (
             "core",
             "pointwise",
@@ -439,7 +443,7 @@ def register() -> None:
     define(
         "pow.Tensor_Scalar_out",
         "pow.Tensor_Scalar_out(Tensor self, Scalar exponent, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:161",
+        "native_functions/pointwise.yaml: pow.Tensor_Scalar",
         (
             "core",
             "pointwise",
@@ -450,7 +454,7 @@ def register() -> None:
     define(
         "pow.Scalar",
         "pow.Scalar(Scalar self, Tensor exponent) -> Tensor",
-        "native_functions/pointwise.yaml:168",
+        "native_functions/pointwise.yaml: pow.Scalar",
         (
             "core",
             "pointwise",
@@ -461,7 +465,7 @@ def register() -> None:
     define(
         "pow.Scalar_out",
         "pow.Scalar_out(Scalar self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:168",
+        "native_functions/pointwise.yaml: pow.Scalar",
         (
             "core",
             "pointwise",
@@ -472,7 +476,7 @@ def register() -> None:
     define(
         "maximum",
         "maximum(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:174",
+        "native_functions/pointwise.yaml: maximum",
         (
             "core",
             "pointwise",
@@ -483,7 +487,7 @@ def register() -> None:
     define(
         "maximum.out",
         "maximum.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:174",
+        "native_functions/pointwise.yaml: maximum",
         (
             "core",
             "pointwise",
@@ -494,7 +498,7 @@ def register() -> None:
     define(
         "minimum",
         "minimum(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:182",
+        "native_functions/pointwise.yaml: minimum",
         (
             "core",
             "pointwise",
@@ -505,7 +509,7 @@ def register() -> None:
     define(
         "minimum.out",
         "minimum.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:182",
+        "native_functions/pointwise.yaml: minimum",
         (
             "core",
             "pointwise",
@@ -516,7 +520,7 @@ def register() -> None:
     define(
         "fmax",
         "fmax(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:190",
+        "native_functions/pointwise.yaml: fmax",
         ("pointwise",),
     )
     structured("fmax", native.ordered_binary, "fmax_stub", "functional", "fmax.out")
@@ -524,7 +528,7 @@ def register() -> None:
     define(
         "fmax.out",
         "fmax.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:190",
+        "native_functions/pointwise.yaml: fmax",
         ("pointwise",),
     )
     structured("fmax.out", native.ordered_binary, "fmax_stub", "out")
@@ -532,7 +536,7 @@ def register() -> None:
     define(
         "fmin",
         "fmin(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:198",
+        "native_functions/pointwise.yaml: fmin",
         ("pointwise",),
     )
     structured("fmin", native.ordered_binary, "fmin_stub", "functional", "fmin.out")
@@ -540,7 +544,7 @@ def register() -> None:
     define(
         "fmin.out",
         "fmin.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:198",
+        "native_functions/pointwise.yaml: fmin",
         ("pointwise",),
     )
     structured("fmin.out", native.ordered_binary, "fmin_stub", "out")
@@ -548,7 +552,7 @@ def register() -> None:
     define(
         "atan2",
         "atan2(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:206",
+        "native_functions/pointwise.yaml: atan2",
         (
             "core",
             "pointwise",
@@ -559,7 +563,7 @@ def register() -> None:
     define(
         "atan2_",
         "atan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:206",
+        "native_functions/pointwise.yaml: atan2",
         (
             "core",
             "pointwise",
@@ -570,7 +574,7 @@ def register() -> None:
     define(
         "atan2.out",
         "atan2.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:206",
+        "native_functions/pointwise.yaml: atan2",
         (
             "core",
             "pointwise",
@@ -578,24 +582,26 @@ def register() -> None:
     )
     structured("atan2.out", native.binary_float, "atan2_stub", "out")
     autograd("atan2.out", out_refuses_grad)
-    define("arctan2", "arctan2(Tensor self, Tensor other) -> Tensor", "native_functions/pointwise.yaml:214")
+    define(
+        "arctan2", "arctan2(Tensor self, Tensor other) -> Tensor", "native_functions/pointwise.yaml: arctan2"
+    )
     composite("arctan2", "CompositeImplicitAutograd", composition.atan2)
     define(
         "arctan2_",
         "arctan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:214",
+        "native_functions/pointwise.yaml: arctan2",
     )
     composite("arctan2_", "CompositeImplicitAutograd", functions_pointwise.atan2_)
     define(
         "arctan2.out",
         "arctan2.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:214",
+        "native_functions/pointwise.yaml: arctan2",
     )
     composite("arctan2.out", "CompositeImplicitAutograd", out_form("arctan2", composition.atan2))
     define(
         "neg",
         "neg(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:222",
+        "native_functions/pointwise.yaml: neg",
         (
             "core",
             "pointwise",
@@ -606,7 +612,7 @@ def register() -> None:
     define(
         "neg_",
         "neg_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:222",
+        "native_functions/pointwise.yaml: neg",
         (
             "core",
             "pointwise",
@@ -617,7 +623,7 @@ def register() -> None:
     define(
         "neg.out",
         "neg.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:222",
+        "native_functions/pointwise.yaml: neg",
         (
             "core",
             "pointwise",
@@ -628,7 +634,7 @@ def register() -> None:
     define(
         "abs",
         "abs(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:230",
+        "native_functions/pointwise.yaml: abs",
         (
             "core",
             "pointwise",
@@ -639,7 +645,7 @@ def register() -> None:
     define(
         "abs_",
         "abs_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:230",
+        "native_functions/pointwise.yaml: abs",
         (
             "core",
             "pointwise",
@@ -650,7 +656,7 @@ def register() -> None:
     define(
         "abs.out",
         "abs.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:230",
+        "native_functions/pointwise.yaml: abs",
         (
             "core",
             "pointwise",
@@ -658,32 +664,36 @@ def register() -> None:
     )
     structured("abs.out", native.abs, "abs_stub", "out")
     autograd("abs.out", out_refuses_grad)
-    define("negative", "negative(Tensor self) -> Tensor", "native_functions/pointwise.yaml:238")
+    define("negative", "negative(Tensor self) -> Tensor", "native_functions/pointwise.yaml: negative")
     composite("negative", "CompositeImplicitAutograd", composition.neg)
-    define("negative_", "negative_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:238")
+    define(
+        "negative_", "negative_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml: negative"
+    )
     composite("negative_", "CompositeImplicitAutograd", functions_pointwise.neg_)
     define(
         "negative.out",
         "negative.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:238",
+        "native_functions/pointwise.yaml: negative",
     )
     composite("negative.out", "CompositeImplicitAutograd", out_form("negative", composition.neg))
-    define("absolute", "absolute(Tensor self) -> Tensor", "native_functions/pointwise.yaml:244")
+    define("absolute", "absolute(Tensor self) -> Tensor", "native_functions/pointwise.yaml: absolute")
     composite("absolute", "CompositeImplicitAutograd", composition.abs)
-    define("absolute_", "absolute_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:244")
+    define(
+        "absolute_", "absolute_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml: absolute"
+    )
     composite("absolute_", "CompositeImplicitAutograd", functions_pointwise.abs_)
     define(
         "absolute.out",
         "absolute.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:244",
+        "native_functions/pointwise.yaml: absolute",
     )
     composite("absolute.out", "CompositeImplicitAutograd", out_form("absolute", composition.abs))
-    define("positive", "positive(Tensor(a) self) -> Tensor(a)", "native_functions/pointwise.yaml:250")
+    define("positive", "positive(Tensor(a) self) -> Tensor(a)", "native_functions/pointwise.yaml: positive")
     composite("positive", "CompositeImplicitAutograd", composition.positive)
     define(
         "sign",
         "sign(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:255",
+        "native_functions/pointwise.yaml: sign",
         (
             "core",
             "pointwise",
@@ -694,7 +704,7 @@ def register() -> None:
     define(
         "sign_",
         "sign_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:255",
+        "native_functions/pointwise.yaml: sign",
         (
             "core",
             "pointwise",
@@ -705,7 +715,7 @@ def register() -> None:
     define(
         "sign.out",
         "sign.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:255",
+        "native_functions/pointwise.yaml: sign",
         (
             "core",
             "pointwise",
@@ -713,20 +723,20 @@ def register() -> None:
     )
     structured("sign.out", native.sign, "sign_stub", "out")
     autograd("sign.out", out_refuses_grad)
-    define("square", "square(Tensor self) -> Tensor", "native_functions/pointwise.yaml:263")
+    define("square", "square(Tensor self) -> Tensor", "native_functions/pointwise.yaml: square")
     composite("square", "CompositeImplicitAutograd", composition.square)
-    define("square_", "square_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:268")
+    define("square_", "square_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml: square_")
     composite("square_", "CompositeImplicitAutograd", composition.square_)
     define(
         "square.out",
         "square.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:273",
+        "native_functions/pointwise.yaml: square.out",
     )
     composite("square.out", "CompositeImplicitAutograd", composition.square_out)
     define(
         "reciprocal",
         "reciprocal(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:277",
+        "native_functions/pointwise.yaml: reciprocal",
         (
             "core",
             "pointwise",
@@ -737,7 +747,7 @@ def register() -> None:
     define(
         "reciprocal_",
         "reciprocal_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:277",
+        "native_functions/pointwise.yaml: reciprocal",
         (
             "core",
             "pointwise",
@@ -748,7 +758,7 @@ def register() -> None:
     define(
         "reciprocal.out",
         "reciprocal.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:277",
+        "native_functions/pointwise.yaml: reciprocal",
         (
             "core",
             "pointwise",
@@ -759,7 +769,7 @@ def register() -> None:
     define(
         "exp",
         "exp(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:285",
+        "native_functions/pointwise.yaml: exp",
         (
             "core",
             "pointwise",
@@ -770,7 +780,7 @@ def register() -> None:
     define(
         "exp_",
         "exp_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:285",
+        "native_functions/pointwise.yaml: exp",
         (
             "core",
             "pointwise",
@@ -781,7 +791,7 @@ def register() -> None:
     define(
         "exp.out",
         "exp.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:285",
+        "native_functions/pointwise.yaml: exp",
         (
             "core",
             "pointwise",
@@ -789,23 +799,23 @@ def register() -> None:
     )
     structured("exp.out", native.unary_float, "exp_stub", "out")
     autograd("exp.out", out_refuses_grad)
-    define("exp2", "exp2(Tensor self) -> Tensor", "native_functions/pointwise.yaml:293")
+    define("exp2", "exp2(Tensor self) -> Tensor", "native_functions/pointwise.yaml: exp2")
     structured("exp2", native.unary_float, "exp2_stub", "functional", "exp2.out")
     autograd("exp2", autograd_pointwise.plan_exp2)
-    define("exp2_", "exp2_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:293")
+    define("exp2_", "exp2_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml: exp2")
     structured("exp2_", native.unary_float, "exp2_stub", "inplace", "exp2.out")
     autograd("exp2_", autograd_pointwise.plan_exp2_)
     define(
         "exp2.out",
         "exp2.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:293",
+        "native_functions/pointwise.yaml: exp2",
     )
     structured("exp2.out", native.unary_float, "exp2_stub", "out")
     autograd("exp2.out", out_refuses_grad)
     define(
         "expm1",
         "expm1(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:300",
+        "native_functions/pointwise.yaml: expm1",
         (
             "core",
             "pointwise",
@@ -816,7 +826,7 @@ def register() -> None:
     define(
         "expm1_",
         "expm1_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:300",
+        "native_functions/pointwise.yaml: expm1",
         (
             "core",
             "pointwise",
@@ -827,7 +837,7 @@ def register() -> None:
     define(
         "expm1.out",
         "expm1.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:300",
+        "native_functions/pointwise.yaml: expm1",
         (
             "core",
             "pointwise",
@@ -838,7 +848,7 @@ def register() -> None:
     define(
         "log",
         "log(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:308",
+        "native_functions/pointwise.yaml: log",
         (
             "core",
             "pointwise",
@@ -849,7 +859,7 @@ def register() -> None:
     define(
         "log_",
         "log_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:308",
+        "native_functions/pointwise.yaml: log",
         (
             "core",
             "pointwise",
@@ -860,7 +870,7 @@ def register() -> None:
     define(
         "log.out",
         "log.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:308",
+        "native_functions/pointwise.yaml: log",
         (
             "core",
             "pointwise",
@@ -871,7 +881,7 @@ def register() -> None:
     define(
         "log1p",
         "log1p(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:316",
+        "native_functions/pointwise.yaml: log1p",
         (
             "core",
             "pointwise",
@@ -882,7 +892,7 @@ def register() -> None:
     define(
         "log1p_",
         "log1p_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:316",
+        "native_functions/pointwise.yaml: log1p",
         (
             "core",
             "pointwise",
@@ -893,7 +903,7 @@ def register() -> None:
     define(
         "log1p.out",
         "log1p.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:316",
+        "native_functions/pointwise.yaml: log1p",
         (
             "core",
             "pointwise",
@@ -904,7 +914,7 @@ def register() -> None:
     define(
         "log2",
         "log2(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:324",
+        "native_functions/pointwise.yaml: log2",
         (
             "core",
             "pointwise",
@@ -915,7 +925,7 @@ def register() -> None:
     define(
         "log2_",
         "log2_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:324",
+        "native_functions/pointwise.yaml: log2",
         (
             "core",
             "pointwise",
@@ -926,7 +936,7 @@ def register() -> None:
     define(
         "log2.out",
         "log2.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:324",
+        "native_functions/pointwise.yaml: log2",
         (
             "core",
             "pointwise",
@@ -937,7 +947,7 @@ def register() -> None:
     define(
         "log10",
         "log10(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:332",
+        "native_functions/pointwise.yaml: log10",
         (
             "core",
             "pointwise",
@@ -948,7 +958,7 @@ def register() -> None:
     define(
         "log10_",
         "log10_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:332",
+        "native_functions/pointwise.yaml: log10",
         (
             "core",
             "pointwise",
@@ -959,7 +969,7 @@ def register() -> None:
     define(
         "log10.out",
         "log10.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:332",
+        "native_functions/pointwise.yaml: log10",
         (
             "core",
             "pointwise",
@@ -970,7 +980,7 @@ def register() -> None:
     define(
         "sqrt",
         "sqrt(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:340",
+        "native_functions/pointwise.yaml: sqrt",
         (
             "core",
             "pointwise",
@@ -981,7 +991,7 @@ def register() -> None:
     define(
         "sqrt_",
         "sqrt_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:340",
+        "native_functions/pointwise.yaml: sqrt",
         (
             "core",
             "pointwise",
@@ -992,7 +1002,7 @@ def register() -> None:
     define(
         "sqrt.out",
         "sqrt.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:340",
+        "native_functions/pointwise.yaml: sqrt",
         (
             "core",
             "pointwise",
@@ -1003,7 +1013,7 @@ def register() -> None:
     define(
         "rsqrt",
         "rsqrt(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:348",
+        "native_functions/pointwise.yaml: rsqrt",
         (
             "core",
             "pointwise",
@@ -1014,7 +1024,7 @@ def register() -> None:
     define(
         "rsqrt_",
         "rsqrt_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:348",
+        "native_functions/pointwise.yaml: rsqrt",
         (
             "core",
             "pointwise",
@@ -1025,7 +1035,7 @@ def register() -> None:
     define(
         "rsqrt.out",
         "rsqrt.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:348",
+        "native_functions/pointwise.yaml: rsqrt",
         (
             "core",
             "pointwise",
@@ -1036,7 +1046,7 @@ def register() -> None:
     define(
         "sin",
         "sin(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:356",
+        "native_functions/pointwise.yaml: sin",
         (
             "core",
             "pointwise",
@@ -1047,7 +1057,7 @@ def register() -> None:
     define(
         "sin_",
         "sin_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:356",
+        "native_functions/pointwise.yaml: sin",
         (
             "core",
             "pointwise",
@@ -1058,7 +1068,7 @@ def register() -> None:
     define(
         "sin.out",
         "sin.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:356",
+        "native_functions/pointwise.yaml: sin",
         (
             "core",
             "pointwise",
@@ -1069,7 +1079,7 @@ def register() -> None:
     define(
         "cos",
         "cos(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:364",
+        "native_functions/pointwise.yaml: cos",
         (
             "core",
             "pointwise",
@@ -1080,7 +1090,7 @@ def register() -> None:
     define(
         "cos_",
         "cos_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:364",
+        "native_functions/pointwise.yaml: cos",
         (
             "core",
             "pointwise",
@@ -1091,7 +1101,7 @@ def register() -> None:
     define(
         "cos.out",
         "cos.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:364",
+        "native_functions/pointwise.yaml: cos",
         (
             "core",
             "pointwise",
@@ -1102,7 +1112,7 @@ def register() -> None:
     define(
         "tan",
         "tan(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:372",
+        "native_functions/pointwise.yaml: tan",
         (
             "core",
             "pointwise",
@@ -1113,7 +1123,7 @@ def register() -> None:
     define(
         "tan_",
         "tan_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:372",
+        "native_functions/pointwise.yaml: tan",
         (
             "core",
             "pointwise",
@@ -1124,7 +1134,7 @@ def register() -> None:
     define(
         "tan.out",
         "tan.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:372",
+        "native_functions/pointwise.yaml: tan",
         (
             "core",
             "pointwise",
@@ -1135,7 +1145,7 @@ def register() -> None:
     define(
         "tanh",
         "tanh(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:380",
+        "native_functions/pointwise.yaml: tanh",
         (
             "core",
             "pointwise",
@@ -1146,7 +1156,7 @@ def register() -> None:
     define(
         "tanh_",
         "tanh_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:380",
+        "native_functions/pointwise.yaml: tanh",
         (
             "core",
             "pointwise",
@@ -1157,7 +1167,7 @@ def register() -> None:
     define(
         "tanh.out",
         "tanh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:380",
+        "native_functions/pointwise.yaml: tanh",
         (
             "core",
             "pointwise",
@@ -1168,7 +1178,7 @@ def register() -> None:
     define(
         "sinh",
         "sinh(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:388",
+        "native_functions/pointwise.yaml: sinh",
         (
             "core",
             "pointwise",
@@ -1179,7 +1189,7 @@ def register() -> None:
     define(
         "sinh_",
         "sinh_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:388",
+        "native_functions/pointwise.yaml: sinh",
         (
             "core",
             "pointwise",
@@ -1190,7 +1200,7 @@ def register() -> None:
     define(
         "sinh.out",
         "sinh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:388",
+        "native_functions/pointwise.yaml: sinh",
         (
             "core",
             "pointwise",
@@ -1201,7 +1211,7 @@ def register() -> None:
     define(
         "cosh",
         "cosh(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:396",
+        "native_functions/pointwise.yaml: cosh",
         (
             "core",
             "pointwise",
@@ -1212,7 +1222,7 @@ def register() -> None:
     define(
         "cosh_",
         "cosh_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:396",
+        "native_functions/pointwise.yaml: cosh",
         (
             "core",
             "pointwise",
@@ -1223,7 +1233,7 @@ def register() -> None:
     define(
         "cosh.out",
         "cosh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:396",
+        "native_functions/pointwise.yaml: cosh",
         (
             "core",
             "pointwise",
@@ -1234,7 +1244,7 @@ def register() -> None:
     define(
         "asin",
         "asin(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:404",
+        "native_functions/pointwise.yaml: asin",
         (
             "core",
             "pointwise",
@@ -1245,7 +1255,7 @@ def register() -> None:
     define(
         "asin_",
         "asin_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:404",
+        "native_functions/pointwise.yaml: asin",
         (
             "core",
             "pointwise",
@@ -1256,7 +1266,7 @@ def register() -> None:
     define(
         "asin.out",
         "asin.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:404",
+        "native_functions/pointwise.yaml: asin",
         (
             "core",
             "pointwise",
@@ -1267,7 +1277,7 @@ def register() -> None:
     define(
         "acos",
         "acos(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:412",
+        "native_functions/pointwise.yaml: acos",
         (
             "core",
             "pointwise",
@@ -1278,7 +1288,7 @@ def register() -> None:
     define(
         "acos_",
         "acos_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:412",
+        "native_functions/pointwise.yaml: acos",
         (
             "core",
             "pointwise",
@@ -1289,7 +1299,7 @@ def register() -> None:
     define(
         "acos.out",
         "acos.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:412",
+        "native_functions/pointwise.yaml: acos",
         (
             "core",
             "pointwise",
@@ -1300,7 +1310,7 @@ def register() -> None:
     define(
         "atan",
         "atan(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:420",
+        "native_functions/pointwise.yaml: atan",
         (
             "core",
             "pointwise",
@@ -1311,7 +1321,7 @@ def register() -> None:
     define(
         "atan_",
         "atan_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:420",
+        "native_functions/pointwise.yaml: atan",
         (
             "core",
             "pointwise",
@@ -1322,7 +1332,7 @@ def register() -> None:
     define(
         "atan.out",
         "atan.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:420",
+        "native_functions/pointwise.yaml: atan",
         (
             "core",
             "pointwise",
@@ -1333,7 +1343,7 @@ def register() -> None:
     define(
         "asinh",
         "asinh(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:428",
+        "native_functions/pointwise.yaml: asinh",
         (
             "core",
             "pointwise",
@@ -1344,7 +1354,7 @@ def register() -> None:
     define(
         "asinh_",
         "asinh_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:428",
+        "native_functions/pointwise.yaml: asinh",
         (
             "core",
             "pointwise",
@@ -1355,7 +1365,7 @@ def register() -> None:
     define(
         "asinh.out",
         "asinh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:428",
+        "native_functions/pointwise.yaml: asinh",
         (
             "core",
             "pointwise",
@@ -1366,7 +1376,7 @@ def register() -> None:
     define(
         "acosh",
         "acosh(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:436",
+        "native_functions/pointwise.yaml: acosh",
         (
             "core",
             "pointwise",
@@ -1377,7 +1387,7 @@ def register() -> None:
     define(
         "acosh_",
         "acosh_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:436",
+        "native_functions/pointwise.yaml: acosh",
         (
             "core",
             "pointwise",
@@ -1388,7 +1398,7 @@ def register() -> None:
     define(
         "acosh.out",
         "acosh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:436",
+        "native_functions/pointwise.yaml: acosh",
         (
             "core",
             "pointwise",
@@ -1399,7 +1409,7 @@ def register() -> None:
     define(
         "atanh",
         "atanh(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:444",
+        "native_functions/pointwise.yaml: atanh",
         (
             "core",
             "pointwise",
@@ -1410,7 +1420,7 @@ def register() -> None:
     define(
         "atanh_",
         "atanh_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:444",
+        "native_functions/pointwise.yaml: atanh",
         (
             "core",
             "pointwise",
@@ -1421,7 +1431,7 @@ def register() -> None:
     define(
         "atanh.out",
         "atanh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:444",
+        "native_functions/pointwise.yaml: atanh",
         (
             "core",
             "pointwise",
@@ -1432,7 +1442,7 @@ def register() -> None:
     define(
         "sigmoid",
         "sigmoid(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:452",
+        "native_functions/pointwise.yaml: sigmoid",
         (
             "core",
             "pointwise",
@@ -1443,7 +1453,7 @@ def register() -> None:
     define(
         "sigmoid_",
         "sigmoid_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:452",
+        "native_functions/pointwise.yaml: sigmoid",
         (
             "core",
             "pointwise",
@@ -1454,7 +1464,7 @@ def register() -> None:
     define(
         "sigmoid.out",
         "sigmoid.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:452",
+        "native_functions/pointwise.yaml: sigmoid",
         (
             "core",
             "pointwise",
@@ -1465,7 +1475,7 @@ def register() -> None:
     define(
         "erf",
         "erf(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:460",
+        "native_functions/pointwise.yaml: erf",
         (
             "core",
             "pointwise",
@@ -1476,7 +1486,7 @@ def register() -> None:
     define(
         "erf_",
         "erf_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:460",
+        "native_functions/pointwise.yaml: erf",
         (
             "core",
             "pointwise",
@@ -1487,7 +1497,7 @@ def register() -> None:
     define(
         "erf.out",
         "erf.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:460",
+        "native_functions/pointwise.yaml: erf",
         (
             "core",
             "pointwise",
@@ -1495,86 +1505,89 @@ def register() -> None:
     )
     structured("erf.out", native.unary_float, "erf_stub", "out")
     autograd("erf.out", out_refuses_grad)
-    define("erfc", "erfc(Tensor self) -> Tensor", "native_functions/pointwise.yaml:468", ("pointwise",))
+    define("erfc", "erfc(Tensor self) -> Tensor", "native_functions/pointwise.yaml: erfc", ("pointwise",))
     structured("erfc", native.unary_float, "erfc_stub", "functional", "erfc.out")
     autograd("erfc", autograd_pointwise.plan_erfc)
     define(
-        "erfc_", "erfc_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:468", ("pointwise",)
+        "erfc_",
+        "erfc_(Tensor(a!) self) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: erfc",
+        ("pointwise",),
     )
     structured("erfc_", native.unary_float, "erfc_stub", "inplace", "erfc.out")
     autograd("erfc_", autograd_pointwise.plan_erfc_)
     define(
         "erfc.out",
         "erfc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:468",
+        "native_functions/pointwise.yaml: erfc",
         ("pointwise",),
     )
     structured("erfc.out", native.unary_float, "erfc_stub", "out")
     autograd("erfc.out", out_refuses_grad)
-    define("arcsin", "arcsin(Tensor self) -> Tensor", "native_functions/pointwise.yaml:476")
+    define("arcsin", "arcsin(Tensor self) -> Tensor", "native_functions/pointwise.yaml: arcsin")
     composite("arcsin", "CompositeImplicitAutograd", composition.asin)
-    define("arcsin_", "arcsin_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:476")
+    define("arcsin_", "arcsin_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml: arcsin")
     composite("arcsin_", "CompositeImplicitAutograd", functions_pointwise.asin_)
     define(
         "arcsin.out",
         "arcsin.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:476",
+        "native_functions/pointwise.yaml: arcsin",
     )
     composite("arcsin.out", "CompositeImplicitAutograd", out_form("arcsin", composition.asin))
-    define("arccos", "arccos(Tensor self) -> Tensor", "native_functions/pointwise.yaml:482")
+    define("arccos", "arccos(Tensor self) -> Tensor", "native_functions/pointwise.yaml: arccos")
     composite("arccos", "CompositeImplicitAutograd", composition.acos)
-    define("arccos_", "arccos_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:482")
+    define("arccos_", "arccos_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml: arccos")
     composite("arccos_", "CompositeImplicitAutograd", functions_pointwise.acos_)
     define(
         "arccos.out",
         "arccos.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:482",
+        "native_functions/pointwise.yaml: arccos",
     )
     composite("arccos.out", "CompositeImplicitAutograd", out_form("arccos", composition.acos))
-    define("arctan", "arctan(Tensor self) -> Tensor", "native_functions/pointwise.yaml:488")
+    define("arctan", "arctan(Tensor self) -> Tensor", "native_functions/pointwise.yaml: arctan")
     composite("arctan", "CompositeImplicitAutograd", composition.atan)
-    define("arctan_", "arctan_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:488")
+    define("arctan_", "arctan_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml: arctan")
     composite("arctan_", "CompositeImplicitAutograd", functions_pointwise.atan_)
     define(
         "arctan.out",
         "arctan.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:488",
+        "native_functions/pointwise.yaml: arctan",
     )
     composite("arctan.out", "CompositeImplicitAutograd", out_form("arctan", composition.atan))
-    define("arcsinh", "arcsinh(Tensor self) -> Tensor", "native_functions/pointwise.yaml:494")
+    define("arcsinh", "arcsinh(Tensor self) -> Tensor", "native_functions/pointwise.yaml: arcsinh")
     composite("arcsinh", "CompositeImplicitAutograd", composition.asinh)
-    define("arcsinh_", "arcsinh_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:494")
+    define("arcsinh_", "arcsinh_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml: arcsinh")
     composite("arcsinh_", "CompositeImplicitAutograd", functions_pointwise.asinh_)
     define(
         "arcsinh.out",
         "arcsinh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:494",
+        "native_functions/pointwise.yaml: arcsinh",
     )
     composite("arcsinh.out", "CompositeImplicitAutograd", out_form("arcsinh", composition.asinh))
-    define("arccosh", "arccosh(Tensor self) -> Tensor", "native_functions/pointwise.yaml:500")
+    define("arccosh", "arccosh(Tensor self) -> Tensor", "native_functions/pointwise.yaml: arccosh")
     composite("arccosh", "CompositeImplicitAutograd", composition.acosh)
-    define("arccosh_", "arccosh_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:500")
+    define("arccosh_", "arccosh_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml: arccosh")
     composite("arccosh_", "CompositeImplicitAutograd", functions_pointwise.acosh_)
     define(
         "arccosh.out",
         "arccosh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:500",
+        "native_functions/pointwise.yaml: arccosh",
     )
     composite("arccosh.out", "CompositeImplicitAutograd", out_form("arccosh", composition.acosh))
-    define("arctanh", "arctanh(Tensor self) -> Tensor", "native_functions/pointwise.yaml:506")
+    define("arctanh", "arctanh(Tensor self) -> Tensor", "native_functions/pointwise.yaml: arctanh")
     composite("arctanh", "CompositeImplicitAutograd", composition.atanh)
-    define("arctanh_", "arctanh_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:506")
+    define("arctanh_", "arctanh_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml: arctanh")
     composite("arctanh_", "CompositeImplicitAutograd", functions_pointwise.atanh_)
     define(
         "arctanh.out",
         "arctanh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:506",
+        "native_functions/pointwise.yaml: arctanh",
     )
     composite("arctanh.out", "CompositeImplicitAutograd", out_form("arctanh", composition.atanh))
     define(
         "floor",
         "floor(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:512",
+        "native_functions/pointwise.yaml: floor",
         (
             "core",
             "pointwise",
@@ -1585,7 +1598,7 @@ def register() -> None:
     define(
         "floor_",
         "floor_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:512",
+        "native_functions/pointwise.yaml: floor",
         (
             "core",
             "pointwise",
@@ -1596,7 +1609,7 @@ def register() -> None:
     define(
         "floor.out",
         "floor.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:512",
+        "native_functions/pointwise.yaml: floor",
         (
             "core",
             "pointwise",
@@ -1607,7 +1620,7 @@ def register() -> None:
     define(
         "ceil",
         "ceil(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:520",
+        "native_functions/pointwise.yaml: ceil",
         (
             "core",
             "pointwise",
@@ -1618,7 +1631,7 @@ def register() -> None:
     define(
         "ceil_",
         "ceil_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:520",
+        "native_functions/pointwise.yaml: ceil",
         (
             "core",
             "pointwise",
@@ -1629,7 +1642,7 @@ def register() -> None:
     define(
         "ceil.out",
         "ceil.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:520",
+        "native_functions/pointwise.yaml: ceil",
         (
             "core",
             "pointwise",
@@ -1640,7 +1653,7 @@ def register() -> None:
     define(
         "round",
         "round(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:528",
+        "native_functions/pointwise.yaml: round",
         (
             "core",
             "pointwise",
@@ -1651,7 +1664,7 @@ def register() -> None:
     define(
         "round_",
         "round_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:528",
+        "native_functions/pointwise.yaml: round",
         (
             "core",
             "pointwise",
@@ -1662,7 +1675,7 @@ def register() -> None:
     define(
         "round.out",
         "round.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:528",
+        "native_functions/pointwise.yaml: round",
         (
             "core",
             "pointwise",
@@ -1673,7 +1686,7 @@ def register() -> None:
     define(
         "trunc",
         "trunc(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:536",
+        "native_functions/pointwise.yaml: trunc",
         (
             "core",
             "pointwise",
@@ -1684,7 +1697,7 @@ def register() -> None:
     define(
         "trunc_",
         "trunc_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:536",
+        "native_functions/pointwise.yaml: trunc",
         (
             "core",
             "pointwise",
@@ -1695,7 +1708,7 @@ def register() -> None:
     define(
         "trunc.out",
         "trunc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:536",
+        "native_functions/pointwise.yaml: trunc",
         (
             "core",
             "pointwise",
@@ -1706,7 +1719,7 @@ def register() -> None:
     define(
         "round.decimals",
         "round.decimals(Tensor self, *, int decimals) -> Tensor",
-        "native_functions/pointwise.yaml:544",
+        "native_functions/pointwise.yaml: round.decimals",
         (
             "core",
             "pointwise",
@@ -1719,7 +1732,7 @@ def register() -> None:
     define(
         "round_.decimals",
         "round_.decimals(Tensor(a!) self, *, int decimals) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:544",
+        "native_functions/pointwise.yaml: round.decimals",
         (
             "core",
             "pointwise",
@@ -1732,7 +1745,7 @@ def register() -> None:
     define(
         "round.decimals_out",
         "round.decimals_out(Tensor self, *, int decimals, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:544",
+        "native_functions/pointwise.yaml: round.decimals",
         (
             "core",
             "pointwise",
@@ -1740,20 +1753,20 @@ def register() -> None:
     )
     structured("round.decimals_out", native.round_decimals, "round_decimals_stub", "out")
     autograd("round.decimals_out", out_refuses_grad)
-    define("fix", "fix(Tensor self) -> Tensor", "native_functions/pointwise.yaml:553")
+    define("fix", "fix(Tensor self) -> Tensor", "native_functions/pointwise.yaml: fix")
     composite("fix", "CompositeImplicitAutograd", composition.trunc)
-    define("fix_", "fix_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:553")
+    define("fix_", "fix_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml: fix")
     composite("fix_", "CompositeImplicitAutograd", functions_pointwise.trunc_)
     define(
         "fix.out",
         "fix.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:553",
+        "native_functions/pointwise.yaml: fix",
     )
     composite("fix.out", "CompositeImplicitAutograd", out_form("fix", composition.trunc))
     define(
         "_conj_physical",
         "_conj_physical(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:559",
+        "native_functions/pointwise.yaml: _conj_physical",
         ("pointwise",),
     )
     structured("_conj_physical", native.unary, "_conj_physical_stub", "functional", "_conj_physical.out")
@@ -1761,7 +1774,7 @@ def register() -> None:
     define(
         "_conj_physical_",
         "_conj_physical_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:559",
+        "native_functions/pointwise.yaml: _conj_physical",
         ("pointwise",),
     )
     structured("_conj_physical_", native.unary, "_conj_physical_stub", "inplace", "_conj_physical.out")
@@ -1769,7 +1782,7 @@ def register() -> None:
     define(
         "_conj_physical.out",
         "_conj_physical.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:559",
+        "native_functions/pointwise.yaml: _conj_physical",
         ("pointwise",),
     )
     structured("_conj_physical.out", native.unary, "_conj_physical_stub", "out")
@@ -1777,34 +1790,42 @@ def register() -> None:
     define(
         "conj_physical",
         "conj_physical(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:566",
+        "native_functions/pointwise.yaml: conj_physical",
         ("pointwise",),
     )
     composite("conj_physical", "CompositeImplicitAutograd", composition.conj_physical)
     define(
         "conj_physical_",
         "conj_physical_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:572",
+        "native_functions/pointwise.yaml: conj_physical_",
         ("pointwise",),
     )
     composite("conj_physical_", "CompositeImplicitAutograd", composition.conj_physical_)
     define(
         "conj_physical.out",
         "conj_physical.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:578",
+        "native_functions/pointwise.yaml: conj_physical.out",
         ("pointwise",),
     )
     composite("conj_physical.out", "CompositeImplicitAutograd", composition.conj_physical_out)
-    define("conj", "conj(Tensor(a) self) -> Tensor(a)", "native_functions/pointwise.yaml:583")
+    define("conj", "conj(Tensor(a) self) -> Tensor(a)", "native_functions/pointwise.yaml: conj")
     composite("conj", "CompositeImplicitAutograd", composition.conj)
-    define("resolve_conj", "resolve_conj(Tensor(a) self) -> Tensor(a)", "native_functions/pointwise.yaml:588")
+    define(
+        "resolve_conj",
+        "resolve_conj(Tensor(a) self) -> Tensor(a)",
+        "native_functions/pointwise.yaml: resolve_conj",
+    )
     composite("resolve_conj", "CompositeImplicitAutograd", composition.unresolved)
-    define("resolve_neg", "resolve_neg(Tensor(a) self) -> Tensor(a)", "native_functions/pointwise.yaml:593")
+    define(
+        "resolve_neg",
+        "resolve_neg(Tensor(a) self) -> Tensor(a)",
+        "native_functions/pointwise.yaml: resolve_neg",
+    )
     composite("resolve_neg", "CompositeImplicitAutograd", composition.unresolved)
     define(
         "relu",
         "relu(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:600",
+        "native_functions/pointwise.yaml: relu",
         (
             "core",
             "pointwise",
@@ -1815,7 +1836,7 @@ def register() -> None:
     define(
         "relu_",
         "relu_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:600",
+        "native_functions/pointwise.yaml: relu",
         (
             "core",
             "pointwise",
@@ -1826,7 +1847,7 @@ def register() -> None:
     define(
         "relu.out",
         "relu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:600",
+        "native_functions/pointwise.yaml: relu",
         (
             "core",
             "pointwise",
@@ -1837,7 +1858,7 @@ def register() -> None:
     define(
         "gelu",
         "gelu(Tensor self, *, str approximate='none') -> Tensor",
-        "native_functions/pointwise.yaml:608",
+        "native_functions/pointwise.yaml: gelu",
         (
             "core",
             "pointwise",
@@ -1848,7 +1869,7 @@ def register() -> None:
     define(
         "gelu_",
         "gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)",
-        "native_functions/pointwise.yaml:608",
+        "native_functions/pointwise.yaml: gelu",
         (
             "core",
             "pointwise",
@@ -1859,7 +1880,7 @@ def register() -> None:
     define(
         "gelu.out",
         "gelu.out(Tensor self, *, str approximate='none', Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:608",
+        "native_functions/pointwise.yaml: gelu",
         (
             "core",
             "pointwise",
@@ -1867,18 +1888,21 @@ def register() -> None:
     )
     structured("gelu.out", native.gelu, "gelu_stub", "out")
     autograd("gelu.out", out_refuses_grad)
-    define("silu", "silu(Tensor self) -> Tensor", "native_functions/pointwise.yaml:616", ("pointwise",))
+    define("silu", "silu(Tensor self) -> Tensor", "native_functions/pointwise.yaml: silu", ("pointwise",))
     structured("silu", native.unary_floating, "silu_stub", "functional", "silu.out")
     autograd("silu", autograd_pointwise.plan_silu)
     define(
-        "silu_", "silu_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:616", ("pointwise",)
+        "silu_",
+        "silu_(Tensor(a!) self) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: silu",
+        ("pointwise",),
     )
     structured("silu_", native.unary_floating, "silu_stub", "inplace", "silu.out")
     autograd("silu_", autograd_pointwise.plan_silu_)
     define(
         "silu.out",
         "silu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:616",
+        "native_functions/pointwise.yaml: silu",
         ("pointwise",),
     )
     structured("silu.out", native.unary_floating, "silu_stub", "out")
@@ -1886,7 +1910,7 @@ def register() -> None:
     define(
         "softplus",
         "softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor",
-        "native_functions/pointwise.yaml:624",
+        "native_functions/pointwise.yaml: softplus",
         ("pointwise",),
     )
     structured("softplus", native.softplus, "softplus_stub", "functional", "softplus.out")
@@ -1894,7 +1918,7 @@ def register() -> None:
     define(
         "softplus.out",
         "softplus.out(Tensor self, Scalar beta=1, Scalar threshold=20, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:624",
+        "native_functions/pointwise.yaml: softplus",
         ("pointwise",),
     )
     structured("softplus.out", native.softplus, "softplus_stub", "out")
@@ -1902,7 +1926,7 @@ def register() -> None:
     define(
         "leaky_relu",
         "leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor",
-        "native_functions/pointwise.yaml:632",
+        "native_functions/pointwise.yaml: leaky_relu",
         (
             "core",
             "pointwise",
@@ -1913,7 +1937,7 @@ def register() -> None:
     define(
         "leaky_relu_",
         "leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:632",
+        "native_functions/pointwise.yaml: leaky_relu",
         (
             "core",
             "pointwise",
@@ -1924,7 +1948,7 @@ def register() -> None:
     define(
         "leaky_relu.out",
         "leaky_relu.out(Tensor self, Scalar negative_slope=0.01, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:632",
+        "native_functions/pointwise.yaml: leaky_relu",
         (
             "core",
             "pointwise",
@@ -1935,7 +1959,7 @@ def register() -> None:
     define(
         "threshold_backward",
         "threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor",
-        "native_functions/pointwise.yaml:640",
+        "native_functions/pointwise.yaml: threshold_backward",
         ("pointwise",),
     )
     structured("threshold_backward", native.threshold_backward, "threshold_backward_stub", "functional")
@@ -1943,7 +1967,7 @@ def register() -> None:
     define(
         "sigmoid_backward",
         "sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor",
-        "native_functions/pointwise.yaml:646",
+        "native_functions/pointwise.yaml: sigmoid_backward",
         ("pointwise",),
     )
     structured("sigmoid_backward", native.binary, "sigmoid_backward_stub", "functional")
@@ -1951,7 +1975,7 @@ def register() -> None:
     define(
         "tanh_backward",
         "tanh_backward(Tensor grad_output, Tensor output) -> Tensor",
-        "native_functions/pointwise.yaml:652",
+        "native_functions/pointwise.yaml: tanh_backward",
         ("pointwise",),
     )
     structured("tanh_backward", native.binary, "tanh_backward_stub", "functional")
@@ -1959,7 +1983,7 @@ def register() -> None:
     define(
         "gelu_backward",
         "gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor",
-        "native_functions/pointwise.yaml:658",
+        "native_functions/pointwise.yaml: gelu_backward",
         ("pointwise",),
     )
     structured("gelu_backward", native.gelu_backward, "gelu_backward_stub", "functional")
@@ -1967,7 +1991,7 @@ def register() -> None:
     define(
         "silu_backward",
         "silu_backward(Tensor grad_output, Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:664",
+        "native_functions/pointwise.yaml: silu_backward",
         ("pointwise",),
     )
     structured("silu_backward", native.binary, "silu_backward_stub", "functional")
@@ -1975,7 +1999,7 @@ def register() -> None:
     define(
         "softplus_backward",
         "softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor",
-        "native_functions/pointwise.yaml:670",
+        "native_functions/pointwise.yaml: softplus_backward",
         ("pointwise",),
     )
     structured("softplus_backward", native.softplus_backward, "softplus_backward_stub", "functional")
@@ -1983,7 +2007,7 @@ def register() -> None:
     define(
         "leaky_relu_backward",
         "leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor",
-        "native_functions/pointwise.yaml:676",
+        "native_functions/pointwise.yaml: leaky_relu_backward",
         ("pointwise",),
     )
     structured("leaky_relu_backward", native.leaky_relu_backward, "leaky_relu_backward_stub", "functional")
@@ -1991,7 +2015,7 @@ def register() -> None:
     define(
         "eq.Tensor",
         "eq.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:684",
+        "native_functions/pointwise.yaml: eq.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2004,7 +2028,7 @@ def register() -> None:
     define(
         "eq_.Tensor",
         "eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:684",
+        "native_functions/pointwise.yaml: eq.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2017,7 +2041,7 @@ def register() -> None:
     define(
         "eq.Tensor_out",
         "eq.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:684",
+        "native_functions/pointwise.yaml: eq.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2028,13 +2052,15 @@ def register() -> None:
     structured("eq.Tensor_out", native.comparison, "eq_stub", "out")
     autograd("eq.Tensor_out", never_differentiable)
     define(
-        "eq.Scalar", "eq.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:693"
+        "eq.Scalar",
+        "eq.Scalar(Tensor self, Scalar other) -> Tensor",
+        "native_functions/pointwise.yaml: eq.Scalar",
     )
     composite("eq.Scalar", "CompositeImplicitAutograd", composition.eq)
     define(
         "ne.Tensor",
         "ne.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:698",
+        "native_functions/pointwise.yaml: ne.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2047,7 +2073,7 @@ def register() -> None:
     define(
         "ne_.Tensor",
         "ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:698",
+        "native_functions/pointwise.yaml: ne.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2060,7 +2086,7 @@ def register() -> None:
     define(
         "ne.Tensor_out",
         "ne.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:698",
+        "native_functions/pointwise.yaml: ne.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2071,13 +2097,15 @@ def register() -> None:
     structured("ne.Tensor_out", native.comparison, "ne_stub", "out")
     autograd("ne.Tensor_out", never_differentiable)
     define(
-        "ne.Scalar", "ne.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:707"
+        "ne.Scalar",
+        "ne.Scalar(Tensor self, Scalar other) -> Tensor",
+        "native_functions/pointwise.yaml: ne.Scalar",
     )
     composite("ne.Scalar", "CompositeImplicitAutograd", composition.ne)
     define(
         "lt.Tensor",
         "lt.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:712",
+        "native_functions/pointwise.yaml: lt.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2090,7 +2118,7 @@ def register() -> None:
     define(
         "lt_.Tensor",
         "lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:712",
+        "native_functions/pointwise.yaml: lt.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2103,7 +2131,7 @@ def register() -> None:
     define(
         "lt.Tensor_out",
         "lt.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:712",
+        "native_functions/pointwise.yaml: lt.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2114,13 +2142,15 @@ def register() -> None:
     structured("lt.Tensor_out", native.ordering, "lt_stub", "out")
     autograd("lt.Tensor_out", never_differentiable)
     define(
-        "lt.Scalar", "lt.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:721"
+        "lt.Scalar",
+        "lt.Scalar(Tensor self, Scalar other) -> Tensor",
+        "native_functions/pointwise.yaml: lt.Scalar",
     )
     composite("lt.Scalar", "CompositeImplicitAutograd", composition.lt)
     define(
         "le.Tensor",
         "le.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:726",
+        "native_functions/pointwise.yaml: le.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2133,7 +2163,7 @@ def register() -> None:
     define(
         "le_.Tensor",
         "le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:726",
+        "native_functions/pointwise.yaml: le.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2146,7 +2176,7 @@ def register() -> None:
     define(
         "le.Tensor_out",
         "le.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:726",
+        "native_functions/pointwise.yaml: le.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2157,13 +2187,15 @@ def register() -> None:
     structured("le.Tensor_out", native.ordering, "le_stub", "out")
     autograd("le.Tensor_out", never_differentiable)
     define(
-        "le.Scalar", "le.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:735"
+        "le.Scalar",
+        "le.Scalar(Tensor self, Scalar other) -> Tensor",
+        "native_functions/pointwise.yaml: le.Scalar",
     )
     composite("le.Scalar", "CompositeImplicitAutograd", composition.le)
     define(
         "gt.Tensor",
         "gt.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:740",
+        "native_functions/pointwise.yaml: gt.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2176,7 +2208,7 @@ def register() -> None:
     define(
         "gt_.Tensor",
         "gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:740",
+        "native_functions/pointwise.yaml: gt.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2189,7 +2221,7 @@ def register() -> None:
     define(
         "gt.Tensor_out",
         "gt.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:740",
+        "native_functions/pointwise.yaml: gt.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2200,13 +2232,15 @@ def register() -> None:
     structured("gt.Tensor_out", native.ordering, "gt_stub", "out")
     autograd("gt.Tensor_out", never_differentiable)
     define(
-        "gt.Scalar", "gt.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:749"
+        "gt.Scalar",
+        "gt.Scalar(Tensor self, Scalar other) -> Tensor",
+        "native_functions/pointwise.yaml: gt.Scalar",
     )
     composite("gt.Scalar", "CompositeImplicitAutograd", composition.gt)
     define(
         "ge.Tensor",
         "ge.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:754",
+        "native_functions/pointwise.yaml: ge.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2219,7 +2253,7 @@ def register() -> None:
     define(
         "ge_.Tensor",
         "ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:754",
+        "native_functions/pointwise.yaml: ge.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2232,7 +2266,7 @@ def register() -> None:
     define(
         "ge.Tensor_out",
         "ge.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:754",
+        "native_functions/pointwise.yaml: ge.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2243,48 +2277,50 @@ def register() -> None:
     structured("ge.Tensor_out", native.ordering, "ge_stub", "out")
     autograd("ge.Tensor_out", never_differentiable)
     define(
-        "ge.Scalar", "ge.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:763"
+        "ge.Scalar",
+        "ge.Scalar(Tensor self, Scalar other) -> Tensor",
+        "native_functions/pointwise.yaml: ge.Scalar",
     )
     composite("ge.Scalar", "CompositeImplicitAutograd", composition.ge)
     define(
         "greater.Tensor",
         "greater.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:768",
+        "native_functions/pointwise.yaml: greater.Tensor",
         wrapped_numbers=True,
     )
     composite("greater.Tensor", "CompositeImplicitAutograd", composition.gt)
     define(
         "greater_.Tensor",
         "greater_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:768",
+        "native_functions/pointwise.yaml: greater.Tensor",
         wrapped_numbers=True,
     )
     composite("greater_.Tensor", "CompositeImplicitAutograd", functions_pointwise.gt_)
     define(
         "greater.Tensor_out",
         "greater.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:768",
+        "native_functions/pointwise.yaml: greater.Tensor",
         wrapped_numbers=True,
     )
     composite("greater.Tensor_out", "CompositeImplicitAutograd", out_form("greater", composition.gt))
     define(
         "greater_equal.Tensor",
         "greater_equal.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:775",
+        "native_functions/pointwise.yaml: greater_equal.Tensor",
         wrapped_numbers=True,
     )
     composite("greater_equal.Tensor", "CompositeImplicitAutograd", composition.ge)
     define(
         "greater_equal_.Tensor",
         "greater_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:775",
+        "native_functions/pointwise.yaml: greater_equal.Tensor",
         wrapped_numbers=True,
     )
     composite("greater_equal_.Tensor", "CompositeImplicitAutograd", functions_pointwise.ge_)
     define(
         "greater_equal.Tensor_out",
         "greater_equal.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:775",
+        "native_functions/pointwise.yaml: greater_equal.Tensor",
         wrapped_numbers=True,
     )
     composite(
@@ -2293,76 +2329,76 @@ def register() -> None:
     define(
         "less.Tensor",
         "less.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:782",
+        "native_functions/pointwise.yaml: less.Tensor",
         wrapped_numbers=True,
     )
     composite("less.Tensor", "CompositeImplicitAutograd", composition.lt)
     define(
         "less_.Tensor",
         "less_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:782",
+        "native_functions/pointwise.yaml: less.Tensor",
         wrapped_numbers=True,
     )
     composite("less_.Tensor", "CompositeImplicitAutograd", functions_pointwise.lt_)
     define(
         "less.Tensor_out",
         "less.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:782",
+        "native_functions/pointwise.yaml: less.Tensor",
         wrapped_numbers=True,
     )
     composite("less.Tensor_out", "CompositeImplicitAutograd", out_form("less", composition.lt))
     define(
         "less_equal.Tensor",
         "less_equal.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:789",
+        "native_functions/pointwise.yaml: less_equal.Tensor",
         wrapped_numbers=True,
     )
     composite("less_equal.Tensor", "CompositeImplicitAutograd", composition.le)
     define(
         "less_equal_.Tensor",
         "less_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:789",
+        "native_functions/pointwise.yaml: less_equal.Tensor",
         wrapped_numbers=True,
     )
     composite("less_equal_.Tensor", "CompositeImplicitAutograd", functions_pointwise.le_)
     define(
         "less_equal.Tensor_out",
         "less_equal.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:789",
+        "native_functions/pointwise.yaml: less_equal.Tensor",
         wrapped_numbers=True,
     )
     composite("less_equal.Tensor_out", "CompositeImplicitAutograd", out_form("less_equal", composition.le))
     define(
         "not_equal.Tensor",
         "not_equal.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:796",
+        "native_functions/pointwise.yaml: not_equal.Tensor",
         wrapped_numbers=True,
     )
     composite("not_equal.Tensor", "CompositeImplicitAutograd", composition.ne)
     define(
         "not_equal_.Tensor",
         "not_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:796",
+        "native_functions/pointwise.yaml: not_equal.Tensor",
         wrapped_numbers=True,
     )
     composite("not_equal_.Tensor", "CompositeImplicitAutograd", functions_pointwise.ne_)
     define(
         "not_equal.Tensor_out",
         "not_equal.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:796",
+        "native_functions/pointwise.yaml: not_equal.Tensor",
         wrapped_numbers=True,
     )
     composite("not_equal.Tensor_out", "CompositeImplicitAutograd", out_form("not_equal", composition.ne))
-    define("isnan", "isnan(Tensor self) -> Tensor", "native_functions/pointwise.yaml:803")
+    define("isnan", "isnan(Tensor self) -> Tensor", "native_functions/pointwise.yaml: isnan")
     composite("isnan", "CompositeImplicitAutograd", composition.isnan)
-    define("isinf", "isinf(Tensor self) -> Tensor", "native_functions/pointwise.yaml:808")
+    define("isinf", "isinf(Tensor self) -> Tensor", "native_functions/pointwise.yaml: isinf")
     composite("isinf", "CompositeImplicitAutograd", composition.isinf)
-    define("isfinite", "isfinite(Tensor self) -> Tensor", "native_functions/pointwise.yaml:813")
+    define("isfinite", "isfinite(Tensor self) -> Tensor", "native_functions/pointwise.yaml: isfinite")
     composite("isfinite", "CompositeImplicitAutograd", composition.isfinite)
     define(
         "logical_not",
         "logical_not(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:818",
+        "native_functions/pointwise.yaml: logical_not",
         (
             "core",
             "nondifferentiable",
@@ -2374,7 +2410,7 @@ def register() -> None:
     define(
         "logical_not_",
         "logical_not_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:818",
+        "native_functions/pointwise.yaml: logical_not",
         (
             "core",
             "nondifferentiable",
@@ -2386,7 +2422,7 @@ def register() -> None:
     define(
         "logical_not.out",
         "logical_not.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:818",
+        "native_functions/pointwise.yaml: logical_not",
         (
             "core",
             "nondifferentiable",
@@ -2398,7 +2434,7 @@ def register() -> None:
     define(
         "logical_and",
         "logical_and(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:826",
+        "native_functions/pointwise.yaml: logical_and",
         (
             "core",
             "nondifferentiable",
@@ -2410,7 +2446,7 @@ def register() -> None:
     define(
         "logical_and_",
         "logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:826",
+        "native_functions/pointwise.yaml: logical_and",
         (
             "core",
             "nondifferentiable",
@@ -2422,7 +2458,7 @@ def register() -> None:
     define(
         "logical_and.out",
         "logical_and.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:826",
+        "native_functions/pointwise.yaml: logical_and",
         (
             "core",
             "nondifferentiable",
@@ -2434,7 +2470,7 @@ def register() -> None:
     define(
         "logical_or",
         "logical_or(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:834",
+        "native_functions/pointwise.yaml: logical_or",
         (
             "core",
             "nondifferentiable",
@@ -2446,7 +2482,7 @@ def register() -> None:
     define(
         "logical_or_",
         "logical_or_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:834",
+        "native_functions/pointwise.yaml: logical_or",
         (
             "core",
             "nondifferentiable",
@@ -2458,7 +2494,7 @@ def register() -> None:
     define(
         "logical_or.out",
         "logical_or.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:834",
+        "native_functions/pointwise.yaml: logical_or",
         (
             "core",
             "nondifferentiable",
@@ -2470,7 +2506,7 @@ def register() -> None:
     define(
         "logical_xor",
         "logical_xor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:842",
+        "native_functions/pointwise.yaml: logical_xor",
         (
             "core",
             "nondifferentiable",
@@ -2482,7 +2518,7 @@ def register() -> None:
     define(
         "logical_xor_",
         "logical_xor_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:842",
+        "native_functions/pointwise.yaml: logical_xor",
         (
             "core",
             "nondifferentiable",
@@ -2494,7 +2530,7 @@ def register() -> None:
     define(
         "logical_xor.out",
         "logical_xor.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:842",
+        "native_functions/pointwise.yaml: logical_xor",
         (
             "core",
             "nondifferentiable",
@@ -2506,7 +2542,7 @@ def register() -> None:
     define(
         "bitwise_and.Tensor",
         "bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:850",
+        "native_functions/pointwise.yaml: bitwise_and.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2521,7 +2557,7 @@ def register() -> None:
     define(
         "bitwise_and_.Tensor",
         "bitwise_and_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:850",
+        "native_functions/pointwise.yaml: bitwise_and.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2534,7 +2570,7 @@ def register() -> None:
     define(
         "bitwise_and.Tensor_out",
         "bitwise_and.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:850",
+        "native_functions/pointwise.yaml: bitwise_and.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2547,13 +2583,13 @@ def register() -> None:
     define(
         "bitwise_and.Scalar",
         "bitwise_and.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:859",
+        "native_functions/pointwise.yaml: bitwise_and.Scalar",
     )
     composite("bitwise_and.Scalar", "CompositeImplicitAutograd", composition.bitwise_and)
     define(
         "bitwise_or.Tensor",
         "bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:864",
+        "native_functions/pointwise.yaml: bitwise_or.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2566,7 +2602,7 @@ def register() -> None:
     define(
         "bitwise_or_.Tensor",
         "bitwise_or_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:864",
+        "native_functions/pointwise.yaml: bitwise_or.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2579,7 +2615,7 @@ def register() -> None:
     define(
         "bitwise_or.Tensor_out",
         "bitwise_or.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:864",
+        "native_functions/pointwise.yaml: bitwise_or.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2592,13 +2628,13 @@ def register() -> None:
     define(
         "bitwise_or.Scalar",
         "bitwise_or.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:873",
+        "native_functions/pointwise.yaml: bitwise_or.Scalar",
     )
     composite("bitwise_or.Scalar", "CompositeImplicitAutograd", composition.bitwise_or)
     define(
         "bitwise_xor.Tensor",
         "bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:878",
+        "native_functions/pointwise.yaml: bitwise_xor.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2613,7 +2649,7 @@ def register() -> None:
     define(
         "bitwise_xor_.Tensor",
         "bitwise_xor_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:878",
+        "native_functions/pointwise.yaml: bitwise_xor.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2626,7 +2662,7 @@ def register() -> None:
     define(
         "bitwise_xor.Tensor_out",
         "bitwise_xor.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:878",
+        "native_functions/pointwise.yaml: bitwise_xor.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2639,13 +2675,13 @@ def register() -> None:
     define(
         "bitwise_xor.Scalar",
         "bitwise_xor.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:887",
+        "native_functions/pointwise.yaml: bitwise_xor.Scalar",
     )
     composite("bitwise_xor.Scalar", "CompositeImplicitAutograd", composition.bitwise_xor)
     define(
         "bitwise_left_shift.Tensor",
         "bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:892",
+        "native_functions/pointwise.yaml: bitwise_left_shift.Tensor",
         (
             "nondifferentiable",
             "pointwise",
@@ -2663,7 +2699,7 @@ def register() -> None:
     define(
         "bitwise_left_shift_.Tensor",
         "bitwise_left_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:892",
+        "native_functions/pointwise.yaml: bitwise_left_shift.Tensor",
         (
             "nondifferentiable",
             "pointwise",
@@ -2681,7 +2717,7 @@ def register() -> None:
     define(
         "bitwise_left_shift.Tensor_out",
         "bitwise_left_shift.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:892",
+        "native_functions/pointwise.yaml: bitwise_left_shift.Tensor",
         (
             "nondifferentiable",
             "pointwise",
@@ -2693,7 +2729,7 @@ def register() -> None:
     define(
         "bitwise_right_shift.Tensor",
         "bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:901",
+        "native_functions/pointwise.yaml: bitwise_right_shift.Tensor",
         (
             "nondifferentiable",
             "pointwise",
@@ -2711,7 +2747,7 @@ def register() -> None:
     define(
         "bitwise_right_shift_.Tensor",
         "bitwise_right_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:901",
+        "native_functions/pointwise.yaml: bitwise_right_shift.Tensor",
         (
             "nondifferentiable",
             "pointwise",
@@ -2729,7 +2765,7 @@ def register() -> None:
     define(
         "bitwise_right_shift.Tensor_out",
         "bitwise_right_shift.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:901",
+        "native_functions/pointwise.yaml: bitwise_right_shift.Tensor",
         (
             "nondifferentiable",
             "pointwise",
@@ -2741,7 +2777,7 @@ def register() -> None:
     define(
         "gcd",
         "gcd(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:910",
+        "native_functions/pointwise.yaml: gcd",
         (
             "nondifferentiable",
             "pointwise",
@@ -2752,7 +2788,7 @@ def register() -> None:
     define(
         "gcd_",
         "gcd_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:910",
+        "native_functions/pointwise.yaml: gcd",
         (
             "nondifferentiable",
             "pointwise",
@@ -2763,7 +2799,7 @@ def register() -> None:
     define(
         "gcd.out",
         "gcd.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:910",
+        "native_functions/pointwise.yaml: gcd",
         (
             "nondifferentiable",
             "pointwise",
@@ -2774,7 +2810,7 @@ def register() -> None:
     define(
         "lcm",
         "lcm(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:918",
+        "native_functions/pointwise.yaml: lcm",
         (
             "nondifferentiable",
             "pointwise",
@@ -2785,7 +2821,7 @@ def register() -> None:
     define(
         "lcm_",
         "lcm_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:918",
+        "native_functions/pointwise.yaml: lcm",
         (
             "nondifferentiable",
             "pointwise",
@@ -2796,7 +2832,7 @@ def register() -> None:
     define(
         "lcm.out",
         "lcm.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:918",
+        "native_functions/pointwise.yaml: lcm",
         (
             "nondifferentiable",
             "pointwise",
@@ -2807,7 +2843,7 @@ def register() -> None:
     define(
         "bitwise_not",
         "bitwise_not(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:926",
+        "native_functions/pointwise.yaml: bitwise_not",
         (
             "core",
             "nondifferentiable",
@@ -2819,7 +2855,7 @@ def register() -> None:
     define(
         "bitwise_not_",
         "bitwise_not_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:926",
+        "native_functions/pointwise.yaml: bitwise_not",
         (
             "core",
             "nondifferentiable",
@@ -2831,7 +2867,7 @@ def register() -> None:
     define(
         "bitwise_not.out",
         "bitwise_not.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:926",
+        "native_functions/pointwise.yaml: bitwise_not",
         (
             "core",
             "nondifferentiable",
@@ -2843,7 +2879,7 @@ def register() -> None:
     define(
         "clamp",
         "clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
-        "native_functions/pointwise.yaml:936",
+        "native_functions/pointwise.yaml: clamp",
         (
             "core",
             "pointwise",
@@ -2854,7 +2890,7 @@ def register() -> None:
     define(
         "clamp_",
         "clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:936",
+        "native_functions/pointwise.yaml: clamp",
         (
             "core",
             "pointwise",
@@ -2865,7 +2901,7 @@ def register() -> None:
     define(
         "clamp.out",
         "clamp.out(Tensor self, Scalar? min=None, Scalar? max=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:936",
+        "native_functions/pointwise.yaml: clamp",
         (
             "core",
             "pointwise",
@@ -2876,7 +2912,7 @@ def register() -> None:
     define(
         "clamp.Tensor",
         "clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor",
-        "native_functions/pointwise.yaml:943",
+        "native_functions/pointwise.yaml: clamp.Tensor",
         (
             "core",
             "pointwise",
@@ -2887,7 +2923,7 @@ def register() -> None:
     define(
         "clamp_.Tensor",
         "clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:943",
+        "native_functions/pointwise.yaml: clamp.Tensor",
         (
             "core",
             "pointwise",
@@ -2898,7 +2934,7 @@ def register() -> None:
     define(
         "clamp.Tensor_out",
         "clamp.Tensor_out(Tensor self, Tensor? min=None, Tensor? max=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:943",
+        "native_functions/pointwise.yaml: clamp.Tensor",
         (
             "core",
             "pointwise",
@@ -2909,7 +2945,7 @@ def register() -> None:
     define(
         "clamp_min",
         "clamp_min(Tensor self, Scalar min) -> Tensor",
-        "native_functions/pointwise.yaml:950",
+        "native_functions/pointwise.yaml: clamp_min",
         ("pointwise",),
     )
     structured("clamp_min", native.clamp_one, "clamp_min_stub", "functional", "clamp_min.out")
@@ -2917,7 +2953,7 @@ def register() -> None:
     define(
         "clamp_min_",
         "clamp_min_(Tensor(a!) self, Scalar min) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:950",
+        "native_functions/pointwise.yaml: clamp_min",
         ("pointwise",),
     )
     structured("clamp_min_", native.clamp_one, "clamp_min_stub", "inplace", "clamp_min.out")
@@ -2925,7 +2961,7 @@ def register() -> None:
     define(
         "clamp_min.out",
         "clamp_min.out(Tensor self, Scalar min, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:950",
+        "native_functions/pointwise.yaml: clamp_min",
         ("pointwise",),
     )
     structured("clamp_min.out", native.clamp_one, "clamp_min_stub", "out")
@@ -2933,7 +2969,7 @@ def register() -> None:
     define(
         "clamp_min.Tensor",
         "clamp_min.Tensor(Tensor self, Tensor min) -> Tensor",
-        "native_functions/pointwise.yaml:958",
+        "native_functions/pointwise.yaml: clamp_min.Tensor",
         ("pointwise",),
     )
     structured("clamp_min.Tensor", native.clamp_one, "clamp_min_stub", "functional", "clamp_min.Tensor_out")
@@ -2941,7 +2977,7 @@ def register() -> None:
     define(
         "clamp_min_.Tensor",
         "clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:958",
+        "native_functions/pointwise.yaml: clamp_min.Tensor",
         ("pointwise",),
     )
     structured("clamp_min_.Tensor", native.clamp_one, "clamp_min_stub", "inplace", "clamp_min.Tensor_out")
@@ -2949,7 +2985,7 @@ def register() -> None:
     define(
         "clamp_min.Tensor_out",
         "clamp_min.Tensor_out(Tensor self, Tensor min, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:958",
+        "native_functions/pointwise.yaml: clamp_min.Tensor",
         ("pointwise",),
     )
     structured("clamp_min.Tensor_out", native.clamp_one, "clamp_min_stub", "out")
@@ -2957,7 +2993,7 @@ def register() -> None:
     define(
         "clamp_max",
         "clamp_max(Tensor self, Scalar max) -> Tensor",
-        "native_functions/pointwise.yaml:966",
+        "native_functions/pointwise.yaml: clamp_max",
         ("pointwise",),
     )
     structured("clamp_max", native.clamp_one, "clamp_max_stub", "functional", "clamp_max.out")
@@ -2965,7 +3001,7 @@ def register() -> None:
     define(
         "clamp_max_",
         "clamp_max_(Tensor(a!) self, Scalar max) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:966",
+        "native_functions/pointwise.yaml: clamp_max",
         ("pointwise",),
     )
     structured("clamp_max_", native.clamp_one, "clamp_max_stub", "inplace", "clamp_max.out")
@@ -2973,7 +3009,7 @@ def register() -> None:
     define(
         "clamp_max.out",
         "clamp_max.out(Tensor self, Scalar max, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:966",
+        "native_functions/pointwise.yaml: clamp_max",
         ("pointwise",),
     )
     structured("clamp_max.out", native.clamp_one, "clamp_max_stub", "out")
@@ -2981,7 +3017,7 @@ def register() -> None:
     define(
         "clamp_max.Tensor",
         "clamp_max.Tensor(Tensor self, Tensor max) -> Tensor",
-        "native_functions/pointwise.yaml:974",
+        "native_functions/pointwise.yaml: clamp_max.Tensor",
         ("pointwise",),
     )
     structured("clamp_max.Tensor", native.clamp_one, "clamp_max_stub", "functional", "clamp_max.Tensor_out")
@@ -2989,7 +3025,7 @@ def register() -> None:
     define(
         "clamp_max_.Tensor",
         "clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:974",
+        "native_functions/pointwise.yaml: clamp_max.Tensor",
         ("pointwise",),
     )
     structured("clamp_max_.Tensor", native.clamp_one, "clamp_max_stub", "inplace", "clamp_max.Tensor_out")
@@ -2997,7 +3033,7 @@ def register() -> None:
     define(
         "clamp_max.Tensor_out",
         "clamp_max.Tensor_out(Tensor self, Tensor max, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:974",
+        "native_functions/pointwise.yaml: clamp_max.Tensor",
         ("pointwise",),
     )
     structured("clamp_max.Tensor_out", native.clamp_one, "clamp_max_stub", "out")
@@ -3005,31 +3041,31 @@ def register() -> None:
     define(
         "clip",
         "clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
-        "native_functions/pointwise.yaml:982",
+        "native_functions/pointwise.yaml: clip",
     )
     composite("clip", "CompositeImplicitAutograd", composition.clamp)
     define(
         "clip.Tensor",
         "clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor",
-        "native_functions/pointwise.yaml:987",
+        "native_functions/pointwise.yaml: clip.Tensor",
     )
     composite("clip.Tensor", "CompositeImplicitAutograd", composition.clamp)
     define(
         "clip_",
         "clip_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:992",
+        "native_functions/pointwise.yaml: clip_",
     )
     composite("clip_", "CompositeImplicitAutograd", composition.clamp_)
     define(
         "clip_.Tensor",
         "clip_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:997",
+        "native_functions/pointwise.yaml: clip_.Tensor",
     )
     composite("clip_.Tensor", "CompositeImplicitAutograd", composition.clamp_)
     define(
         "where.self",
         "where.self(Tensor condition, Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1002",
+        "native_functions/pointwise.yaml: where.self",
         (
             "core",
             "pointwise",
@@ -3041,7 +3077,7 @@ def register() -> None:
     define(
         "where.self_out",
         "where.self_out(Tensor condition, Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1002",
+        "native_functions/pointwise.yaml: where.self",
         (
             "core",
             "pointwise",
@@ -3050,30 +3086,30 @@ def register() -> None:
     )
     structured("where.self_out", native.where, "where_stub", "out")
     autograd("where.self_out", out_refuses_grad)
-    define("where", "where(Tensor condition) -> Tensor[]", "native_functions/pointwise.yaml:1010")
+    define("where", "where(Tensor condition) -> Tensor[]", "native_functions/pointwise.yaml: where")
     composite("where", "CompositeImplicitAutograd", composition.where_nonzero)
     define(
         "where.ScalarSelf",
         "where.ScalarSelf(Tensor condition, Scalar self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1014",
+        "native_functions/pointwise.yaml: where.ScalarSelf",
     )
     composite("where.ScalarSelf", "CompositeImplicitAutograd", composition.where)
     define(
         "where.ScalarOther",
         "where.ScalarOther(Tensor condition, Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:1019",
+        "native_functions/pointwise.yaml: where.ScalarOther",
     )
     composite("where.ScalarOther", "CompositeImplicitAutograd", composition.where)
     define(
         "where.Scalar",
         "where.Scalar(Tensor condition, Scalar self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:1024",
+        "native_functions/pointwise.yaml: where.Scalar",
     )
     composite("where.Scalar", "CompositeImplicitAutograd", composition.where)
     define(
         "lerp.Scalar",
         "lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor",
-        "native_functions/pointwise.yaml:1029",
+        "native_functions/pointwise.yaml: lerp.Scalar",
         ("pointwise",),
     )
     structured("lerp.Scalar", native.lerp, "lerp_stub", "functional", "lerp.Scalar_out")
@@ -3081,7 +3117,7 @@ def register() -> None:
     define(
         "lerp_.Scalar",
         "lerp_.Scalar(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1029",
+        "native_functions/pointwise.yaml: lerp.Scalar",
         ("pointwise",),
     )
     structured("lerp_.Scalar", native.lerp, "lerp_stub", "inplace", "lerp.Scalar_out")
@@ -3089,7 +3125,7 @@ def register() -> None:
     define(
         "lerp.Scalar_out",
         "lerp.Scalar_out(Tensor self, Tensor end, Scalar weight, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1029",
+        "native_functions/pointwise.yaml: lerp.Scalar",
         ("pointwise",),
     )
     structured("lerp.Scalar_out", native.lerp, "lerp_stub", "out")
@@ -3097,7 +3133,7 @@ def register() -> None:
     define(
         "lerp.Tensor",
         "lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor",
-        "native_functions/pointwise.yaml:1036",
+        "native_functions/pointwise.yaml: lerp.Tensor",
         ("pointwise",),
     )
     structured("lerp.Tensor", native.lerp, "lerp_stub", "functional", "lerp.Tensor_out")
@@ -3105,7 +3141,7 @@ def register() -> None:
     define(
         "lerp_.Tensor",
         "lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1036",
+        "native_functions/pointwise.yaml: lerp.Tensor",
         ("pointwise",),
     )
     structured("lerp_.Tensor", native.lerp, "lerp_stub", "inplace", "lerp.Tensor_out")
@@ -3113,7 +3149,7 @@ def register() -> None:
     define(
         "lerp.Tensor_out",
         "lerp.Tensor_out(Tensor self, Tensor end, Tensor weight, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1036",
+        "native_functions/pointwise.yaml: lerp.Tensor",
         ("pointwise",),
     )
     structured("lerp.Tensor_out", native.lerp, "lerp_stub", "out")
@@ -3121,7 +3157,7 @@ def register() -> None:
     define(
         "addcmul",
         "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
-        "native_functions/pointwise.yaml:1043",
+        "native_functions/pointwise.yaml: addcmul",
         ("pointwise",),
     )
     structured("addcmul", native.addcmul, "addcmul_stub", "functional", "addcmul.out")
@@ -3129,7 +3165,7 @@ def register() -> None:
     define(
         "addcmul_",
         "addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1043",
+        "native_functions/pointwise.yaml: addcmul",
         ("pointwise",),
     )
     structured("addcmul_", native.addcmul, "addcmul_stub", "inplace", "addcmul.out")
@@ -3137,7 +3173,7 @@ def register() -> None:
     define(
         "addcmul.out",
         "addcmul.out(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1043",
+        "native_functions/pointwise.yaml: addcmul",
         ("pointwise",),
     )
     structured("addcmul.out", native.addcmul, "addcmul_stub", "out")
@@ -3145,7 +3181,7 @@ def register() -> None:
     define(
         "addcdiv",
         "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
-        "native_functions/pointwise.yaml:1050",
+        "native_functions/pointwise.yaml: addcdiv",
         ("pointwise",),
     )
     structured("addcdiv", native.addcdiv, "addcdiv_stub", "functional", "addcdiv.out")
@@ -3153,7 +3189,7 @@ def register() -> None:
     define(
         "addcdiv_",
         "addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1050",
+        "native_functions/pointwise.yaml: addcdiv",
         ("pointwise",),
     )
     structured("addcdiv_", native.addcdiv, "addcdiv_stub", "inplace", "addcdiv.out")
@@ -3161,46 +3197,49 @@ def register() -> None:
     define(
         "addcdiv.out",
         "addcdiv.out(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1050",
+        "native_functions/pointwise.yaml: addcdiv",
         ("pointwise",),
     )
     structured("addcdiv.out", native.addcdiv, "addcdiv_stub", "out")
     autograd("addcdiv.out", out_refuses_grad)
-    define("sgn", "sgn(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1059", ("pointwise",))
+    define("sgn", "sgn(Tensor self) -> Tensor", "native_functions/pointwise.yaml: sgn", ("pointwise",))
     structured("sgn", native.unary, "sgn_stub", "functional", "sgn.out")
     autograd("sgn", autograd_pointwise.plan_sgn)
     define(
-        "sgn_", "sgn_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:1059", ("pointwise",)
+        "sgn_", "sgn_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml: sgn", ("pointwise",)
     )
     structured("sgn_", native.unary, "sgn_stub", "inplace", "sgn.out")
     autograd("sgn_", autograd_pointwise.plan_sgn_)
     define(
         "sgn.out",
         "sgn.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1059",
+        "native_functions/pointwise.yaml: sgn",
         ("pointwise",),
     )
     structured("sgn.out", native.unary, "sgn_stub", "out")
     autograd("sgn.out", out_refuses_grad)
     define(
-        "signbit", "signbit(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1067", ("pointwise",)
+        "signbit",
+        "signbit(Tensor self) -> Tensor",
+        "native_functions/pointwise.yaml: signbit",
+        ("pointwise",),
     )
     structured("signbit", native.signbit, "signbit_stub", "functional", "signbit.out")
     define(
         "signbit.out",
         "signbit.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1067",
+        "native_functions/pointwise.yaml: signbit",
         ("pointwise",),
     )
     structured("signbit.out", native.signbit, "signbit_stub", "out")
     autograd("signbit.out", out_refuses_grad)
-    define("frac", "frac(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1075", ("pointwise",))
+    define("frac", "frac(Tensor self) -> Tensor", "native_functions/pointwise.yaml: frac", ("pointwise",))
     structured("frac", native.frac, "frac_stub", "functional", "frac.out")
     autograd("frac", autograd_pointwise.plan_frac)
     define(
         "frac_",
         "frac_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1075",
+        "native_functions/pointwise.yaml: frac",
         ("pointwise",),
     )
     structured("frac_", native.frac, "frac_stub", "inplace", "frac.out")
@@ -3208,7 +3247,7 @@ def register() -> None:
     define(
         "frac.out",
         "frac.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1075",
+        "native_functions/pointwise.yaml: frac",
         ("pointwise",),
     )
     structured("frac.out", native.frac, "frac_stub", "out")
@@ -3216,7 +3255,7 @@ def register() -> None:
     define(
         "copysign.Tensor",
         "copysign.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1083",
+        "native_functions/pointwise.yaml: copysign.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3225,7 +3264,7 @@ def register() -> None:
     define(
         "copysign_.Tensor",
         "copysign_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1083",
+        "native_functions/pointwise.yaml: copysign.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3234,7 +3273,7 @@ def register() -> None:
     define(
         "copysign.out",
         "copysign.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1083",
+        "native_functions/pointwise.yaml: copysign.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3243,34 +3282,34 @@ def register() -> None:
     define(
         "copysign.Scalar",
         "copysign.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:1092",
+        "native_functions/pointwise.yaml: copysign.Scalar",
         ("pointwise",),
     )
     composite("copysign.Scalar", "CompositeImplicitAutograd", composition.copysign)
     define(
         "copysign_.Scalar",
         "copysign_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1098",
+        "native_functions/pointwise.yaml: copysign_.Scalar",
     )
     composite("copysign_.Scalar", "CompositeImplicitAutograd", composition.copysign_)
     define(
         "heaviside",
         "heaviside(Tensor self, Tensor values) -> Tensor",
-        "native_functions/pointwise.yaml:1103",
+        "native_functions/pointwise.yaml: heaviside",
         ("pointwise",),
     )
     structured("heaviside", native.heaviside, "heaviside_stub", "functional", "heaviside.out")
     define(
         "heaviside_",
         "heaviside_(Tensor(a!) self, Tensor values) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1103",
+        "native_functions/pointwise.yaml: heaviside",
         ("pointwise",),
     )
     structured("heaviside_", native.heaviside, "heaviside_stub", "inplace", "heaviside.out")
     define(
         "heaviside.out",
         "heaviside.out(Tensor self, Tensor values, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1103",
+        "native_functions/pointwise.yaml: heaviside",
         ("pointwise",),
     )
     structured("heaviside.out", native.heaviside, "heaviside_stub", "out")
@@ -3278,7 +3317,7 @@ def register() -> None:
     define(
         "hypot",
         "hypot(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1111",
+        "native_functions/pointwise.yaml: hypot",
         ("pointwise",),
     )
     structured("hypot", native.same_floating, "hypot_stub", "functional", "hypot.out")
@@ -3286,7 +3325,7 @@ def register() -> None:
     define(
         "hypot_",
         "hypot_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1111",
+        "native_functions/pointwise.yaml: hypot",
         ("pointwise",),
     )
     structured("hypot_", native.same_floating, "hypot_stub", "inplace", "hypot.out")
@@ -3294,7 +3333,7 @@ def register() -> None:
     define(
         "hypot.out",
         "hypot.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1111",
+        "native_functions/pointwise.yaml: hypot",
         ("pointwise",),
     )
     structured("hypot.out", native.same_floating, "hypot_stub", "out")
@@ -3302,7 +3341,7 @@ def register() -> None:
     define(
         "nextafter",
         "nextafter(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1119",
+        "native_functions/pointwise.yaml: nextafter",
         ("pointwise",),
     )
     structured("nextafter", native.same_floating, "nextafter_stub", "functional", "nextafter.out")
@@ -3310,7 +3349,7 @@ def register() -> None:
     define(
         "nextafter_",
         "nextafter_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1119",
+        "native_functions/pointwise.yaml: nextafter",
         ("pointwise",),
     )
     structured("nextafter_", native.same_floating, "nextafter_stub", "inplace", "nextafter.out")
@@ -3318,7 +3357,7 @@ def register() -> None:
     define(
         "nextafter.out",
         "nextafter.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1119",
+        "native_functions/pointwise.yaml: nextafter",
         ("pointwise",),
     )
     structured("nextafter.out", native.same_floating, "nextafter_stub", "out")
@@ -3326,7 +3365,7 @@ def register() -> None:
     define(
         "nan_to_num",
         "nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
-        "native_functions/pointwise.yaml:1127",
+        "native_functions/pointwise.yaml: nan_to_num",
         ("pointwise",),
     )
     structured("nan_to_num", native.nan_to_num, "nan_to_num_stub", "functional", "nan_to_num.out")
@@ -3334,7 +3373,7 @@ def register() -> None:
     define(
         "nan_to_num_",
         "nan_to_num_(Tensor(a!) self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1127",
+        "native_functions/pointwise.yaml: nan_to_num",
         ("pointwise",),
     )
     structured("nan_to_num_", native.nan_to_num, "nan_to_num_stub", "inplace", "nan_to_num.out")
@@ -3342,7 +3381,7 @@ def register() -> None:
     define(
         "nan_to_num.out",
         "nan_to_num.out(Tensor self, float? nan=None, float? posinf=None, float? neginf=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1127",
+        "native_functions/pointwise.yaml: nan_to_num",
         ("pointwise",),
     )
     structured("nan_to_num.out", native.nan_to_num, "nan_to_num_stub", "out")
@@ -3350,21 +3389,21 @@ def register() -> None:
     define(
         "frexp.Tensor",
         "frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)",
-        "native_functions/pointwise.yaml:1135",
+        "native_functions/pointwise.yaml: frexp.Tensor",
         ("pointwise",),
     )
     composite("frexp.Tensor", "CompositeImplicitAutograd", composition.frexp)
     define(
         "frexp.Tensor_out",
         "frexp.Tensor_out(Tensor self, *, Tensor(a!) mantissa, Tensor(b!) exponent) -> (Tensor(a!) mantissa, Tensor(b!) exponent)",
-        "native_functions/pointwise.yaml:1141",
+        "native_functions/pointwise.yaml: frexp.Tensor_out",
         ("pointwise",),
     )
     composite("frexp.Tensor_out", "CompositeImplicitAutograd", composition.frexp_out)
     define(
         "_frexp_mantissa",
         "_frexp_mantissa(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:1146",
+        "native_functions/pointwise.yaml: _frexp_mantissa",
         ("pointwise",),
     )
     structured("_frexp_mantissa", native.frexp_mantissa, "_frexp_mantissa_stub", "functional")
@@ -3372,71 +3411,77 @@ def register() -> None:
     define(
         "_frexp_exponent",
         "_frexp_exponent(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:1152",
+        "native_functions/pointwise.yaml: _frexp_exponent",
         ("pointwise",),
     )
     structured("_frexp_exponent", native.frexp_exponent, "_frexp_exponent_stub", "functional")
     define(
         "ldexp.Tensor",
         "ldexp.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1158",
+        "native_functions/pointwise.yaml: ldexp.Tensor",
         ("pointwise",),
     )
     composite("ldexp.Tensor", "CompositeImplicitAutograd", composition.ldexp)
     define(
         "ldexp_",
         "ldexp_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1158",
+        "native_functions/pointwise.yaml: ldexp.Tensor",
         ("pointwise",),
     )
     composite("ldexp_", "CompositeImplicitAutograd", inplace_form("ldexp_", composition.ldexp))
     define(
         "ldexp.out",
         "ldexp.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1158",
+        "native_functions/pointwise.yaml: ldexp.Tensor",
         ("pointwise",),
     )
     composite("ldexp.out", "CompositeImplicitAutograd", out_form("ldexp", composition.ldexp))
     define(
-        "deg2rad", "deg2rad(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1165", ("pointwise",)
+        "deg2rad",
+        "deg2rad(Tensor self) -> Tensor",
+        "native_functions/pointwise.yaml: deg2rad",
+        ("pointwise",),
     )
     composite("deg2rad", "CompositeImplicitAutograd", composition.deg2rad)
     define(
         "deg2rad_",
         "deg2rad_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1165",
+        "native_functions/pointwise.yaml: deg2rad",
         ("pointwise",),
     )
     composite("deg2rad_", "CompositeImplicitAutograd", inplace_form("deg2rad_", composition.deg2rad))
     define(
         "deg2rad.out",
         "deg2rad.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1165",
+        "native_functions/pointwise.yaml: deg2rad",
         ("pointwise",),
     )
     composite("deg2rad.out", "CompositeImplicitAutograd", out_form("deg2rad", composition.deg2rad))
     define(
-        "rad2deg", "rad2deg(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1172", ("pointwise",)
+        "rad2deg",
+        "rad2deg(Tensor self) -> Tensor",
+        "native_functions/pointwise.yaml: rad2deg",
+        ("pointwise",),
     )
     composite("rad2deg", "CompositeImplicitAutograd", composition.rad2deg)
     define(
         "rad2deg_",
         "rad2deg_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1172",
+        "native_functions/pointwise.yaml: rad2deg",
         ("pointwise",),
     )
     composite("rad2deg_", "CompositeImplicitAutograd", inplace_form("rad2deg_", composition.rad2deg))
     define(
         "rad2deg.out",
         "rad2deg.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1172",
+        "native_functions/pointwise.yaml: rad2deg",
         ("pointwise",),
     )
     composite("rad2deg.out", "CompositeImplicitAutograd", out_form("rad2deg", composition.rad2deg))
     define(
         "logaddexp",
         "logaddexp(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1181",
+        "native_functions/pointwise.yaml: logaddexp",
         ("pointwise",),
     )
     structured("logaddexp", native.logaddexp, "logaddexp_stub", "functional", "logaddexp.out")
@@ -3444,7 +3489,7 @@ def register() -> None:
     define(
         "logaddexp.out",
         "logaddexp.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1181",
+        "native_functions/pointwise.yaml: logaddexp",
         ("pointwise",),
     )
     structured("logaddexp.out", native.logaddexp, "logaddexp_stub", "out")
@@ -3452,7 +3497,7 @@ def register() -> None:
     define(
         "logaddexp2",
         "logaddexp2(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1189",
+        "native_functions/pointwise.yaml: logaddexp2",
         ("pointwise",),
     )
     structured("logaddexp2", native.same_floating, "logaddexp2_stub", "functional", "logaddexp2.out")
@@ -3460,7 +3505,7 @@ def register() -> None:
     define(
         "logaddexp2.out",
         "logaddexp2.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1189",
+        "native_functions/pointwise.yaml: logaddexp2",
         ("pointwise",),
     )
     structured("logaddexp2.out", native.same_floating, "logaddexp2_stub", "out")
@@ -3468,7 +3513,7 @@ def register() -> None:
     define(
         "xlogy.Tensor",
         "xlogy.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1197",
+        "native_functions/pointwise.yaml: xlogy.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3477,7 +3522,7 @@ def register() -> None:
     define(
         "xlogy_.Tensor",
         "xlogy_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1197",
+        "native_functions/pointwise.yaml: xlogy.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3486,7 +3531,7 @@ def register() -> None:
     define(
         "xlogy.OutTensor",
         "xlogy.OutTensor(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1197",
+        "native_functions/pointwise.yaml: xlogy.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3495,27 +3540,27 @@ def register() -> None:
     define(
         "xlogy.Scalar_Self",
         "xlogy.Scalar_Self(Scalar self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1206",
+        "native_functions/pointwise.yaml: xlogy.Scalar_Self",
         ("pointwise",),
     )
     composite("xlogy.Scalar_Self", "CompositeImplicitAutograd", composition.xlogy)
     define(
         "xlogy.Scalar_Other",
         "xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:1212",
+        "native_functions/pointwise.yaml: xlogy.Scalar_Other",
         ("pointwise",),
     )
     composite("xlogy.Scalar_Other", "CompositeImplicitAutograd", composition.xlogy)
     define(
         "xlogy_.Scalar_Other",
         "xlogy_.Scalar_Other(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1218",
+        "native_functions/pointwise.yaml: xlogy_.Scalar_Other",
     )
     composite("xlogy_.Scalar_Other", "CompositeImplicitAutograd", composition.xlogy_)
     define(
         "logit",
         "logit(Tensor self, float? eps=None) -> Tensor",
-        "native_functions/pointwise.yaml:1223",
+        "native_functions/pointwise.yaml: logit",
         ("pointwise",),
     )
     structured("logit", native.logit, "logit_stub", "functional", "logit.out")
@@ -3523,7 +3568,7 @@ def register() -> None:
     define(
         "logit_",
         "logit_(Tensor(a!) self, float? eps=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1223",
+        "native_functions/pointwise.yaml: logit",
         ("pointwise",),
     )
     structured("logit_", native.logit, "logit_stub", "inplace", "logit.out")
@@ -3531,7 +3576,7 @@ def register() -> None:
     define(
         "logit.out",
         "logit.out(Tensor self, float? eps=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1223",
+        "native_functions/pointwise.yaml: logit",
         ("pointwise",),
     )
     structured("logit.out", native.logit, "logit_stub", "out")
@@ -3539,18 +3584,18 @@ def register() -> None:
     define(
         "logit_backward",
         "logit_backward(Tensor grad_output, Tensor self, float? eps=None) -> Tensor",
-        "native_functions/pointwise.yaml:1231",
+        "native_functions/pointwise.yaml: logit_backward",
         ("pointwise",),
     )
     structured("logit_backward", native.logit_backward, "logit_backward_stub", "functional")
     autograd("logit_backward", autograd_pointwise.plan_logit_backward)
-    define("sinc", "sinc(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1238", ("pointwise",))
+    define("sinc", "sinc(Tensor self) -> Tensor", "native_functions/pointwise.yaml: sinc", ("pointwise",))
     structured("sinc", native.unary_float, "sinc_stub", "functional", "sinc.out")
     autograd("sinc", autograd_pointwise.plan_sinc)
     define(
         "sinc_",
         "sinc_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1238",
+        "native_functions/pointwise.yaml: sinc",
         ("pointwise",),
     )
     structured("sinc_", native.unary_float, "sinc_stub", "inplace", "sinc.out")
@@ -3558,7 +3603,7 @@ def register() -> None:
     define(
         "sinc.out",
         "sinc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1238",
+        "native_functions/pointwise.yaml: sinc",
         ("pointwise",),
     )
     structured("sinc.out", native.unary_float, "sinc_stub", "out")
@@ -3566,7 +3611,7 @@ def register() -> None:
     define(
         "multiply.Tensor",
         "multiply.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1248",
+        "native_functions/pointwise.yaml: multiply.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3574,7 +3619,7 @@ def register() -> None:
     define(
         "multiply_.Tensor",
         "multiply_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1248",
+        "native_functions/pointwise.yaml: multiply.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3582,7 +3627,7 @@ def register() -> None:
     define(
         "multiply.out",
         "multiply.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1248",
+        "native_functions/pointwise.yaml: multiply.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3590,7 +3635,7 @@ def register() -> None:
     define(
         "subtract.Tensor",
         "subtract.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
-        "native_functions/pointwise.yaml:1256",
+        "native_functions/pointwise.yaml: subtract.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3598,7 +3643,7 @@ def register() -> None:
     define(
         "subtract_.Tensor",
         "subtract_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1256",
+        "native_functions/pointwise.yaml: subtract.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3608,7 +3653,7 @@ def register() -> None:
     define(
         "subtract.out",
         "subtract.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1256",
+        "native_functions/pointwise.yaml: subtract.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3616,7 +3661,7 @@ def register() -> None:
     define(
         "divide.Tensor",
         "divide.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1264",
+        "native_functions/pointwise.yaml: divide.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3624,7 +3669,7 @@ def register() -> None:
     define(
         "divide_.Tensor",
         "divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1264",
+        "native_functions/pointwise.yaml: divide.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3632,7 +3677,7 @@ def register() -> None:
     define(
         "divide.out",
         "divide.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1264",
+        "native_functions/pointwise.yaml: divide.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3640,7 +3685,7 @@ def register() -> None:
     define(
         "divide.Tensor_mode",
         "divide.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor",
-        "native_functions/pointwise.yaml:1272",
+        "native_functions/pointwise.yaml: divide.Tensor_mode",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3648,7 +3693,7 @@ def register() -> None:
     define(
         "divide_.Tensor_mode",
         "divide_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1272",
+        "native_functions/pointwise.yaml: divide.Tensor_mode",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3660,7 +3705,7 @@ def register() -> None:
     define(
         "divide.out_mode",
         "divide.out_mode(Tensor self, Tensor other, *, str? rounding_mode, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1272",
+        "native_functions/pointwise.yaml: divide.Tensor_mode",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3668,7 +3713,7 @@ def register() -> None:
     define(
         "true_divide.Tensor",
         "true_divide.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1280",
+        "native_functions/pointwise.yaml: true_divide.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3676,7 +3721,7 @@ def register() -> None:
     define(
         "true_divide_.Tensor",
         "true_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1280",
+        "native_functions/pointwise.yaml: true_divide.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3684,7 +3729,7 @@ def register() -> None:
     define(
         "true_divide.out",
         "true_divide.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1280",
+        "native_functions/pointwise.yaml: true_divide.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3692,26 +3737,26 @@ def register() -> None:
     define(
         "true_divide.Scalar",
         "true_divide.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:1288",
+        "native_functions/pointwise.yaml: true_divide.Scalar",
     )
     composite("true_divide.Scalar", "CompositeImplicitAutograd", composition.div)
     define(
         "true_divide_.Scalar",
         "true_divide_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1293",
+        "native_functions/pointwise.yaml: true_divide_.Scalar",
     )
     composite("true_divide_.Scalar", "CompositeImplicitAutograd", composition.div_)
     define(
         "float_power.Tensor_Tensor",
         "float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
-        "native_functions/pointwise.yaml:1298",
+        "native_functions/pointwise.yaml: float_power.Tensor_Tensor",
         ("pointwise",),
     )
     composite("float_power.Tensor_Tensor", "CompositeImplicitAutograd", composition.float_power)
     define(
         "float_power.Tensor_Tensor_out",
         "float_power.Tensor_Tensor_out(Tensor self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1298",
+        "native_functions/pointwise.yaml: float_power.Tensor_Tensor",
         ("pointwise",),
     )
     composite(
@@ -3722,14 +3767,14 @@ def register() -> None:
     define(
         "float_power.Tensor_Scalar",
         "float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",
-        "native_functions/pointwise.yaml:1305",
+        "native_functions/pointwise.yaml: float_power.Tensor_Scalar",
         ("pointwise",),
     )
     composite("float_power.Tensor_Scalar", "CompositeImplicitAutograd", composition.float_power)
     define(
         "float_power.Tensor_Scalar_out",
         "float_power.Tensor_Scalar_out(Tensor self, Scalar exponent, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1305",
+        "native_functions/pointwise.yaml: float_power.Tensor_Scalar",
         ("pointwise",),
     )
     composite(
@@ -3740,14 +3785,14 @@ def register() -> None:
     define(
         "float_power.Scalar",
         "float_power.Scalar(Scalar self, Tensor exponent) -> Tensor",
-        "native_functions/pointwise.yaml:1312",
+        "native_functions/pointwise.yaml: float_power.Scalar",
         ("pointwise",),
     )
     composite("float_power.Scalar", "CompositeImplicitAutograd", composition.float_power)
     define(
         "float_power.Scalar_out",
         "float_power.Scalar_out(Scalar self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1312",
+        "native_functions/pointwise.yaml: float_power.Scalar",
         ("pointwise",),
     )
     composite(
@@ -3758,39 +3803,41 @@ def register() -> None:
     define(
         "float_power_.Tensor",
         "float_power_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1318",
+        "native_functions/pointwise.yaml: float_power_.Tensor",
         ("pointwise",),
     )
     composite("float_power_.Tensor", "CompositeImplicitAutograd", composition.float_power_)
     define(
         "float_power_.Scalar",
         "float_power_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1324",
+        "native_functions/pointwise.yaml: float_power_.Scalar",
         ("pointwise",),
     )
     composite("float_power_.Scalar", "CompositeImplicitAutograd", composition.float_power_)
-    define("angle", "angle(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1332", ("pointwise",))
+    define("angle", "angle(Tensor self) -> Tensor", "native_functions/pointwise.yaml: angle", ("pointwise",))
     composite("angle", "CompositeImplicitAutograd", composition.angle)
     define(
         "angle.out",
         "angle.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1332",
+        "native_functions/pointwise.yaml: angle",
         ("pointwise",),
     )
     composite("angle.out", "CompositeImplicitAutograd", out_form("angle", composition.angle))
-    define("complex", "complex(Tensor real, Tensor imag) -> Tensor", "native_functions/pointwise.yaml:1339")
+    define(
+        "complex", "complex(Tensor real, Tensor imag) -> Tensor", "native_functions/pointwise.yaml: complex"
+    )
     composite("complex", "CompositeImplicitAutograd", composition.complex_)
     define(
         "complex.out",
         "complex.out(Tensor real, Tensor imag, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1343",
+        "native_functions/pointwise.yaml: complex.out",
     )
     composite("complex.out", "CompositeImplicitAutograd", composition.complex_out)
-    define("polar", "polar(Tensor abs, Tensor angle) -> Tensor", "native_functions/pointwise.yaml:1347")
+    define("polar", "polar(Tensor abs, Tensor angle) -> Tensor", "native_functions/pointwise.yaml: polar")
     composite("polar", "CompositeImplicitAutograd", composition.polar)
     define(
         "polar.out",
         "polar.out(Tensor abs, Tensor angle, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1351",
+        "native_functions/pointwise.yaml: polar.out",
     )
     composite("polar.out", "CompositeImplicitAutograd", composition.polar_out)

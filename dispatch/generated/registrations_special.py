@@ -15,29 +15,34 @@ from . import autograd_special
 
 def register() -> None:
     """Define the special operators and register their kernels."""
-    define("lgamma", "lgamma(Tensor self) -> Tensor", "native_functions/special.yaml:5", ("pointwise",))
+    define("lgamma", "lgamma(Tensor self) -> Tensor", "native_functions/special.yaml: lgamma", ("pointwise",))
     structured("lgamma", native.unary_float, "lgamma_stub", "functional", "lgamma.out")
     autograd("lgamma", autograd_special.plan_lgamma)
     define(
-        "lgamma_", "lgamma_(Tensor(a!) self) -> Tensor(a!)", "native_functions/special.yaml:5", ("pointwise",)
+        "lgamma_",
+        "lgamma_(Tensor(a!) self) -> Tensor(a!)",
+        "native_functions/special.yaml: lgamma",
+        ("pointwise",),
     )
     structured("lgamma_", native.unary_float, "lgamma_stub", "inplace", "lgamma.out")
     autograd("lgamma_", autograd_special.plan_lgamma_)
     define(
         "lgamma.out",
         "lgamma.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:5",
+        "native_functions/special.yaml: lgamma",
         ("pointwise",),
     )
     structured("lgamma.out", native.unary_float, "lgamma_stub", "out")
     autograd("lgamma.out", out_refuses_grad)
-    define("digamma", "digamma(Tensor self) -> Tensor", "native_functions/special.yaml:13", ("pointwise",))
+    define(
+        "digamma", "digamma(Tensor self) -> Tensor", "native_functions/special.yaml: digamma", ("pointwise",)
+    )
     structured("digamma", native.unary_float, "digamma_stub", "functional", "digamma.out")
     autograd("digamma", autograd_special.plan_digamma)
     define(
         "digamma_",
         "digamma_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/special.yaml:13",
+        "native_functions/special.yaml: digamma",
         ("pointwise",),
     )
     structured("digamma_", native.unary_float, "digamma_stub", "inplace", "digamma.out")
@@ -45,7 +50,7 @@ def register() -> None:
     define(
         "digamma.out",
         "digamma.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:13",
+        "native_functions/special.yaml: digamma",
         ("pointwise",),
     )
     structured("digamma.out", native.unary_float, "digamma_stub", "out")
@@ -53,7 +58,7 @@ def register() -> None:
     define(
         "polygamma",
         "polygamma(int n, Tensor self) -> Tensor",
-        "native_functions/special.yaml:21",
+        "native_functions/special.yaml: polygamma",
         ("pointwise",),
     )
     structured("polygamma", native.polygamma, "polygamma_stub", "functional", "polygamma.out")
@@ -61,7 +66,7 @@ def register() -> None:
     define(
         "polygamma.out",
         "polygamma.out(int n, Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:21",
+        "native_functions/special.yaml: polygamma",
         ("pointwise",),
     )
     structured("polygamma.out", native.polygamma, "polygamma_stub", "out")
@@ -69,35 +74,35 @@ def register() -> None:
     define(
         "polygamma_",
         "polygamma_(Tensor(a!) self, int n) -> Tensor(a!)",
-        "native_functions/special.yaml:29",
+        "native_functions/special.yaml: polygamma_",
         ("pointwise",),
     )
     composite("polygamma_", "CompositeImplicitAutograd", composition.polygamma_)
     define(
         "mvlgamma",
         "mvlgamma(Tensor self, int p) -> Tensor",
-        "native_functions/special.yaml:35",
+        "native_functions/special.yaml: mvlgamma",
         ("pointwise",),
     )
     composite("mvlgamma", "CompositeImplicitAutograd", composition.mvlgamma)
     define(
         "mvlgamma_",
         "mvlgamma_(Tensor(a!) self, int p) -> Tensor(a!)",
-        "native_functions/special.yaml:35",
+        "native_functions/special.yaml: mvlgamma",
         ("pointwise",),
     )
     composite("mvlgamma_", "CompositeImplicitAutograd", inplace_form("mvlgamma_", composition.mvlgamma))
     define(
         "mvlgamma.out",
         "mvlgamma.out(Tensor self, int p, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:35",
+        "native_functions/special.yaml: mvlgamma",
         ("pointwise",),
     )
     composite("mvlgamma.out", "CompositeImplicitAutograd", out_form("mvlgamma", composition.mvlgamma))
     define(
         "igamma",
         "igamma(Tensor self, Tensor other) -> Tensor",
-        "native_functions/special.yaml:42",
+        "native_functions/special.yaml: igamma",
         ("pointwise",),
     )
     structured("igamma", native.same_floating, "igamma_stub", "functional", "igamma.out")
@@ -105,7 +110,7 @@ def register() -> None:
     define(
         "igamma_",
         "igamma_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/special.yaml:42",
+        "native_functions/special.yaml: igamma",
         ("pointwise",),
     )
     structured("igamma_", native.same_floating, "igamma_stub", "inplace", "igamma.out")
@@ -113,7 +118,7 @@ def register() -> None:
     define(
         "igamma.out",
         "igamma.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:42",
+        "native_functions/special.yaml: igamma",
         ("pointwise",),
     )
     structured("igamma.out", native.same_floating, "igamma_stub", "out")
@@ -121,7 +126,7 @@ def register() -> None:
     define(
         "igammac",
         "igammac(Tensor self, Tensor other) -> Tensor",
-        "native_functions/special.yaml:50",
+        "native_functions/special.yaml: igammac",
         ("pointwise",),
     )
     structured("igammac", native.same_floating, "igammac_stub", "functional", "igammac.out")
@@ -129,7 +134,7 @@ def register() -> None:
     define(
         "igammac_",
         "igammac_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/special.yaml:50",
+        "native_functions/special.yaml: igammac",
         ("pointwise",),
     )
     structured("igammac_", native.same_floating, "igammac_stub", "inplace", "igammac.out")
@@ -137,7 +142,7 @@ def register() -> None:
     define(
         "igammac.out",
         "igammac.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:50",
+        "native_functions/special.yaml: igammac",
         ("pointwise",),
     )
     structured("igammac.out", native.same_floating, "igammac_stub", "out")
@@ -145,7 +150,7 @@ def register() -> None:
     define(
         "special_zeta",
         "special_zeta(Tensor self, Tensor other) -> Tensor",
-        "native_functions/special.yaml:58",
+        "native_functions/special.yaml: special_zeta",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -154,7 +159,7 @@ def register() -> None:
     define(
         "special_zeta.out",
         "special_zeta.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:58",
+        "native_functions/special.yaml: special_zeta",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -163,24 +168,24 @@ def register() -> None:
     define(
         "special_zeta.self_scalar",
         "special_zeta.self_scalar(Scalar self, Tensor other) -> Tensor",
-        "native_functions/special.yaml:66",
+        "native_functions/special.yaml: special_zeta.self_scalar",
         ("pointwise",),
     )
     composite("special_zeta.self_scalar", "CompositeImplicitAutograd", composition.special_zeta)
     define(
         "special_zeta.other_scalar",
         "special_zeta.other_scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/special.yaml:72",
+        "native_functions/special.yaml: special_zeta.other_scalar",
         ("pointwise",),
     )
     composite("special_zeta.other_scalar", "CompositeImplicitAutograd", composition.special_zeta)
-    define("erfinv", "erfinv(Tensor self) -> Tensor", "native_functions/special.yaml:80", ("pointwise",))
+    define("erfinv", "erfinv(Tensor self) -> Tensor", "native_functions/special.yaml: erfinv", ("pointwise",))
     structured("erfinv", native.unary_float, "erfinv_stub", "functional", "erfinv.out")
     autograd("erfinv", autograd_special.plan_erfinv)
     define(
         "erfinv_",
         "erfinv_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/special.yaml:80",
+        "native_functions/special.yaml: erfinv",
         ("pointwise",),
     )
     structured("erfinv_", native.unary_float, "erfinv_stub", "inplace", "erfinv.out")
@@ -188,7 +193,7 @@ def register() -> None:
     define(
         "erfinv.out",
         "erfinv.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:80",
+        "native_functions/special.yaml: erfinv",
         ("pointwise",),
     )
     structured("erfinv.out", native.unary_float, "erfinv_stub", "out")
@@ -196,7 +201,7 @@ def register() -> None:
     define(
         "special_erfcx",
         "special_erfcx(Tensor self) -> Tensor",
-        "native_functions/special.yaml:88",
+        "native_functions/special.yaml: special_erfcx",
         ("pointwise",),
     )
     structured("special_erfcx", native.unary_float, "special_erfcx_stub", "functional", "special_erfcx.out")
@@ -204,23 +209,25 @@ def register() -> None:
     define(
         "special_erfcx.out",
         "special_erfcx.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:88",
+        "native_functions/special.yaml: special_erfcx",
         ("pointwise",),
     )
     structured("special_erfcx.out", native.unary_float, "special_erfcx_stub", "out")
     autograd("special_erfcx.out", out_refuses_grad)
-    define("special_ndtr", "special_ndtr(Tensor self) -> Tensor", "native_functions/special.yaml:95")
+    define(
+        "special_ndtr", "special_ndtr(Tensor self) -> Tensor", "native_functions/special.yaml: special_ndtr"
+    )
     composite("special_ndtr", "CompositeImplicitAutograd", composition.ndtr)
     define(
         "special_ndtr.out",
         "special_ndtr.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:95",
+        "native_functions/special.yaml: special_ndtr",
     )
     composite("special_ndtr.out", "CompositeImplicitAutograd", out_form("special_ndtr", composition.ndtr))
     define(
         "special_ndtri",
         "special_ndtri(Tensor self) -> Tensor",
-        "native_functions/special.yaml:100",
+        "native_functions/special.yaml: special_ndtri",
         ("pointwise",),
     )
     structured("special_ndtri", native.unary_float, "special_ndtri_stub", "functional", "special_ndtri.out")
@@ -228,7 +235,7 @@ def register() -> None:
     define(
         "special_ndtri.out",
         "special_ndtri.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:100",
+        "native_functions/special.yaml: special_ndtri",
         ("pointwise",),
     )
     structured("special_ndtri.out", native.unary_float, "special_ndtri_stub", "out")
@@ -236,7 +243,7 @@ def register() -> None:
     define(
         "special_log_ndtr",
         "special_log_ndtr(Tensor self) -> Tensor",
-        "native_functions/special.yaml:107",
+        "native_functions/special.yaml: special_log_ndtr",
         ("pointwise",),
     )
     structured(
@@ -246,7 +253,7 @@ def register() -> None:
     define(
         "special_log_ndtr.out",
         "special_log_ndtr.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:107",
+        "native_functions/special.yaml: special_log_ndtr",
         ("pointwise",),
     )
     structured("special_log_ndtr.out", native.unary_float, "special_log_ndtr_stub", "out")
@@ -254,7 +261,7 @@ def register() -> None:
     define(
         "special_entr",
         "special_entr(Tensor self) -> Tensor",
-        "native_functions/special.yaml:114",
+        "native_functions/special.yaml: special_entr",
         ("pointwise",),
     )
     structured("special_entr", native.unary_float, "special_entr_stub", "functional", "special_entr.out")
@@ -262,7 +269,7 @@ def register() -> None:
     define(
         "special_entr.out",
         "special_entr.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:114",
+        "native_functions/special.yaml: special_entr",
         ("pointwise",),
     )
     structured("special_entr.out", native.unary_float, "special_entr_stub", "out")
@@ -270,7 +277,7 @@ def register() -> None:
     define(
         "special_xlog1py",
         "special_xlog1py(Tensor self, Tensor other) -> Tensor",
-        "native_functions/special.yaml:121",
+        "native_functions/special.yaml: special_xlog1py",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -281,7 +288,7 @@ def register() -> None:
     define(
         "special_xlog1py.out",
         "special_xlog1py.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:121",
+        "native_functions/special.yaml: special_xlog1py",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -290,27 +297,27 @@ def register() -> None:
     define(
         "special_xlog1py.self_scalar",
         "special_xlog1py.self_scalar(Scalar self, Tensor other) -> Tensor",
-        "native_functions/special.yaml:129",
+        "native_functions/special.yaml: special_xlog1py.self_scalar",
         ("pointwise",),
     )
     composite("special_xlog1py.self_scalar", "CompositeImplicitAutograd", composition.special_xlog1py)
     define(
         "special_xlog1py.other_scalar",
         "special_xlog1py.other_scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/special.yaml:135",
+        "native_functions/special.yaml: special_xlog1py.other_scalar",
         ("pointwise",),
     )
     composite("special_xlog1py.other_scalar", "CompositeImplicitAutograd", composition.special_xlog1py)
-    define("i0", "i0(Tensor self) -> Tensor", "native_functions/special.yaml:143", ("pointwise",))
+    define("i0", "i0(Tensor self) -> Tensor", "native_functions/special.yaml: i0", ("pointwise",))
     structured("i0", native.unary_float, "i0_stub", "functional", "i0.out")
     autograd("i0", autograd_special.plan_i0)
-    define("i0_", "i0_(Tensor(a!) self) -> Tensor(a!)", "native_functions/special.yaml:143", ("pointwise",))
+    define("i0_", "i0_(Tensor(a!) self) -> Tensor(a!)", "native_functions/special.yaml: i0", ("pointwise",))
     structured("i0_", native.unary_float, "i0_stub", "inplace", "i0.out")
     autograd("i0_", autograd_special.plan_i0_)
     define(
         "i0.out",
         "i0.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:143",
+        "native_functions/special.yaml: i0",
         ("pointwise",),
     )
     structured("i0.out", native.unary_float, "i0_stub", "out")
@@ -318,7 +325,7 @@ def register() -> None:
     define(
         "special_i0e",
         "special_i0e(Tensor self) -> Tensor",
-        "native_functions/special.yaml:151",
+        "native_functions/special.yaml: special_i0e",
         ("pointwise",),
     )
     structured("special_i0e", native.unary_float, "special_i0e_stub", "functional", "special_i0e.out")
@@ -326,20 +333,23 @@ def register() -> None:
     define(
         "special_i0e.out",
         "special_i0e.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:151",
+        "native_functions/special.yaml: special_i0e",
         ("pointwise",),
     )
     structured("special_i0e.out", native.unary_float, "special_i0e_stub", "out")
     autograd("special_i0e.out", out_refuses_grad)
     define(
-        "special_i1", "special_i1(Tensor self) -> Tensor", "native_functions/special.yaml:158", ("pointwise",)
+        "special_i1",
+        "special_i1(Tensor self) -> Tensor",
+        "native_functions/special.yaml: special_i1",
+        ("pointwise",),
     )
     structured("special_i1", native.unary_float, "special_i1_stub", "functional", "special_i1.out")
     autograd("special_i1", autograd_special.plan_special_i1)
     define(
         "special_i1.out",
         "special_i1.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:158",
+        "native_functions/special.yaml: special_i1",
         ("pointwise",),
     )
     structured("special_i1.out", native.unary_float, "special_i1_stub", "out")
@@ -347,7 +357,7 @@ def register() -> None:
     define(
         "special_i1e",
         "special_i1e(Tensor self) -> Tensor",
-        "native_functions/special.yaml:165",
+        "native_functions/special.yaml: special_i1e",
         ("pointwise",),
     )
     structured("special_i1e", native.unary_float, "special_i1e_stub", "functional", "special_i1e.out")
@@ -355,7 +365,7 @@ def register() -> None:
     define(
         "special_i1e.out",
         "special_i1e.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:165",
+        "native_functions/special.yaml: special_i1e",
         ("pointwise",),
     )
     structured("special_i1e.out", native.unary_float, "special_i1e_stub", "out")
@@ -363,7 +373,7 @@ def register() -> None:
     define(
         "special_bessel_j0",
         "special_bessel_j0(Tensor self) -> Tensor",
-        "native_functions/special.yaml:172",
+        "native_functions/special.yaml: special_bessel_j0",
         ("pointwise",),
     )
     structured(
@@ -376,7 +386,7 @@ def register() -> None:
     define(
         "special_bessel_j0.out",
         "special_bessel_j0.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:172",
+        "native_functions/special.yaml: special_bessel_j0",
         ("pointwise",),
     )
     structured("special_bessel_j0.out", native.unary_float, "special_bessel_j0_stub", "out")
@@ -384,7 +394,7 @@ def register() -> None:
     define(
         "special_bessel_j1",
         "special_bessel_j1(Tensor self) -> Tensor",
-        "native_functions/special.yaml:179",
+        "native_functions/special.yaml: special_bessel_j1",
         ("pointwise",),
     )
     structured(
@@ -397,7 +407,7 @@ def register() -> None:
     define(
         "special_bessel_j1.out",
         "special_bessel_j1.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:179",
+        "native_functions/special.yaml: special_bessel_j1",
         ("pointwise",),
     )
     structured("special_bessel_j1.out", native.unary_float, "special_bessel_j1_stub", "out")
@@ -405,7 +415,7 @@ def register() -> None:
     define(
         "special_bessel_y0",
         "special_bessel_y0(Tensor self) -> Tensor",
-        "native_functions/special.yaml:186",
+        "native_functions/special.yaml: special_bessel_y0",
         ("pointwise",),
     )
     structured(
@@ -418,7 +428,7 @@ def register() -> None:
     define(
         "special_bessel_y0.out",
         "special_bessel_y0.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:186",
+        "native_functions/special.yaml: special_bessel_y0",
         ("pointwise",),
     )
     structured("special_bessel_y0.out", native.unary_float, "special_bessel_y0_stub", "out")
@@ -426,7 +436,7 @@ def register() -> None:
     define(
         "special_bessel_y1",
         "special_bessel_y1(Tensor self) -> Tensor",
-        "native_functions/special.yaml:193",
+        "native_functions/special.yaml: special_bessel_y1",
         ("pointwise",),
     )
     structured(
@@ -439,7 +449,7 @@ def register() -> None:
     define(
         "special_bessel_y1.out",
         "special_bessel_y1.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:193",
+        "native_functions/special.yaml: special_bessel_y1",
         ("pointwise",),
     )
     structured("special_bessel_y1.out", native.unary_float, "special_bessel_y1_stub", "out")
@@ -447,7 +457,7 @@ def register() -> None:
     define(
         "special_modified_bessel_i0",
         "special_modified_bessel_i0(Tensor self) -> Tensor",
-        "native_functions/special.yaml:200",
+        "native_functions/special.yaml: special_modified_bessel_i0",
         ("pointwise",),
     )
     structured(
@@ -460,7 +470,7 @@ def register() -> None:
     define(
         "special_modified_bessel_i0.out",
         "special_modified_bessel_i0.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:200",
+        "native_functions/special.yaml: special_modified_bessel_i0",
         ("pointwise",),
     )
     structured("special_modified_bessel_i0.out", native.unary_float, "special_modified_bessel_i0_stub", "out")
@@ -468,7 +478,7 @@ def register() -> None:
     define(
         "special_modified_bessel_i1",
         "special_modified_bessel_i1(Tensor self) -> Tensor",
-        "native_functions/special.yaml:207",
+        "native_functions/special.yaml: special_modified_bessel_i1",
         ("pointwise",),
     )
     structured(
@@ -481,7 +491,7 @@ def register() -> None:
     define(
         "special_modified_bessel_i1.out",
         "special_modified_bessel_i1.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:207",
+        "native_functions/special.yaml: special_modified_bessel_i1",
         ("pointwise",),
     )
     structured("special_modified_bessel_i1.out", native.unary_float, "special_modified_bessel_i1_stub", "out")
@@ -489,7 +499,7 @@ def register() -> None:
     define(
         "special_modified_bessel_k0",
         "special_modified_bessel_k0(Tensor self) -> Tensor",
-        "native_functions/special.yaml:214",
+        "native_functions/special.yaml: special_modified_bessel_k0",
         ("pointwise",),
     )
     structured(
@@ -502,7 +512,7 @@ def register() -> None:
     define(
         "special_modified_bessel_k0.out",
         "special_modified_bessel_k0.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:214",
+        "native_functions/special.yaml: special_modified_bessel_k0",
         ("pointwise",),
     )
     structured("special_modified_bessel_k0.out", native.unary_float, "special_modified_bessel_k0_stub", "out")
@@ -510,7 +520,7 @@ def register() -> None:
     define(
         "special_modified_bessel_k1",
         "special_modified_bessel_k1(Tensor self) -> Tensor",
-        "native_functions/special.yaml:221",
+        "native_functions/special.yaml: special_modified_bessel_k1",
         ("pointwise",),
     )
     structured(
@@ -523,7 +533,7 @@ def register() -> None:
     define(
         "special_modified_bessel_k1.out",
         "special_modified_bessel_k1.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:221",
+        "native_functions/special.yaml: special_modified_bessel_k1",
         ("pointwise",),
     )
     structured("special_modified_bessel_k1.out", native.unary_float, "special_modified_bessel_k1_stub", "out")
@@ -531,7 +541,7 @@ def register() -> None:
     define(
         "special_scaled_modified_bessel_k0",
         "special_scaled_modified_bessel_k0(Tensor x) -> Tensor",
-        "native_functions/special.yaml:228",
+        "native_functions/special.yaml: special_scaled_modified_bessel_k0",
         ("pointwise",),
     )
     structured(
@@ -544,7 +554,7 @@ def register() -> None:
     define(
         "special_scaled_modified_bessel_k0.out",
         "special_scaled_modified_bessel_k0.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:228",
+        "native_functions/special.yaml: special_scaled_modified_bessel_k0",
         ("pointwise",),
     )
     structured(
@@ -557,7 +567,7 @@ def register() -> None:
     define(
         "special_scaled_modified_bessel_k1",
         "special_scaled_modified_bessel_k1(Tensor x) -> Tensor",
-        "native_functions/special.yaml:235",
+        "native_functions/special.yaml: special_scaled_modified_bessel_k1",
         ("pointwise",),
     )
     structured(
@@ -570,7 +580,7 @@ def register() -> None:
     define(
         "special_scaled_modified_bessel_k1.out",
         "special_scaled_modified_bessel_k1.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:235",
+        "native_functions/special.yaml: special_scaled_modified_bessel_k1",
         ("pointwise",),
     )
     structured(
@@ -583,7 +593,7 @@ def register() -> None:
     define(
         "special_spherical_bessel_j0",
         "special_spherical_bessel_j0(Tensor x) -> Tensor",
-        "native_functions/special.yaml:242",
+        "native_functions/special.yaml: special_spherical_bessel_j0",
         ("pointwise",),
     )
     structured(
@@ -596,7 +606,7 @@ def register() -> None:
     define(
         "special_spherical_bessel_j0.out",
         "special_spherical_bessel_j0.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:242",
+        "native_functions/special.yaml: special_spherical_bessel_j0",
         ("pointwise",),
     )
     structured(
@@ -606,7 +616,7 @@ def register() -> None:
     define(
         "special_airy_ai",
         "special_airy_ai(Tensor x) -> Tensor",
-        "native_functions/special.yaml:249",
+        "native_functions/special.yaml: special_airy_ai",
         ("pointwise",),
     )
     structured(
@@ -615,7 +625,7 @@ def register() -> None:
     define(
         "special_airy_ai.out",
         "special_airy_ai.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:249",
+        "native_functions/special.yaml: special_airy_ai",
         ("pointwise",),
     )
     structured("special_airy_ai.out", native.unary_float, "special_airy_ai_stub", "out")
@@ -623,7 +633,7 @@ def register() -> None:
     define(
         "special_chebyshev_polynomial_t",
         "special_chebyshev_polynomial_t(Tensor x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:258",
+        "native_functions/special.yaml: special_chebyshev_polynomial_t",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -637,7 +647,7 @@ def register() -> None:
     define(
         "special_chebyshev_polynomial_t.out",
         "special_chebyshev_polynomial_t.out(Tensor x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:258",
+        "native_functions/special.yaml: special_chebyshev_polynomial_t",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -651,7 +661,7 @@ def register() -> None:
     define(
         "special_chebyshev_polynomial_t.x_scalar",
         "special_chebyshev_polynomial_t.x_scalar(Scalar x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:266",
+        "native_functions/special.yaml: special_chebyshev_polynomial_t.x_scalar",
         ("pointwise",),
     )
     composite(
@@ -662,7 +672,7 @@ def register() -> None:
     define(
         "special_chebyshev_polynomial_t.n_scalar",
         "special_chebyshev_polynomial_t.n_scalar(Tensor x, Scalar n) -> Tensor",
-        "native_functions/special.yaml:272",
+        "native_functions/special.yaml: special_chebyshev_polynomial_t.n_scalar",
         ("pointwise",),
     )
     composite(
@@ -673,7 +683,7 @@ def register() -> None:
     define(
         "special_chebyshev_polynomial_u",
         "special_chebyshev_polynomial_u(Tensor x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:278",
+        "native_functions/special.yaml: special_chebyshev_polynomial_u",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -687,7 +697,7 @@ def register() -> None:
     define(
         "special_chebyshev_polynomial_u.out",
         "special_chebyshev_polynomial_u.out(Tensor x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:278",
+        "native_functions/special.yaml: special_chebyshev_polynomial_u",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -701,7 +711,7 @@ def register() -> None:
     define(
         "special_chebyshev_polynomial_u.x_scalar",
         "special_chebyshev_polynomial_u.x_scalar(Scalar x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:286",
+        "native_functions/special.yaml: special_chebyshev_polynomial_u.x_scalar",
         ("pointwise",),
     )
     composite(
@@ -712,7 +722,7 @@ def register() -> None:
     define(
         "special_chebyshev_polynomial_u.n_scalar",
         "special_chebyshev_polynomial_u.n_scalar(Tensor x, Scalar n) -> Tensor",
-        "native_functions/special.yaml:292",
+        "native_functions/special.yaml: special_chebyshev_polynomial_u.n_scalar",
         ("pointwise",),
     )
     composite(
@@ -723,7 +733,7 @@ def register() -> None:
     define(
         "special_chebyshev_polynomial_v",
         "special_chebyshev_polynomial_v(Tensor x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:298",
+        "native_functions/special.yaml: special_chebyshev_polynomial_v",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -737,7 +747,7 @@ def register() -> None:
     define(
         "special_chebyshev_polynomial_v.out",
         "special_chebyshev_polynomial_v.out(Tensor x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:298",
+        "native_functions/special.yaml: special_chebyshev_polynomial_v",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -751,7 +761,7 @@ def register() -> None:
     define(
         "special_chebyshev_polynomial_v.x_scalar",
         "special_chebyshev_polynomial_v.x_scalar(Scalar x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:306",
+        "native_functions/special.yaml: special_chebyshev_polynomial_v.x_scalar",
         ("pointwise",),
     )
     composite(
@@ -762,7 +772,7 @@ def register() -> None:
     define(
         "special_chebyshev_polynomial_v.n_scalar",
         "special_chebyshev_polynomial_v.n_scalar(Tensor x, Scalar n) -> Tensor",
-        "native_functions/special.yaml:312",
+        "native_functions/special.yaml: special_chebyshev_polynomial_v.n_scalar",
         ("pointwise",),
     )
     composite(
@@ -773,7 +783,7 @@ def register() -> None:
     define(
         "special_chebyshev_polynomial_w",
         "special_chebyshev_polynomial_w(Tensor x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:318",
+        "native_functions/special.yaml: special_chebyshev_polynomial_w",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -787,7 +797,7 @@ def register() -> None:
     define(
         "special_chebyshev_polynomial_w.out",
         "special_chebyshev_polynomial_w.out(Tensor x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:318",
+        "native_functions/special.yaml: special_chebyshev_polynomial_w",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -801,7 +811,7 @@ def register() -> None:
     define(
         "special_chebyshev_polynomial_w.x_scalar",
         "special_chebyshev_polynomial_w.x_scalar(Scalar x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:326",
+        "native_functions/special.yaml: special_chebyshev_polynomial_w.x_scalar",
         ("pointwise",),
     )
     composite(
@@ -812,7 +822,7 @@ def register() -> None:
     define(
         "special_chebyshev_polynomial_w.n_scalar",
         "special_chebyshev_polynomial_w.n_scalar(Tensor x, Scalar n) -> Tensor",
-        "native_functions/special.yaml:332",
+        "native_functions/special.yaml: special_chebyshev_polynomial_w.n_scalar",
         ("pointwise",),
     )
     composite(
@@ -823,7 +833,7 @@ def register() -> None:
     define(
         "special_shifted_chebyshev_polynomial_t",
         "special_shifted_chebyshev_polynomial_t(Tensor x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:338",
+        "native_functions/special.yaml: special_shifted_chebyshev_polynomial_t",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -837,7 +847,7 @@ def register() -> None:
     define(
         "special_shifted_chebyshev_polynomial_t.out",
         "special_shifted_chebyshev_polynomial_t.out(Tensor x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:338",
+        "native_functions/special.yaml: special_shifted_chebyshev_polynomial_t",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -851,7 +861,7 @@ def register() -> None:
     define(
         "special_shifted_chebyshev_polynomial_t.x_scalar",
         "special_shifted_chebyshev_polynomial_t.x_scalar(Scalar x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:346",
+        "native_functions/special.yaml: special_shifted_chebyshev_polynomial_t.x_scalar",
         ("pointwise",),
     )
     composite(
@@ -862,7 +872,7 @@ def register() -> None:
     define(
         "special_shifted_chebyshev_polynomial_t.n_scalar",
         "special_shifted_chebyshev_polynomial_t.n_scalar(Tensor x, Scalar n) -> Tensor",
-        "native_functions/special.yaml:352",
+        "native_functions/special.yaml: special_shifted_chebyshev_polynomial_t.n_scalar",
         ("pointwise",),
     )
     composite(
@@ -873,7 +883,7 @@ def register() -> None:
     define(
         "special_shifted_chebyshev_polynomial_u",
         "special_shifted_chebyshev_polynomial_u(Tensor x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:358",
+        "native_functions/special.yaml: special_shifted_chebyshev_polynomial_u",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -887,7 +897,7 @@ def register() -> None:
     define(
         "special_shifted_chebyshev_polynomial_u.out",
         "special_shifted_chebyshev_polynomial_u.out(Tensor x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:358",
+        "native_functions/special.yaml: special_shifted_chebyshev_polynomial_u",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -901,7 +911,7 @@ def register() -> None:
     define(
         "special_shifted_chebyshev_polynomial_u.x_scalar",
         "special_shifted_chebyshev_polynomial_u.x_scalar(Scalar x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:366",
+        "native_functions/special.yaml: special_shifted_chebyshev_polynomial_u.x_scalar",
         ("pointwise",),
     )
     composite(
@@ -912,7 +922,7 @@ def register() -> None:
     define(
         "special_shifted_chebyshev_polynomial_u.n_scalar",
         "special_shifted_chebyshev_polynomial_u.n_scalar(Tensor x, Scalar n) -> Tensor",
-        "native_functions/special.yaml:372",
+        "native_functions/special.yaml: special_shifted_chebyshev_polynomial_u.n_scalar",
         ("pointwise",),
     )
     composite(
@@ -923,7 +933,7 @@ def register() -> None:
     define(
         "special_shifted_chebyshev_polynomial_v",
         "special_shifted_chebyshev_polynomial_v(Tensor x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:378",
+        "native_functions/special.yaml: special_shifted_chebyshev_polynomial_v",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -937,7 +947,7 @@ def register() -> None:
     define(
         "special_shifted_chebyshev_polynomial_v.out",
         "special_shifted_chebyshev_polynomial_v.out(Tensor x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:378",
+        "native_functions/special.yaml: special_shifted_chebyshev_polynomial_v",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -951,7 +961,7 @@ def register() -> None:
     define(
         "special_shifted_chebyshev_polynomial_v.x_scalar",
         "special_shifted_chebyshev_polynomial_v.x_scalar(Scalar x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:386",
+        "native_functions/special.yaml: special_shifted_chebyshev_polynomial_v.x_scalar",
         ("pointwise",),
     )
     composite(
@@ -962,7 +972,7 @@ def register() -> None:
     define(
         "special_shifted_chebyshev_polynomial_v.n_scalar",
         "special_shifted_chebyshev_polynomial_v.n_scalar(Tensor x, Scalar n) -> Tensor",
-        "native_functions/special.yaml:392",
+        "native_functions/special.yaml: special_shifted_chebyshev_polynomial_v.n_scalar",
         ("pointwise",),
     )
     composite(
@@ -973,7 +983,7 @@ def register() -> None:
     define(
         "special_shifted_chebyshev_polynomial_w",
         "special_shifted_chebyshev_polynomial_w(Tensor x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:398",
+        "native_functions/special.yaml: special_shifted_chebyshev_polynomial_w",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -987,7 +997,7 @@ def register() -> None:
     define(
         "special_shifted_chebyshev_polynomial_w.out",
         "special_shifted_chebyshev_polynomial_w.out(Tensor x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:398",
+        "native_functions/special.yaml: special_shifted_chebyshev_polynomial_w",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -1001,7 +1011,7 @@ def register() -> None:
     define(
         "special_shifted_chebyshev_polynomial_w.x_scalar",
         "special_shifted_chebyshev_polynomial_w.x_scalar(Scalar x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:406",
+        "native_functions/special.yaml: special_shifted_chebyshev_polynomial_w.x_scalar",
         ("pointwise",),
     )
     composite(
@@ -1012,7 +1022,7 @@ def register() -> None:
     define(
         "special_shifted_chebyshev_polynomial_w.n_scalar",
         "special_shifted_chebyshev_polynomial_w.n_scalar(Tensor x, Scalar n) -> Tensor",
-        "native_functions/special.yaml:412",
+        "native_functions/special.yaml: special_shifted_chebyshev_polynomial_w.n_scalar",
         ("pointwise",),
     )
     composite(
@@ -1023,7 +1033,7 @@ def register() -> None:
     define(
         "special_hermite_polynomial_h",
         "special_hermite_polynomial_h(Tensor x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:418",
+        "native_functions/special.yaml: special_hermite_polynomial_h",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -1037,7 +1047,7 @@ def register() -> None:
     define(
         "special_hermite_polynomial_h.out",
         "special_hermite_polynomial_h.out(Tensor x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:418",
+        "native_functions/special.yaml: special_hermite_polynomial_h",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -1048,7 +1058,7 @@ def register() -> None:
     define(
         "special_hermite_polynomial_h.x_scalar",
         "special_hermite_polynomial_h.x_scalar(Scalar x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:426",
+        "native_functions/special.yaml: special_hermite_polynomial_h.x_scalar",
         ("pointwise",),
     )
     composite(
@@ -1059,7 +1069,7 @@ def register() -> None:
     define(
         "special_hermite_polynomial_h.n_scalar",
         "special_hermite_polynomial_h.n_scalar(Tensor x, Scalar n) -> Tensor",
-        "native_functions/special.yaml:432",
+        "native_functions/special.yaml: special_hermite_polynomial_h.n_scalar",
         ("pointwise",),
     )
     composite(
@@ -1070,7 +1080,7 @@ def register() -> None:
     define(
         "special_hermite_polynomial_he",
         "special_hermite_polynomial_he(Tensor x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:438",
+        "native_functions/special.yaml: special_hermite_polynomial_he",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -1084,7 +1094,7 @@ def register() -> None:
     define(
         "special_hermite_polynomial_he.out",
         "special_hermite_polynomial_he.out(Tensor x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:438",
+        "native_functions/special.yaml: special_hermite_polynomial_he",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -1095,7 +1105,7 @@ def register() -> None:
     define(
         "special_hermite_polynomial_he.x_scalar",
         "special_hermite_polynomial_he.x_scalar(Scalar x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:446",
+        "native_functions/special.yaml: special_hermite_polynomial_he.x_scalar",
         ("pointwise",),
     )
     composite(
@@ -1106,7 +1116,7 @@ def register() -> None:
     define(
         "special_hermite_polynomial_he.n_scalar",
         "special_hermite_polynomial_he.n_scalar(Tensor x, Scalar n) -> Tensor",
-        "native_functions/special.yaml:452",
+        "native_functions/special.yaml: special_hermite_polynomial_he.n_scalar",
         ("pointwise",),
     )
     composite(
@@ -1117,7 +1127,7 @@ def register() -> None:
     define(
         "special_laguerre_polynomial_l",
         "special_laguerre_polynomial_l(Tensor x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:458",
+        "native_functions/special.yaml: special_laguerre_polynomial_l",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -1131,7 +1141,7 @@ def register() -> None:
     define(
         "special_laguerre_polynomial_l.out",
         "special_laguerre_polynomial_l.out(Tensor x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:458",
+        "native_functions/special.yaml: special_laguerre_polynomial_l",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -1142,7 +1152,7 @@ def register() -> None:
     define(
         "special_laguerre_polynomial_l.x_scalar",
         "special_laguerre_polynomial_l.x_scalar(Scalar x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:466",
+        "native_functions/special.yaml: special_laguerre_polynomial_l.x_scalar",
         ("pointwise",),
     )
     composite(
@@ -1153,7 +1163,7 @@ def register() -> None:
     define(
         "special_laguerre_polynomial_l.n_scalar",
         "special_laguerre_polynomial_l.n_scalar(Tensor x, Scalar n) -> Tensor",
-        "native_functions/special.yaml:472",
+        "native_functions/special.yaml: special_laguerre_polynomial_l.n_scalar",
         ("pointwise",),
     )
     composite(
@@ -1164,7 +1174,7 @@ def register() -> None:
     define(
         "special_legendre_polynomial_p",
         "special_legendre_polynomial_p(Tensor x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:478",
+        "native_functions/special.yaml: special_legendre_polynomial_p",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -1178,7 +1188,7 @@ def register() -> None:
     define(
         "special_legendre_polynomial_p.out",
         "special_legendre_polynomial_p.out(Tensor x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:478",
+        "native_functions/special.yaml: special_legendre_polynomial_p",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -1189,7 +1199,7 @@ def register() -> None:
     define(
         "special_legendre_polynomial_p.x_scalar",
         "special_legendre_polynomial_p.x_scalar(Scalar x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:486",
+        "native_functions/special.yaml: special_legendre_polynomial_p.x_scalar",
         ("pointwise",),
     )
     composite(
@@ -1200,7 +1210,7 @@ def register() -> None:
     define(
         "special_legendre_polynomial_p.n_scalar",
         "special_legendre_polynomial_p.n_scalar(Tensor x, Scalar n) -> Tensor",
-        "native_functions/special.yaml:492",
+        "native_functions/special.yaml: special_legendre_polynomial_p.n_scalar",
         ("pointwise",),
     )
     composite(
@@ -1208,170 +1218,200 @@ def register() -> None:
         "CompositeImplicitAutograd",
         composition.special_legendre_polynomial_p,
     )
-    define("special_gammaln", "special_gammaln(Tensor self) -> Tensor", "native_functions/special.yaml:500")
+    define(
+        "special_gammaln",
+        "special_gammaln(Tensor self) -> Tensor",
+        "native_functions/special.yaml: special_gammaln",
+    )
     composite("special_gammaln", "CompositeImplicitAutograd", composition.lgamma)
     define(
         "special_gammaln.out",
         "special_gammaln.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:500",
+        "native_functions/special.yaml: special_gammaln",
     )
     composite(
         "special_gammaln.out", "CompositeImplicitAutograd", out_form("special_gammaln", composition.lgamma)
     )
-    define("special_psi", "special_psi(Tensor self) -> Tensor", "native_functions/special.yaml:505")
+    define("special_psi", "special_psi(Tensor self) -> Tensor", "native_functions/special.yaml: special_psi")
     composite("special_psi", "CompositeImplicitAutograd", composition.digamma)
     define(
         "special_psi.out",
         "special_psi.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:505",
+        "native_functions/special.yaml: special_psi",
     )
     composite("special_psi.out", "CompositeImplicitAutograd", out_form("special_psi", composition.digamma))
-    define("special_digamma", "special_digamma(Tensor self) -> Tensor", "native_functions/special.yaml:510")
+    define(
+        "special_digamma",
+        "special_digamma(Tensor self) -> Tensor",
+        "native_functions/special.yaml: special_digamma",
+    )
     composite("special_digamma", "CompositeImplicitAutograd", composition.digamma)
     define(
         "special_digamma.out",
         "special_digamma.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:510",
+        "native_functions/special.yaml: special_digamma",
     )
     composite(
         "special_digamma.out", "CompositeImplicitAutograd", out_form("special_digamma", composition.digamma)
     )
-    define("special_erf", "special_erf(Tensor self) -> Tensor", "native_functions/special.yaml:515")
+    define("special_erf", "special_erf(Tensor self) -> Tensor", "native_functions/special.yaml: special_erf")
     composite("special_erf", "CompositeImplicitAutograd", composition.erf)
     define(
         "special_erf.out",
         "special_erf.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:515",
+        "native_functions/special.yaml: special_erf",
     )
     composite("special_erf.out", "CompositeImplicitAutograd", out_form("special_erf", composition.erf))
-    define("special_erfc", "special_erfc(Tensor self) -> Tensor", "native_functions/special.yaml:520")
+    define(
+        "special_erfc", "special_erfc(Tensor self) -> Tensor", "native_functions/special.yaml: special_erfc"
+    )
     composite("special_erfc", "CompositeImplicitAutograd", composition.erfc)
     define(
         "special_erfc.out",
         "special_erfc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:520",
+        "native_functions/special.yaml: special_erfc",
     )
     composite("special_erfc.out", "CompositeImplicitAutograd", out_form("special_erfc", composition.erfc))
-    define("special_erfinv", "special_erfinv(Tensor self) -> Tensor", "native_functions/special.yaml:525")
+    define(
+        "special_erfinv",
+        "special_erfinv(Tensor self) -> Tensor",
+        "native_functions/special.yaml: special_erfinv",
+    )
     composite("special_erfinv", "CompositeImplicitAutograd", composition.erfinv)
     define(
         "special_erfinv.out",
         "special_erfinv.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:525",
+        "native_functions/special.yaml: special_erfinv",
     )
     composite(
         "special_erfinv.out", "CompositeImplicitAutograd", out_form("special_erfinv", composition.erfinv)
     )
-    define("special_exp2", "special_exp2(Tensor self) -> Tensor", "native_functions/special.yaml:530")
+    define(
+        "special_exp2", "special_exp2(Tensor self) -> Tensor", "native_functions/special.yaml: special_exp2"
+    )
     composite("special_exp2", "CompositeImplicitAutograd", composition.exp2)
     define(
         "special_exp2.out",
         "special_exp2.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:530",
+        "native_functions/special.yaml: special_exp2",
     )
     composite("special_exp2.out", "CompositeImplicitAutograd", out_form("special_exp2", composition.exp2))
-    define("special_expm1", "special_expm1(Tensor self) -> Tensor", "native_functions/special.yaml:535")
+    define(
+        "special_expm1",
+        "special_expm1(Tensor self) -> Tensor",
+        "native_functions/special.yaml: special_expm1",
+    )
     composite("special_expm1", "CompositeImplicitAutograd", composition.expm1)
     define(
         "special_expm1.out",
         "special_expm1.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:535",
+        "native_functions/special.yaml: special_expm1",
     )
     composite("special_expm1.out", "CompositeImplicitAutograd", out_form("special_expm1", composition.expm1))
-    define("special_expit", "special_expit(Tensor self) -> Tensor", "native_functions/special.yaml:540")
+    define(
+        "special_expit",
+        "special_expit(Tensor self) -> Tensor",
+        "native_functions/special.yaml: special_expit",
+    )
     composite("special_expit", "CompositeImplicitAutograd", composition.sigmoid)
     define(
         "special_expit.out",
         "special_expit.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:540",
+        "native_functions/special.yaml: special_expit",
     )
     composite(
         "special_expit.out", "CompositeImplicitAutograd", out_form("special_expit", composition.sigmoid)
     )
-    define("special_log1p", "special_log1p(Tensor self) -> Tensor", "native_functions/special.yaml:545")
+    define(
+        "special_log1p",
+        "special_log1p(Tensor self) -> Tensor",
+        "native_functions/special.yaml: special_log1p",
+    )
     composite("special_log1p", "CompositeImplicitAutograd", composition.log1p)
     define(
         "special_log1p.out",
         "special_log1p.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:545",
+        "native_functions/special.yaml: special_log1p",
     )
     composite("special_log1p.out", "CompositeImplicitAutograd", out_form("special_log1p", composition.log1p))
-    define("special_sinc", "special_sinc(Tensor self) -> Tensor", "native_functions/special.yaml:550")
+    define(
+        "special_sinc", "special_sinc(Tensor self) -> Tensor", "native_functions/special.yaml: special_sinc"
+    )
     composite("special_sinc", "CompositeImplicitAutograd", composition.sinc)
     define(
         "special_sinc.out",
         "special_sinc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:550",
+        "native_functions/special.yaml: special_sinc",
     )
     composite("special_sinc.out", "CompositeImplicitAutograd", out_form("special_sinc", composition.sinc))
-    define("special_i0", "special_i0(Tensor self) -> Tensor", "native_functions/special.yaml:555")
+    define("special_i0", "special_i0(Tensor self) -> Tensor", "native_functions/special.yaml: special_i0")
     composite("special_i0", "CompositeImplicitAutograd", composition.i0)
     define(
         "special_i0.out",
         "special_i0.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:555",
+        "native_functions/special.yaml: special_i0",
     )
     composite("special_i0.out", "CompositeImplicitAutograd", out_form("special_i0", composition.i0))
     define(
         "special_round",
         "special_round(Tensor self, *, int decimals=0) -> Tensor",
-        "native_functions/special.yaml:560",
+        "native_functions/special.yaml: special_round",
     )
     composite("special_round", "CompositeImplicitAutograd", composition.round_)
     define(
         "special_round.out",
         "special_round.out(Tensor self, *, int decimals=0, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:560",
+        "native_functions/special.yaml: special_round",
     )
     composite("special_round.out", "CompositeImplicitAutograd", out_form("special_round", composition.round_))
     define(
         "special_logit",
         "special_logit(Tensor self, float? eps=None) -> Tensor",
-        "native_functions/special.yaml:565",
+        "native_functions/special.yaml: special_logit",
     )
     composite("special_logit", "CompositeImplicitAutograd", composition.logit)
     define(
         "special_logit.out",
         "special_logit.out(Tensor self, float? eps=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:565",
+        "native_functions/special.yaml: special_logit",
     )
     composite("special_logit.out", "CompositeImplicitAutograd", out_form("special_logit", composition.logit))
     define(
         "special_xlogy",
         "special_xlogy(Tensor self, Tensor other) -> Tensor",
-        "native_functions/special.yaml:570",
+        "native_functions/special.yaml: special_xlogy",
         wrapped_numbers=True,
     )
     composite("special_xlogy", "CompositeImplicitAutograd", composition.xlogy)
     define(
         "special_xlogy.out",
         "special_xlogy.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:570",
+        "native_functions/special.yaml: special_xlogy",
         wrapped_numbers=True,
     )
     composite("special_xlogy.out", "CompositeImplicitAutograd", out_form("special_xlogy", composition.xlogy))
     define(
         "special_xlogy.self_scalar",
         "special_xlogy.self_scalar(Scalar self, Tensor other) -> Tensor",
-        "native_functions/special.yaml:576",
+        "native_functions/special.yaml: special_xlogy.self_scalar",
     )
     composite("special_xlogy.self_scalar", "CompositeImplicitAutograd", composition.xlogy)
     define(
         "special_xlogy.other_scalar",
         "special_xlogy.other_scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/special.yaml:581",
+        "native_functions/special.yaml: special_xlogy.other_scalar",
     )
     composite("special_xlogy.other_scalar", "CompositeImplicitAutograd", composition.xlogy)
     define(
         "special_polygamma",
         "special_polygamma(int n, Tensor self) -> Tensor",
-        "native_functions/special.yaml:586",
+        "native_functions/special.yaml: special_polygamma",
     )
     composite("special_polygamma", "CompositeImplicitAutograd", composition.polygamma)
     define(
         "special_polygamma.out",
         "special_polygamma.out(int n, Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:586",
+        "native_functions/special.yaml: special_polygamma",
     )
     composite(
         "special_polygamma.out",
@@ -1381,13 +1421,13 @@ def register() -> None:
     define(
         "special_multigammaln",
         "special_multigammaln(Tensor self, int p) -> Tensor",
-        "native_functions/special.yaml:591",
+        "native_functions/special.yaml: special_multigammaln",
     )
     composite("special_multigammaln", "CompositeImplicitAutograd", composition.mvlgamma)
     define(
         "special_multigammaln.out",
         "special_multigammaln.out(Tensor self, int p, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:591",
+        "native_functions/special.yaml: special_multigammaln",
     )
     composite(
         "special_multigammaln.out",
@@ -1397,13 +1437,13 @@ def register() -> None:
     define(
         "special_gammainc",
         "special_gammainc(Tensor self, Tensor other) -> Tensor",
-        "native_functions/special.yaml:596",
+        "native_functions/special.yaml: special_gammainc",
     )
     composite("special_gammainc", "CompositeImplicitAutograd", composition.igamma)
     define(
         "special_gammainc.out",
         "special_gammainc.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:596",
+        "native_functions/special.yaml: special_gammainc",
     )
     composite(
         "special_gammainc.out", "CompositeImplicitAutograd", out_form("special_gammainc", composition.igamma)
@@ -1411,13 +1451,13 @@ def register() -> None:
     define(
         "special_gammaincc",
         "special_gammaincc(Tensor self, Tensor other) -> Tensor",
-        "native_functions/special.yaml:601",
+        "native_functions/special.yaml: special_gammaincc",
     )
     composite("special_gammaincc", "CompositeImplicitAutograd", composition.igammac)
     define(
         "special_gammaincc.out",
         "special_gammaincc.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:601",
+        "native_functions/special.yaml: special_gammaincc",
     )
     composite(
         "special_gammaincc.out",
@@ -1427,25 +1467,25 @@ def register() -> None:
     define(
         "special_softmax",
         "special_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
-        "native_functions/special.yaml:606",
+        "native_functions/special.yaml: special_softmax",
     )
     composite("special_softmax", "CompositeImplicitAutograd", composition.softmax)
     define(
         "special_log_softmax",
         "special_log_softmax(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/special.yaml:610",
+        "native_functions/special.yaml: special_log_softmax",
     )
     composite("special_log_softmax", "CompositeImplicitAutograd", composition.log_softmax)
     define(
         "special_logsumexp",
         "special_logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
-        "native_functions/special.yaml:614",
+        "native_functions/special.yaml: special_logsumexp",
     )
     composite("special_logsumexp", "CompositeImplicitAutograd", composition.logsumexp)
     define(
         "special_logsumexp.out",
         "special_logsumexp.out(Tensor self, int[1] dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:614",
+        "native_functions/special.yaml: special_logsumexp",
     )
     composite(
         "special_logsumexp.out",
