@@ -11,6 +11,8 @@ from pathlib import Path
 from .autograd import autograd_module
 from .deprecated import load_deprecated
 from .derivatives import load_derivatives
+from .docstrings import Docstrings
+from .documentation import documentation_of
 from .forward import forward_index, forward_module
 from .functions import functions_module, methods_module, packets_of
 from .load import load_functions
@@ -32,13 +34,15 @@ def generate() -> dict[str, str]:
     derivatives = load_derivatives(DISPATCH / "derivatives.yaml", operators)
     deprecated = load_deprecated(DISPATCH / "deprecated.yaml", operators)
     families = operators.families()
+    signatures = {n: s for family in families for n, s in packets_of(operators.of_family(family)).items()}
+    docstrings = Docstrings(signatures, documentation_of(operators.functions))
     files: dict[str, str] = {}
     names: dict[str, list[str]] = {}
     for family in families:
         functions = operators.of_family(family)
         own = [d for d in derivatives if d.function.family == family]
-        files[f"functions_{family}.py"] = functions_module(family, functions, deprecated)
-        files[f"methods_{family}.py"] = methods_module(family, functions, deprecated)
+        files[f"functions_{family}.py"] = functions_module(family, functions, deprecated, docstrings)
+        files[f"methods_{family}.py"] = methods_module(family, functions, deprecated, docstrings)
         files[f"registrations_{family}.py"] = registrations_module(family, functions, own)
         if own:
             files[f"autograd_{family}.py"] = autograd_module(family, own, functions)
@@ -56,8 +60,8 @@ def generate() -> dict[str, str]:
         {family: [str(f.name) for f in operators.of_family(family)] for family in families}
     )
     files["functions.py"] = functions_index_module(names)
-    files["functions.pyi"] = functions_stub(operators)
-    files["tensor_methods.pyi"] = methods_stub(operators)
+    files["functions.pyi"] = functions_stub(operators, docstrings)
+    files["tensor_methods.pyi"] = methods_stub(operators, docstrings)
     return files
 
 

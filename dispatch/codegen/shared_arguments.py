@@ -1,0 +1,27 @@
+"""What the arguments mean that many operators share; an operator's `docs` describe only where they mean more."""
+
+from __future__ import annotations
+
+OUT = "The tensor that takes the result and is returned. It is resized if its shape is another; its dtype stays."
+OUTS = "Tensors that take the results {names} and are returned. Each is resized if its shape is another."
+
+SHARED_ARGUMENTS = {
+    "device": "The result's device; by default {device}.",
+    "dtype": "The result's dtype; by default {dtype}.",
+    "generator": "The source of the random numbers; by default the generator of the tensor's device.",
+    "layout": "The result's layout, which is `tt.strided`.",
+    "memory_format": "The order of the result's dimensions in memory, such as `tt.channels_last`; "
+    "`tt.preserve_format` keeps that of `input`.",
+    "names": "Names of the dimensions.",
+    "non_blocking": "Whether a copy between pinned memory and a GPU may go on after the call has returned.",
+    "out": OUT,
+    "pin_memory": "Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU may overlap "
+    "with other work.",
+    "requires_grad": "Whether autograd records operations on the result.",
+}
+"""By Python name. `device` and `dtype` end in what they are by default, which depends on the operator."""
+
+SAME_AS_INPUT = "that of `input`"
+CHOSEN = {"device": "`tt.get_default_device()`", "dtype": "as said under Returns"}
+
+__all__ = ["CHOSEN", "OUT", "OUTS", "SAME_AS_INPUT", "SHARED_ARGUMENTS"]
