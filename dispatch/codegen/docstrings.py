@@ -15,7 +15,7 @@ from .examples import in_place_example, renamed, with_import
 from .location import ModelError
 from .model import NativeFunction
 from .python_form import parameter_name, parameters_text, returns_text
-from .shared_arguments import CHOSEN, OUT, OUTS, SAME_AS_INPUT, SHARED_ARGUMENTS
+from .shared_arguments import CHOSEN, DIMNAME, OUT, OUTS, SAME_AS_INPUT, SHARED_ARGUMENTS
 from .signature import PythonSignature, takes_names
 
 WIDTH = 100
@@ -137,9 +137,9 @@ def _arguments(found: Documentation, signature: PythonSignature) -> Iterable[tup
         name = parameter_name(parameter.name)
         text = described.get(name) or described.get(parameter.name)
         if text is None:
-            text = _shared(parameter.name, has_input)
+            text = "" if parameter.name == "self" else _shared(parameter.name, has_input)
         if parameter.name == "self":
-            text += " It takes the result." if found.is_in_place else ""
+            text += (" It takes the result." if text else "Takes the result.") if found.is_in_place else ""
             text += " The method's `self`." if _is_method(signature) and is_function(signature) else ""
         variadic = signature.variadic == parameter.name and not signature.general
         yield f"*{name}" if variadic else name, text
@@ -150,7 +150,7 @@ def _arguments(found: Documentation, signature: PythonSignature) -> Iterable[tup
 
 
 def _shared(name: str, has_input: bool) -> str:
-    text = SHARED_ARGUMENTS[name]
+    text = SHARED_ARGUMENTS.get(name, DIMNAME)
     if name == "memory_format" and not has_input:
         return text.partition(";")[0] + "."
     if name in CHOSEN:

@@ -94,6 +94,8 @@ def parameters_of(overloads: Iterable[NativeFunction]) -> list[str]:
 
 def _check_arguments(documentation: Documentation, overloads: list[NativeFunction]) -> None:
     described = dict(documentation.docs.args)
+    if documentation.is_in_place:
+        described.setdefault("input", "")
     taken = parameters_of(overloads)
     place = overloads[0].location
     of = "" if documentation.name == documentation.written_for else f" of {documentation.written_for}"
@@ -102,10 +104,11 @@ def _check_arguments(documentation: Documentation, overloads: list[NativeFunctio
             raise ModelError(
                 f"{place}: docs{of}: the argument {name} of {documentation.name} is not described in args"
             )
+    known = {python_name(a.name) for f in overloads for a in f.schema.arguments if not a.is_out}
     if any(f.form == "out" for f in overloads):
-        taken.append("out")
+        known.add("out")
     for name in described:
-        if not of and name not in taken:
+        if not of and name not in known:
             raise ModelError(f"{place}: docs: args: {name} is no argument of {documentation.name}: {taken}")
 
 

@@ -451,13 +451,13 @@ def packets_of(functions: list[NativeFunction]) -> dict[str, PythonSignature]:
 
 
 def parameter_source(p: PythonParameter) -> str:
-    """A `Parameter` as source."""
+    """The values of a `Parameter` as source."""
     name = "input" if p.name == "self" else p.name
     if p.default is None:
         default = "NOT_GIVEN"
     else:
         default = _constant(p.default) if p.role == "scale" and p.default.lstrip("-").isdigit() else p.default
-    return f'Parameter("{name}", "{p.role}", {default}, {p.keyword_only})'
+    return f'("{name}", "{p.role}", {default}, {p.keyword_only})'
 
 
 def functions_module(
@@ -567,9 +567,8 @@ def imports_for(code: str, family: str, packet: bool = True) -> str:
     dtypes = sorted(names & {"int64", "float32"})
     if dtypes:
         lines.append(f"from ...runtime.scalar_type import {', '.join(dtypes)}")
-    parts = sorted(names & {"NOT_GIVEN", "Parameter"})
-    if parts:
-        lines.append(f"from ..core.call_parts import {', '.join(parts)}")
+    if "NOT_GIVEN" in names:
+        lines.append("from ..core.call_parts import NOT_GIVEN")
     from_packet = ["SHORT"] * ("SHORT" in names) + ["packet"] * packet
     if from_packet:
         lines.append(f"from ..core.overload_packet import {', '.join(from_packet)}")

@@ -21,7 +21,10 @@ SHARED_ARGUMENTS = {
 }
 """By Python name. `device` and `dtype` end in what they are by default, which depends on the operator."""
 
+DIMNAME = "A name of a dimension, for tensors whose dimensions have names."
+"""An argument of overloads by names alone."""
+
 SAME_AS_INPUT = "that of `input`"
 CHOSEN = {"device": "`tt.get_default_device()`", "dtype": "as said under Returns"}
 
-__all__ = ["CHOSEN", "OUT", "OUTS", "SAME_AS_INPUT", "SHARED_ARGUMENTS"]
+__all__ = ["CHOSEN", "DIMNAME", "OUT", "OUTS", "SAME_AS_INPUT", "SHARED_ARGUMENTS"]

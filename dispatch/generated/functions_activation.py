@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.call_parts import NOT_GIVEN
 from ..core.constants import INT_1, INT_NEG_1
 from ..core.overload_packet import packet
 
@@ -49,10 +49,10 @@ elu_packet = packet(
         "elu.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("alpha", "scale", INT_1, False),
-        Parameter("scale", "scale", INT_1, False),
-        Parameter("input_scale", "scale", INT_1, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("alpha", "scale", INT_1, False),
+        ("scale", "scale", INT_1, False),
+        ("input_scale", "scale", INT_1, False),
     ),
     False,
 )
@@ -63,10 +63,10 @@ elu__packet = packet(
     "elu_",
     ("elu_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("alpha", "scale", INT_1, False),
-        Parameter("scale", "scale", INT_1, False),
-        Parameter("input_scale", "scale", INT_1, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("alpha", "scale", INT_1, False),
+        ("scale", "scale", INT_1, False),
+        ("input_scale", "scale", INT_1, False),
     ),
     False,
 )
@@ -78,14 +78,12 @@ hardswish_packet = packet(
         "hardswish",
         "hardswish.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 hardswish_plans = hardswish_packet.plans
 hardswish_outs = hardswish_packet.outs
-hardswish__packet = packet(
-    "hardswish_", ("hardswish_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
-)
+hardswish__packet = packet("hardswish_", ("hardswish_",), (("input", "tensor", NOT_GIVEN, False),), False)
 hardswish__plans = hardswish__packet.plans
 hardsigmoid_packet = packet(
     "hardsigmoid",
@@ -93,13 +91,13 @@ hardsigmoid_packet = packet(
         "hardsigmoid",
         "hardsigmoid.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 hardsigmoid_plans = hardsigmoid_packet.plans
 hardsigmoid_outs = hardsigmoid_packet.outs
 hardsigmoid__packet = packet(
-    "hardsigmoid_", ("hardsigmoid_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
+    "hardsigmoid_", ("hardsigmoid_",), (("input", "tensor", NOT_GIVEN, False),), False
 )
 hardsigmoid__plans = hardsigmoid__packet.plans
 hardshrink_packet = packet(
@@ -109,8 +107,8 @@ hardshrink_packet = packet(
         "hardshrink.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("lambd", "number", 0.5, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("lambd", "number", 0.5, False),
     ),
     False,
 )
@@ -123,8 +121,8 @@ softshrink_packet = packet(
         "softshrink.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("lambd", "number", 0.5, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("lambd", "number", 0.5, False),
     ),
     False,
 )
@@ -136,12 +134,12 @@ mish_packet = packet(
         "mish",
         "mish.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 mish_plans = mish_packet.plans
 mish_outs = mish_packet.outs
-mish__packet = packet("mish_", ("mish_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+mish__packet = packet("mish_", ("mish_",), (("input", "tensor", NOT_GIVEN, False),), False)
 mish__plans = mish__packet.plans
 log_sigmoid_packet = packet(
     "log_sigmoid",
@@ -149,7 +147,7 @@ log_sigmoid_packet = packet(
         "log_sigmoid",
         "log_sigmoid.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 log_sigmoid_plans = log_sigmoid_packet.plans
@@ -161,9 +159,9 @@ threshold_packet = packet(
         "threshold.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("threshold", "number", NOT_GIVEN, False),
-        Parameter("value", "number", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("threshold", "number", NOT_GIVEN, False),
+        ("value", "number", NOT_GIVEN, False),
     ),
     False,
 )
@@ -173,9 +171,9 @@ threshold__packet = packet(
     "threshold_",
     ("threshold_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("threshold", "number", NOT_GIVEN, False),
-        Parameter("value", "number", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("threshold", "number", NOT_GIVEN, False),
+        ("value", "number", NOT_GIVEN, False),
     ),
     False,
 )
@@ -187,9 +185,9 @@ hardtanh_packet = packet(
         "hardtanh.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("min_val", "scale", INT_NEG_1, False),
-        Parameter("max_val", "scale", INT_1, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("min_val", "scale", INT_NEG_1, False),
+        ("max_val", "scale", INT_1, False),
     ),
     False,
 )
@@ -200,28 +198,28 @@ hardtanh__packet = packet(
     "hardtanh_",
     ("hardtanh_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("min_val", "scale", INT_NEG_1, False),
-        Parameter("max_val", "scale", INT_1, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("min_val", "scale", INT_NEG_1, False),
+        ("max_val", "scale", INT_1, False),
     ),
     False,
 )
 hardtanh__plans = hardtanh__packet.plans
 hardtanh__scaled = hardtanh__packet.scaled
-relu6_packet = packet("relu6", ("relu6",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+relu6_packet = packet("relu6", ("relu6",), (("input", "tensor", NOT_GIVEN, False),), False)
 relu6_plans = relu6_packet.plans
-relu6__packet = packet("relu6_", ("relu6_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+relu6__packet = packet("relu6_", ("relu6_",), (("input", "tensor", NOT_GIVEN, False),), False)
 relu6__plans = relu6__packet.plans
-selu_packet = packet("selu", ("selu",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+selu_packet = packet("selu", ("selu",), (("input", "tensor", NOT_GIVEN, False),), False)
 selu_plans = selu_packet.plans
-selu__packet = packet("selu_", ("selu_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+selu__packet = packet("selu_", ("selu_",), (("input", "tensor", NOT_GIVEN, False),), False)
 selu__plans = selu__packet.plans
 celu_packet = packet(
     "celu",
     ("celu",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("alpha", "number", 1.0, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("alpha", "number", 1.0, False),
     ),
     False,
 )
@@ -230,8 +228,8 @@ celu__packet = packet(
     "celu_",
     ("celu_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("alpha", "number", 1.0, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("alpha", "number", 1.0, False),
     ),
     False,
 )
@@ -243,8 +241,8 @@ glu_packet = packet(
         "glu.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", -1, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", -1, False),
     ),
     False,
 )
@@ -254,8 +252,8 @@ prelu_packet = packet(
     "prelu",
     ("prelu",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("weight", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("weight", "tensor", NOT_GIVEN, False),
     ),
     False,
 )

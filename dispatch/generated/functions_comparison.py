@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.call_parts import NOT_GIVEN
 from ..core.overload_packet import packet
 
 if TYPE_CHECKING:
@@ -27,11 +27,11 @@ isclose_packet = packet(
     "isclose",
     ("isclose",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
-        Parameter("rtol", "number", 1e-05, False),
-        Parameter("atol", "number", 1e-08, False),
-        Parameter("equal_nan", "static", False, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
+        ("rtol", "number", 1e-05, False),
+        ("atol", "number", 1e-08, False),
+        ("equal_nan", "static", False, False),
     ),
     False,
 )
@@ -40,11 +40,11 @@ allclose_packet = packet(
     "allclose",
     ("allclose",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
-        Parameter("rtol", "number", 1e-05, False),
-        Parameter("atol", "number", 1e-08, False),
-        Parameter("equal_nan", "static", False, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
+        ("rtol", "number", 1e-05, False),
+        ("atol", "number", 1e-08, False),
+        ("equal_nan", "static", False, False),
     ),
     False,
 )
@@ -53,13 +53,13 @@ equal_packet = packet(
     "equal",
     ("equal",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
 equal_plans = equal_packet.plans
-isreal_packet = packet("isreal", ("isreal",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+isreal_packet = packet("isreal", ("isreal",), (("input", "tensor", NOT_GIVEN, False),), False)
 isreal_plans = isreal_packet.plans
 isposinf_packet = packet(
     "isposinf",
@@ -67,7 +67,7 @@ isposinf_packet = packet(
         "isposinf",
         "isposinf.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 isposinf_plans = isposinf_packet.plans
@@ -78,7 +78,7 @@ isneginf_packet = packet(
         "isneginf",
         "isneginf.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 isneginf_plans = isneginf_packet.plans

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.call_parts import NOT_GIVEN
 from ..core.constants import INT_1
 from ..core.overload_packet import packet
 
@@ -39,9 +39,9 @@ einsum_packet = packet(
     "einsum",
     ("einsum",),
     (
-        Parameter("equation", "static", NOT_GIVEN, False),
-        Parameter("tensors", "list", NOT_GIVEN, False),
-        Parameter("path", "static", None, True),
+        ("equation", "static", NOT_GIVEN, False),
+        ("tensors", "list", NOT_GIVEN, False),
+        ("path", "static", None, True),
     ),
     False,
 )
@@ -53,10 +53,10 @@ tensordot_packet = packet(
         "tensordot.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
-        Parameter("dims_self", "static", NOT_GIVEN, False),
-        Parameter("dims_other", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
+        ("dims_self", "static", NOT_GIVEN, False),
+        ("dims_other", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -69,8 +69,8 @@ inner_packet = packet(
         "inner.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -83,8 +83,8 @@ kron_packet = packet(
         "kron.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -96,7 +96,7 @@ trace_packet = packet(
         "trace",
         "trace.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 trace_plans = trace_packet.plans
@@ -108,11 +108,11 @@ addr_packet = packet(
         "addr.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("vec1", "tensor", NOT_GIVEN, False),
-        Parameter("vec2", "tensor", NOT_GIVEN, False),
-        Parameter("beta", "scale", INT_1, True),
-        Parameter("alpha", "scale", INT_1, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("vec1", "tensor", NOT_GIVEN, False),
+        ("vec2", "tensor", NOT_GIVEN, False),
+        ("beta", "scale", INT_1, True),
+        ("alpha", "scale", INT_1, True),
     ),
     False,
 )
@@ -123,11 +123,11 @@ addr__packet = packet(
     "addr_",
     ("addr_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("vec1", "tensor", NOT_GIVEN, False),
-        Parameter("vec2", "tensor", NOT_GIVEN, False),
-        Parameter("beta", "scale", INT_1, True),
-        Parameter("alpha", "scale", INT_1, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("vec1", "tensor", NOT_GIVEN, False),
+        ("vec2", "tensor", NOT_GIVEN, False),
+        ("beta", "scale", INT_1, True),
+        ("alpha", "scale", INT_1, True),
     ),
     False,
 )
@@ -140,9 +140,9 @@ linalg_vecdot_packet = packet(
         "linalg_vecdot.out",
     ),
     (
-        Parameter("x", "tensor", NOT_GIVEN, False),
-        Parameter("y", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", -1, True),
+        ("x", "tensor", NOT_GIVEN, False),
+        ("y", "tensor", NOT_GIVEN, False),
+        ("dim", "static", -1, True),
     ),
     False,
 )
@@ -154,7 +154,7 @@ linalg_multi_dot_packet = packet(
         "linalg_multi_dot",
         "linalg_multi_dot.out",
     ),
-    (Parameter("tensors", "list", NOT_GIVEN, False),),
+    (("tensors", "list", NOT_GIVEN, False),),
     False,
 )
 linalg_multi_dot_plans = linalg_multi_dot_packet.plans
@@ -165,7 +165,7 @@ chain_matmul_packet = packet(
         "chain_matmul",
         "chain_matmul.out",
     ),
-    (Parameter("matrices", "list", NOT_GIVEN, False),),
+    (("matrices", "list", NOT_GIVEN, False),),
     False,
 )
 chain_matmul_plans = chain_matmul_packet.plans
@@ -177,9 +177,9 @@ linalg_cross_packet = packet(
         "linalg_cross.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", -1, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
+        ("dim", "static", -1, True),
     ),
     False,
 )
@@ -192,9 +192,9 @@ cross_packet = packet(
         "cross.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", None, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
+        ("dim", "static", None, False),
     ),
     False,
 )
@@ -204,15 +204,15 @@ cov_packet = packet(
     "cov",
     ("cov",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("correction", "static", 1, True),
-        Parameter("fweights", "optional", None, True),
-        Parameter("aweights", "optional", None, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("correction", "static", 1, True),
+        ("fweights", "optional", None, True),
+        ("aweights", "optional", None, True),
     ),
     False,
 )
 cov_plans = cov_packet.plans
-corrcoef_packet = packet("corrcoef", ("corrcoef",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+corrcoef_packet = packet("corrcoef", ("corrcoef",), (("input", "tensor", NOT_GIVEN, False),), False)
 corrcoef_plans = corrcoef_packet.plans
 
 

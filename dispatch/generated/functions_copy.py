@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime.local_dispatch_key_set import modes
 from ...runtime.memory_format import contiguous_format
-from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.call_parts import NOT_GIVEN
 from ..core.overload_packet import packet
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ copy__packet = packet(
     "copy_",
     ("copy_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("src", "tensor", NOT_GIVEN, False),
-        Parameter("non_blocking", "static", False, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("src", "tensor", NOT_GIVEN, False),
+        ("non_blocking", "static", False, False),
     ),
     "src",
 )
@@ -40,9 +40,9 @@ _copy_from_packet = packet(
     "_copy_from",
     ("_copy_from",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dst", "tensor", NOT_GIVEN, False),
-        Parameter("non_blocking", "static", False, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dst", "tensor", NOT_GIVEN, False),
+        ("non_blocking", "static", False, False),
     ),
     False,
 )
@@ -51,8 +51,8 @@ clone_packet = packet(
     "clone",
     ("clone",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("memory_format", "static", None, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("memory_format", "static", None, True),
     ),
     False,
 )
@@ -61,8 +61,8 @@ contiguous_packet = packet(
     "contiguous",
     ("contiguous",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("memory_format", "static", contiguous_format, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("memory_format", "static", contiguous_format, True),
     ),
     False,
 )
@@ -71,13 +71,13 @@ _to_copy_packet = packet(
     "_to_copy",
     ("_to_copy",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dtype", "static", None, True),
-        Parameter("layout", "static", None, True),
-        Parameter("device", "static", None, True),
-        Parameter("pin_memory", "static", None, True),
-        Parameter("non_blocking", "static", False, True),
-        Parameter("memory_format", "static", None, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dtype", "static", None, True),
+        ("layout", "static", None, True),
+        ("device", "static", None, True),
+        ("pin_memory", "static", None, True),
+        ("non_blocking", "static", False, True),
+        ("memory_format", "static", None, True),
     ),
     False,
 )
@@ -99,8 +99,8 @@ type_as_packet = packet(
     "type_as",
     ("type_as",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.call_parts import NOT_GIVEN
 from ..core.overload_packet import packet
 
 if TYPE_CHECKING:
@@ -28,10 +28,10 @@ cdist_packet = packet(
     "cdist",
     ("cdist",),
     (
-        Parameter("x1", "tensor", NOT_GIVEN, False),
-        Parameter("x2", "tensor", NOT_GIVEN, False),
-        Parameter("p", "number", 2, False),
-        Parameter("compute_mode", "static", None, False),
+        ("x1", "tensor", NOT_GIVEN, False),
+        ("x2", "tensor", NOT_GIVEN, False),
+        ("p", "number", 2, False),
+        ("compute_mode", "static", None, False),
     ),
     False,
 )
@@ -43,10 +43,10 @@ _cdist_forward_packet = packet(
         "_cdist_forward.out",
     ),
     (
-        Parameter("x1", "tensor", NOT_GIVEN, False),
-        Parameter("x2", "tensor", NOT_GIVEN, False),
-        Parameter("p", "number", NOT_GIVEN, False),
-        Parameter("compute_mode", "static", NOT_GIVEN, False),
+        ("x1", "tensor", NOT_GIVEN, False),
+        ("x2", "tensor", NOT_GIVEN, False),
+        ("p", "number", NOT_GIVEN, False),
+        ("compute_mode", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -59,11 +59,11 @@ _cdist_backward_packet = packet(
         "_cdist_backward.out",
     ),
     (
-        Parameter("grad", "tensor", NOT_GIVEN, False),
-        Parameter("x1", "tensor", NOT_GIVEN, False),
-        Parameter("x2", "tensor", NOT_GIVEN, False),
-        Parameter("p", "number", NOT_GIVEN, False),
-        Parameter("cdist", "tensor", NOT_GIVEN, False),
+        ("grad", "tensor", NOT_GIVEN, False),
+        ("x1", "tensor", NOT_GIVEN, False),
+        ("x2", "tensor", NOT_GIVEN, False),
+        ("p", "number", NOT_GIVEN, False),
+        ("cdist", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -73,8 +73,8 @@ pdist_packet = packet(
     "pdist",
     ("pdist",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("p", "number", 2, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("p", "number", 2, False),
     ),
     False,
 )
@@ -86,8 +86,8 @@ _pdist_forward_packet = packet(
         "_pdist_forward.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("p", "number", 2.0, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("p", "number", 2.0, False),
     ),
     False,
 )
@@ -100,10 +100,10 @@ _pdist_backward_packet = packet(
         "_pdist_backward.out",
     ),
     (
-        Parameter("grad", "tensor", NOT_GIVEN, False),
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("p", "number", NOT_GIVEN, False),
-        Parameter("pdist", "tensor", NOT_GIVEN, False),
+        ("grad", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("p", "number", NOT_GIVEN, False),
+        ("pdist", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -113,10 +113,10 @@ bilinear_packet = packet(
     "bilinear",
     ("bilinear",),
     (
-        Parameter("input1", "tensor", NOT_GIVEN, False),
-        Parameter("input2", "tensor", NOT_GIVEN, False),
-        Parameter("weight", "tensor", NOT_GIVEN, False),
-        Parameter("bias", "optional", None, False),
+        ("input1", "tensor", NOT_GIVEN, False),
+        ("input2", "tensor", NOT_GIVEN, False),
+        ("weight", "tensor", NOT_GIVEN, False),
+        ("bias", "optional", None, False),
     ),
     False,
 )

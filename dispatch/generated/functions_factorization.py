@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.call_parts import NOT_GIVEN
 from ..core.overload_packet import packet
 
 if TYPE_CHECKING:
@@ -67,9 +67,9 @@ linalg_lu_factor_ex_packet = packet(
         "linalg_lu_factor_ex.out",
     ),
     (
-        Parameter("A", "tensor", NOT_GIVEN, False),
-        Parameter("pivot", "static", True, True),
-        Parameter("check_errors", "static", False, True),
+        ("A", "tensor", NOT_GIVEN, False),
+        ("pivot", "static", True, True),
+        ("check_errors", "static", False, True),
     ),
     False,
 )
@@ -79,10 +79,10 @@ _lu_solve_packet = packet(
     "_lu_solve",
     ("_lu_solve",),
     (
-        Parameter("LU", "tensor", NOT_GIVEN, False),
-        Parameter("pivots", "tensor", NOT_GIVEN, False),
-        Parameter("B", "tensor", NOT_GIVEN, False),
-        Parameter("adjoint", "static", NOT_GIVEN, False),
+        ("LU", "tensor", NOT_GIVEN, False),
+        ("pivots", "tensor", NOT_GIVEN, False),
+        ("B", "tensor", NOT_GIVEN, False),
+        ("adjoint", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -94,9 +94,9 @@ linalg_cholesky_ex_packet = packet(
         "linalg_cholesky_ex.L",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("upper", "static", False, True),
-        Parameter("check_errors", "static", False, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("upper", "static", False, True),
+        ("check_errors", "static", False, True),
     ),
     False,
 )
@@ -109,11 +109,11 @@ linalg_solve_triangular_packet = packet(
         "linalg_solve_triangular.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("B", "tensor", NOT_GIVEN, False),
-        Parameter("upper", "static", NOT_GIVEN, True),
-        Parameter("left", "static", True, True),
-        Parameter("unitriangular", "static", False, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("B", "tensor", NOT_GIVEN, False),
+        ("upper", "static", NOT_GIVEN, True),
+        ("left", "static", True, True),
+        ("unitriangular", "static", False, True),
     ),
     False,
 )
@@ -125,7 +125,7 @@ geqrf_packet = packet(
         "geqrf",
         "geqrf.a",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 geqrf_plans = geqrf_packet.plans
@@ -137,8 +137,8 @@ linalg_householder_product_packet = packet(
         "linalg_householder_product.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("tau", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("tau", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -151,11 +151,11 @@ ormqr_packet = packet(
         "ormqr.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("input2", "tensor", NOT_GIVEN, False),
-        Parameter("input3", "tensor", NOT_GIVEN, False),
-        Parameter("left", "static", True, False),
-        Parameter("transpose", "static", False, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("input2", "tensor", NOT_GIVEN, False),
+        ("input3", "tensor", NOT_GIVEN, False),
+        ("left", "static", True, False),
+        ("transpose", "static", False, False),
     ),
     False,
 )
@@ -168,9 +168,9 @@ _linalg_eigh_packet = packet(
         "_linalg_eigh.eigenvalues",
     ),
     (
-        Parameter("A", "tensor", NOT_GIVEN, False),
-        Parameter("UPLO", "static", "L", False),
-        Parameter("compute_v", "static", True, False),
+        ("A", "tensor", NOT_GIVEN, False),
+        ("UPLO", "static", "L", False),
+        ("compute_v", "static", True, False),
     ),
     False,
 )
@@ -182,13 +182,13 @@ linalg_eig_packet = packet(
         "linalg_eig",
         "linalg_eig.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 linalg_eig_plans = linalg_eig_packet.plans
 linalg_eig_outs = linalg_eig_packet.outs
 _linalg_eigvals_packet = packet(
-    "_linalg_eigvals", ("_linalg_eigvals",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
+    "_linalg_eigvals", ("_linalg_eigvals",), (("input", "tensor", NOT_GIVEN, False),), False
 )
 _linalg_eigvals_plans = _linalg_eigvals_packet.plans
 _linalg_svd_packet = packet(
@@ -198,10 +198,10 @@ _linalg_svd_packet = packet(
         "_linalg_svd.U",
     ),
     (
-        Parameter("A", "tensor", NOT_GIVEN, False),
-        Parameter("full_matrices", "static", False, False),
-        Parameter("compute_uv", "static", True, False),
-        Parameter("driver", "static", None, True),
+        ("A", "tensor", NOT_GIVEN, False),
+        ("full_matrices", "static", False, False),
+        ("compute_uv", "static", True, False),
+        ("driver", "static", None, True),
     ),
     False,
 )
@@ -211,10 +211,10 @@ _least_squares_packet = packet(
     "_least_squares",
     ("_least_squares",),
     (
-        Parameter("A", "tensor", NOT_GIVEN, False),
-        Parameter("B", "tensor", NOT_GIVEN, False),
-        Parameter("rcond", "number", NOT_GIVEN, False),
-        Parameter("driver", "static", NOT_GIVEN, False),
+        ("A", "tensor", NOT_GIVEN, False),
+        ("B", "tensor", NOT_GIVEN, False),
+        ("rcond", "number", NOT_GIVEN, False),
+        ("driver", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -226,9 +226,9 @@ linalg_ldl_factor_ex_packet = packet(
         "linalg_ldl_factor_ex.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("hermitian", "static", False, True),
-        Parameter("check_errors", "static", False, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("hermitian", "static", False, True),
+        ("check_errors", "static", False, True),
     ),
     False,
 )
@@ -241,10 +241,10 @@ linalg_ldl_solve_packet = packet(
         "linalg_ldl_solve.out",
     ),
     (
-        Parameter("LD", "tensor", NOT_GIVEN, False),
-        Parameter("pivots", "tensor", NOT_GIVEN, False),
-        Parameter("B", "tensor", NOT_GIVEN, False),
-        Parameter("hermitian", "static", False, True),
+        ("LD", "tensor", NOT_GIVEN, False),
+        ("pivots", "tensor", NOT_GIVEN, False),
+        ("B", "tensor", NOT_GIVEN, False),
+        ("hermitian", "static", False, True),
     ),
     False,
 )
@@ -257,8 +257,8 @@ linalg_ldl_factor_packet = packet(
         "linalg_ldl_factor.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("hermitian", "static", False, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("hermitian", "static", False, True),
     ),
     False,
 )
@@ -271,8 +271,8 @@ linalg_lu_factor_packet = packet(
         "linalg_lu_factor.out",
     ),
     (
-        Parameter("A", "tensor", NOT_GIVEN, False),
-        Parameter("pivot", "static", True, True),
+        ("A", "tensor", NOT_GIVEN, False),
+        ("pivot", "static", True, True),
     ),
     False,
 )
@@ -282,9 +282,9 @@ _lu_with_info_packet = packet(
     "_lu_with_info",
     ("_lu_with_info",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("pivot", "static", True, False),
-        Parameter("check_errors", "static", True, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("pivot", "static", True, False),
+        ("check_errors", "static", True, False),
     ),
     False,
 )
@@ -296,10 +296,10 @@ lu_unpack_packet = packet(
         "lu_unpack.out",
     ),
     (
-        Parameter("LU_data", "tensor", NOT_GIVEN, False),
-        Parameter("LU_pivots", "tensor", NOT_GIVEN, False),
-        Parameter("unpack_data", "static", True, False),
-        Parameter("unpack_pivots", "static", True, False),
+        ("LU_data", "tensor", NOT_GIVEN, False),
+        ("LU_pivots", "tensor", NOT_GIVEN, False),
+        ("unpack_data", "static", True, False),
+        ("unpack_pivots", "static", True, False),
     ),
     False,
 )
@@ -312,8 +312,8 @@ linalg_lu_packet = packet(
         "linalg_lu.out",
     ),
     (
-        Parameter("A", "tensor", NOT_GIVEN, False),
-        Parameter("pivot", "static", True, True),
+        ("A", "tensor", NOT_GIVEN, False),
+        ("pivot", "static", True, True),
     ),
     False,
 )
@@ -326,11 +326,11 @@ linalg_lu_solve_packet = packet(
         "linalg_lu_solve.out",
     ),
     (
-        Parameter("LU", "tensor", NOT_GIVEN, False),
-        Parameter("pivots", "tensor", NOT_GIVEN, False),
-        Parameter("B", "tensor", NOT_GIVEN, False),
-        Parameter("left", "static", True, True),
-        Parameter("adjoint", "static", False, True),
+        ("LU", "tensor", NOT_GIVEN, False),
+        ("pivots", "tensor", NOT_GIVEN, False),
+        ("B", "tensor", NOT_GIVEN, False),
+        ("left", "static", True, True),
+        ("adjoint", "static", False, True),
     ),
     False,
 )
@@ -343,9 +343,9 @@ lu_solve_packet = packet(
         "lu_solve.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("LU_data", "tensor", NOT_GIVEN, False),
-        Parameter("LU_pivots", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("LU_data", "tensor", NOT_GIVEN, False),
+        ("LU_pivots", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -358,8 +358,8 @@ linalg_inv_ex_packet = packet(
         "linalg_inv_ex.inverse",
     ),
     (
-        Parameter("A", "tensor", NOT_GIVEN, False),
-        Parameter("check_errors", "static", False, True),
+        ("A", "tensor", NOT_GIVEN, False),
+        ("check_errors", "static", False, True),
     ),
     False,
 )
@@ -371,7 +371,7 @@ linalg_inv_packet = packet(
         "linalg_inv",
         "linalg_inv.out",
     ),
-    (Parameter("A", "tensor", NOT_GIVEN, False),),
+    (("A", "tensor", NOT_GIVEN, False),),
     False,
 )
 linalg_inv_plans = linalg_inv_packet.plans
@@ -382,7 +382,7 @@ inverse_packet = packet(
         "inverse",
         "inverse.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 inverse_plans = inverse_packet.plans
@@ -394,10 +394,10 @@ _linalg_solve_ex_packet = packet(
         "_linalg_solve_ex.result",
     ),
     (
-        Parameter("A", "tensor", NOT_GIVEN, False),
-        Parameter("B", "tensor", NOT_GIVEN, False),
-        Parameter("left", "static", True, True),
-        Parameter("check_errors", "static", False, True),
+        ("A", "tensor", NOT_GIVEN, False),
+        ("B", "tensor", NOT_GIVEN, False),
+        ("left", "static", True, True),
+        ("check_errors", "static", False, True),
     ),
     False,
 )
@@ -410,10 +410,10 @@ linalg_solve_ex_packet = packet(
         "linalg_solve_ex.out",
     ),
     (
-        Parameter("A", "tensor", NOT_GIVEN, False),
-        Parameter("B", "tensor", NOT_GIVEN, False),
-        Parameter("left", "static", True, True),
-        Parameter("check_errors", "static", False, True),
+        ("A", "tensor", NOT_GIVEN, False),
+        ("B", "tensor", NOT_GIVEN, False),
+        ("left", "static", True, True),
+        ("check_errors", "static", False, True),
     ),
     False,
 )
@@ -426,9 +426,9 @@ linalg_solve_packet = packet(
         "linalg_solve.out",
     ),
     (
-        Parameter("A", "tensor", NOT_GIVEN, False),
-        Parameter("B", "tensor", NOT_GIVEN, False),
-        Parameter("left", "static", True, True),
+        ("A", "tensor", NOT_GIVEN, False),
+        ("B", "tensor", NOT_GIVEN, False),
+        ("left", "static", True, True),
     ),
     False,
 )
@@ -441,11 +441,11 @@ triangular_solve_packet = packet(
         "triangular_solve.X",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("A", "tensor", NOT_GIVEN, False),
-        Parameter("upper", "static", True, False),
-        Parameter("transpose", "static", False, False),
-        Parameter("unitriangular", "static", False, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("A", "tensor", NOT_GIVEN, False),
+        ("upper", "static", True, False),
+        ("transpose", "static", False, False),
+        ("unitriangular", "static", False, False),
     ),
     False,
 )
@@ -458,8 +458,8 @@ linalg_cholesky_packet = packet(
         "linalg_cholesky.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("upper", "static", False, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("upper", "static", False, True),
     ),
     False,
 )
@@ -472,8 +472,8 @@ cholesky_packet = packet(
         "cholesky.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("upper", "static", False, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("upper", "static", False, False),
     ),
     False,
 )
@@ -486,9 +486,9 @@ cholesky_solve_packet = packet(
         "cholesky_solve.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("input2", "tensor", NOT_GIVEN, False),
-        Parameter("upper", "static", False, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("input2", "tensor", NOT_GIVEN, False),
+        ("upper", "static", False, False),
     ),
     False,
 )
@@ -501,8 +501,8 @@ cholesky_inverse_packet = packet(
         "cholesky_inverse.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("upper", "static", False, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("upper", "static", False, False),
     ),
     False,
 )
@@ -515,8 +515,8 @@ linalg_qr_packet = packet(
         "linalg_qr.out",
     ),
     (
-        Parameter("A", "tensor", NOT_GIVEN, False),
-        Parameter("mode", "static", "reduced", False),
+        ("A", "tensor", NOT_GIVEN, False),
+        ("mode", "static", "reduced", False),
     ),
     False,
 )
@@ -529,8 +529,8 @@ qr_packet = packet(
         "qr.Q",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("some", "static", True, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("some", "static", True, False),
     ),
     False,
 )
@@ -543,8 +543,8 @@ orgqr_packet = packet(
         "orgqr.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("input2", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("input2", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -557,8 +557,8 @@ linalg_eigh_packet = packet(
         "linalg_eigh.eigvals",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("UPLO", "static", "L", False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("UPLO", "static", "L", False),
     ),
     False,
 )
@@ -571,8 +571,8 @@ linalg_eigvalsh_packet = packet(
         "linalg_eigvalsh.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("UPLO", "static", "L", False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("UPLO", "static", "L", False),
     ),
     False,
 )
@@ -584,7 +584,7 @@ linalg_eigvals_packet = packet(
         "linalg_eigvals",
         "linalg_eigvals.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 linalg_eigvals_plans = linalg_eigvals_packet.plans
@@ -596,9 +596,9 @@ linalg_svd_packet = packet(
         "linalg_svd.U",
     ),
     (
-        Parameter("A", "tensor", NOT_GIVEN, False),
-        Parameter("full_matrices", "static", True, False),
-        Parameter("driver", "static", None, True),
+        ("A", "tensor", NOT_GIVEN, False),
+        ("full_matrices", "static", True, False),
+        ("driver", "static", None, True),
     ),
     False,
 )
@@ -611,8 +611,8 @@ linalg_svdvals_packet = packet(
         "linalg_svdvals.out",
     ),
     (
-        Parameter("A", "tensor", NOT_GIVEN, False),
-        Parameter("driver", "static", None, True),
+        ("A", "tensor", NOT_GIVEN, False),
+        ("driver", "static", None, True),
     ),
     False,
 )
@@ -625,9 +625,9 @@ svd_packet = packet(
         "svd.U",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("some", "static", True, False),
-        Parameter("compute_uv", "static", True, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("some", "static", True, False),
+        ("compute_uv", "static", True, False),
     ),
     False,
 )
@@ -640,10 +640,10 @@ linalg_lstsq_packet = packet(
         "linalg_lstsq.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("b", "tensor", NOT_GIVEN, False),
-        Parameter("rcond", "number", None, False),
-        Parameter("driver", "static", None, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("b", "tensor", NOT_GIVEN, False),
+        ("rcond", "number", None, False),
+        ("driver", "static", None, True),
     ),
     False,
 )
@@ -653,9 +653,9 @@ _linalg_check_errors_packet = packet(
     "_linalg_check_errors",
     ("_linalg_check_errors",),
     (
-        Parameter("info", "tensor", NOT_GIVEN, False),
-        Parameter("api_name", "static", NOT_GIVEN, False),
-        Parameter("is_matrix", "static", NOT_GIVEN, True),
+        ("info", "tensor", NOT_GIVEN, False),
+        ("api_name", "static", NOT_GIVEN, False),
+        ("is_matrix", "static", NOT_GIVEN, True),
     ),
     False,
 )

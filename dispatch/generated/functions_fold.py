@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.call_parts import NOT_GIVEN
 from ..core.overload_packet import packet
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ im2col_packet = packet(
         "im2col.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("kernel_size", "static", NOT_GIVEN, False),
-        Parameter("dilation", "static", NOT_GIVEN, False),
-        Parameter("padding", "static", NOT_GIVEN, False),
-        Parameter("stride", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("kernel_size", "static", NOT_GIVEN, False),
+        ("dilation", "static", NOT_GIVEN, False),
+        ("padding", "static", NOT_GIVEN, False),
+        ("stride", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -45,12 +45,12 @@ col2im_packet = packet(
         "col2im.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("output_size", "static", NOT_GIVEN, False),
-        Parameter("kernel_size", "static", NOT_GIVEN, False),
-        Parameter("dilation", "static", NOT_GIVEN, False),
-        Parameter("padding", "static", NOT_GIVEN, False),
-        Parameter("stride", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("output_size", "static", NOT_GIVEN, False),
+        ("kernel_size", "static", NOT_GIVEN, False),
+        ("dilation", "static", NOT_GIVEN, False),
+        ("padding", "static", NOT_GIVEN, False),
+        ("stride", "static", NOT_GIVEN, False),
     ),
     False,
 )

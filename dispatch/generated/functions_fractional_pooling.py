@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.call_parts import NOT_GIVEN
 from ..core.overload_packet import packet
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ fractional_max_pool2d_packet = packet(
     "fractional_max_pool2d",
     ("fractional_max_pool2d",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("kernel_size", "static", NOT_GIVEN, False),
-        Parameter("output_size", "static", NOT_GIVEN, False),
-        Parameter("random_samples", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("kernel_size", "static", NOT_GIVEN, False),
+        ("output_size", "static", NOT_GIVEN, False),
+        ("random_samples", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -39,11 +39,11 @@ fractional_max_pool2d_backward_packet = packet(
     "fractional_max_pool2d_backward",
     ("fractional_max_pool2d_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("kernel_size", "static", NOT_GIVEN, False),
-        Parameter("output_size", "static", NOT_GIVEN, False),
-        Parameter("indices", "tensor", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("kernel_size", "static", NOT_GIVEN, False),
+        ("output_size", "static", NOT_GIVEN, False),
+        ("indices", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -52,10 +52,10 @@ fractional_max_pool3d_packet = packet(
     "fractional_max_pool3d",
     ("fractional_max_pool3d",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("kernel_size", "static", NOT_GIVEN, False),
-        Parameter("output_size", "static", NOT_GIVEN, False),
-        Parameter("random_samples", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("kernel_size", "static", NOT_GIVEN, False),
+        ("output_size", "static", NOT_GIVEN, False),
+        ("random_samples", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -64,11 +64,11 @@ fractional_max_pool3d_backward_packet = packet(
     "fractional_max_pool3d_backward",
     ("fractional_max_pool3d_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("kernel_size", "static", NOT_GIVEN, False),
-        Parameter("output_size", "static", NOT_GIVEN, False),
-        Parameter("indices", "tensor", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("kernel_size", "static", NOT_GIVEN, False),
+        ("output_size", "static", NOT_GIVEN, False),
+        ("indices", "tensor", NOT_GIVEN, False),
     ),
     False,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.call_parts import NOT_GIVEN
 from ..core.overload_packet import packet
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ view_copy_packet = packet(
         "view_copy.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("size", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("size", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -66,10 +66,10 @@ as_strided_copy_packet = packet(
         "as_strided_copy.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("size", "static", NOT_GIVEN, False),
-        Parameter("stride", "static", NOT_GIVEN, False),
-        Parameter("storage_offset", "static", None, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("size", "static", NOT_GIVEN, False),
+        ("stride", "static", NOT_GIVEN, False),
+        ("storage_offset", "static", None, False),
     ),
     False,
 )
@@ -79,10 +79,10 @@ _strided_copy_packet = packet(
     "_strided_copy",
     ("_strided_copy",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("size", "static", NOT_GIVEN, False),
-        Parameter("stride", "static", NOT_GIVEN, False),
-        Parameter("offset", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("size", "static", NOT_GIVEN, False),
+        ("stride", "static", NOT_GIVEN, False),
+        ("offset", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -94,9 +94,9 @@ expand_copy_packet = packet(
         "expand_copy.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("size", "static", NOT_GIVEN, False),
-        Parameter("implicit", "static", False, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("size", "static", NOT_GIVEN, False),
+        ("implicit", "static", False, True),
     ),
     False,
 )
@@ -109,8 +109,8 @@ permute_copy_packet = packet(
         "permute_copy.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dims", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dims", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -123,9 +123,9 @@ transpose_copy_packet = packet(
         "transpose_copy.int_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim0", "static", NOT_GIVEN, False),
-        Parameter("dim1", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim0", "static", NOT_GIVEN, False),
+        ("dim1", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -137,7 +137,7 @@ t_copy_packet = packet(
         "t_copy",
         "t_copy.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 t_copy_plans = t_copy_packet.plans
@@ -149,9 +149,9 @@ select_copy_packet = packet(
         "select_copy.int_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("index", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("index", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -164,11 +164,11 @@ slice_copy_packet = packet(
         "slice_copy.Tensor_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", 0, False),
-        Parameter("start", "static", None, False),
-        Parameter("end", "static", None, False),
-        Parameter("step", "static", 1, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", 0, False),
+        ("start", "static", None, False),
+        ("end", "static", None, False),
+        ("step", "static", 1, False),
     ),
     False,
 )
@@ -185,8 +185,8 @@ squeeze_copy_packet = packet(
         "squeeze_copy.dims_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -199,8 +199,8 @@ unsqueeze_copy_packet = packet(
         "unsqueeze_copy.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -212,7 +212,7 @@ alias_copy_packet = packet(
         "alias_copy",
         "alias_copy.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 alias_copy_plans = alias_copy_packet.plans
@@ -223,7 +223,7 @@ detach_copy_packet = packet(
         "detach_copy",
         "detach_copy.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 detach_copy_plans = detach_copy_packet.plans
@@ -235,10 +235,10 @@ diagonal_copy_packet = packet(
         "diagonal_copy.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("offset", "static", 0, False),
-        Parameter("dim1", "static", 0, False),
-        Parameter("dim2", "static", 1, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("offset", "static", 0, False),
+        ("dim1", "static", 0, False),
+        ("dim2", "static", 1, False),
     ),
     False,
 )
@@ -251,10 +251,10 @@ unfold_copy_packet = packet(
         "unfold_copy.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dimension", "static", NOT_GIVEN, False),
-        Parameter("size", "static", NOT_GIVEN, False),
-        Parameter("step", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dimension", "static", NOT_GIVEN, False),
+        ("size", "static", NOT_GIVEN, False),
+        ("step", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -267,8 +267,8 @@ unbind_copy_packet = packet(
         "unbind_copy.int_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", 0, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", 0, False),
     ),
     False,
 )
@@ -281,9 +281,9 @@ split_copy_packet = packet(
         "split_copy.Tensor_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("split_size", "static", NOT_GIVEN, False),
-        Parameter("dim", "static", 0, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("split_size", "static", NOT_GIVEN, False),
+        ("dim", "static", 0, False),
     ),
     False,
 )
@@ -296,9 +296,9 @@ split_with_sizes_copy_packet = packet(
         "split_with_sizes_copy.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("split_sizes", "static", NOT_GIVEN, False),
-        Parameter("dim", "static", 0, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("split_sizes", "static", NOT_GIVEN, False),
+        ("dim", "static", 0, False),
     ),
     False,
 )
@@ -310,7 +310,7 @@ view_as_real_copy_packet = packet(
         "view_as_real_copy",
         "view_as_real_copy.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 view_as_real_copy_plans = view_as_real_copy_packet.plans
@@ -321,7 +321,7 @@ view_as_complex_copy_packet = packet(
         "view_as_complex_copy",
         "view_as_complex_copy.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 view_as_complex_copy_plans = view_as_complex_copy_packet.plans
@@ -330,10 +330,10 @@ select_scatter_packet = packet(
     "select_scatter",
     ("select_scatter",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("src", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("index", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("src", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("index", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -345,12 +345,12 @@ slice_scatter_packet = packet(
         "slice_scatter.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("src", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", 0, False),
-        Parameter("start", "static", None, False),
-        Parameter("end", "static", None, False),
-        Parameter("step", "static", 1, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("src", "tensor", NOT_GIVEN, False),
+        ("dim", "static", 0, False),
+        ("start", "static", None, False),
+        ("end", "static", None, False),
+        ("step", "static", 1, False),
     ),
     False,
 )
@@ -360,11 +360,11 @@ diagonal_scatter_packet = packet(
     "diagonal_scatter",
     ("diagonal_scatter",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("src", "tensor", NOT_GIVEN, False),
-        Parameter("offset", "static", 0, False),
-        Parameter("dim1", "static", 0, False),
-        Parameter("dim2", "static", 1, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("src", "tensor", NOT_GIVEN, False),
+        ("offset", "static", 0, False),
+        ("dim1", "static", 0, False),
+        ("dim2", "static", 1, False),
     ),
     False,
 )
@@ -373,11 +373,11 @@ as_strided_scatter_packet = packet(
     "as_strided_scatter",
     ("as_strided_scatter",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("src", "tensor", NOT_GIVEN, False),
-        Parameter("size", "static", NOT_GIVEN, False),
-        Parameter("stride", "static", NOT_GIVEN, False),
-        Parameter("storage_offset", "static", None, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("src", "tensor", NOT_GIVEN, False),
+        ("size", "static", NOT_GIVEN, False),
+        ("stride", "static", NOT_GIVEN, False),
+        ("storage_offset", "static", None, False),
     ),
     False,
 )
@@ -386,11 +386,11 @@ _strided_scatter_packet = packet(
     "_strided_scatter",
     ("_strided_scatter",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("src", "tensor", NOT_GIVEN, False),
-        Parameter("size", "static", NOT_GIVEN, False),
-        Parameter("stride", "static", NOT_GIVEN, False),
-        Parameter("offset", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("src", "tensor", NOT_GIVEN, False),
+        ("size", "static", NOT_GIVEN, False),
+        ("stride", "static", NOT_GIVEN, False),
+        ("offset", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -399,8 +399,8 @@ _restride_packet = packet(
     "_restride",
     ("_restride",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("stride", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("stride", "static", NOT_GIVEN, False),
     ),
     False,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.call_parts import NOT_GIVEN
 from ..core.overload_packet import packet
 
 if TYPE_CHECKING:
@@ -32,11 +32,11 @@ grid_sampler_packet = packet(
     "grid_sampler",
     ("grid_sampler",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("grid", "tensor", NOT_GIVEN, False),
-        Parameter("interpolation_mode", "static", NOT_GIVEN, False),
-        Parameter("padding_mode", "static", NOT_GIVEN, False),
-        Parameter("align_corners", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("grid", "tensor", NOT_GIVEN, False),
+        ("interpolation_mode", "static", NOT_GIVEN, False),
+        ("padding_mode", "static", NOT_GIVEN, False),
+        ("align_corners", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -48,11 +48,11 @@ grid_sampler_2d_packet = packet(
         "grid_sampler_2d.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("grid", "tensor", NOT_GIVEN, False),
-        Parameter("interpolation_mode", "static", NOT_GIVEN, False),
-        Parameter("padding_mode", "static", NOT_GIVEN, False),
-        Parameter("align_corners", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("grid", "tensor", NOT_GIVEN, False),
+        ("interpolation_mode", "static", NOT_GIVEN, False),
+        ("padding_mode", "static", NOT_GIVEN, False),
+        ("align_corners", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -62,13 +62,13 @@ grid_sampler_2d_backward_packet = packet(
     "grid_sampler_2d_backward",
     ("grid_sampler_2d_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("grid", "tensor", NOT_GIVEN, False),
-        Parameter("interpolation_mode", "static", NOT_GIVEN, False),
-        Parameter("padding_mode", "static", NOT_GIVEN, False),
-        Parameter("align_corners", "static", NOT_GIVEN, False),
-        Parameter("output_mask", "static", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("grid", "tensor", NOT_GIVEN, False),
+        ("interpolation_mode", "static", NOT_GIVEN, False),
+        ("padding_mode", "static", NOT_GIVEN, False),
+        ("align_corners", "static", NOT_GIVEN, False),
+        ("output_mask", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -80,11 +80,11 @@ grid_sampler_3d_packet = packet(
         "grid_sampler_3d.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("grid", "tensor", NOT_GIVEN, False),
-        Parameter("interpolation_mode", "static", NOT_GIVEN, False),
-        Parameter("padding_mode", "static", NOT_GIVEN, False),
-        Parameter("align_corners", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("grid", "tensor", NOT_GIVEN, False),
+        ("interpolation_mode", "static", NOT_GIVEN, False),
+        ("padding_mode", "static", NOT_GIVEN, False),
+        ("align_corners", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -94,13 +94,13 @@ grid_sampler_3d_backward_packet = packet(
     "grid_sampler_3d_backward",
     ("grid_sampler_3d_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("grid", "tensor", NOT_GIVEN, False),
-        Parameter("interpolation_mode", "static", NOT_GIVEN, False),
-        Parameter("padding_mode", "static", NOT_GIVEN, False),
-        Parameter("align_corners", "static", NOT_GIVEN, False),
-        Parameter("output_mask", "static", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("grid", "tensor", NOT_GIVEN, False),
+        ("interpolation_mode", "static", NOT_GIVEN, False),
+        ("padding_mode", "static", NOT_GIVEN, False),
+        ("align_corners", "static", NOT_GIVEN, False),
+        ("output_mask", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -109,11 +109,11 @@ _grid_sampler_taps_packet = packet(
     "_grid_sampler_taps",
     ("_grid_sampler_taps",),
     (
-        Parameter("grid", "tensor", NOT_GIVEN, False),
-        Parameter("size", "static", NOT_GIVEN, False),
-        Parameter("interpolation_mode", "static", NOT_GIVEN, False),
-        Parameter("padding_mode", "static", NOT_GIVEN, False),
-        Parameter("align_corners", "static", NOT_GIVEN, False),
+        ("grid", "tensor", NOT_GIVEN, False),
+        ("size", "static", NOT_GIVEN, False),
+        ("interpolation_mode", "static", NOT_GIVEN, False),
+        ("padding_mode", "static", NOT_GIVEN, False),
+        ("align_corners", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -122,12 +122,12 @@ _grid_sampler_grid_backward_packet = packet(
     "_grid_sampler_grid_backward",
     ("_grid_sampler_grid_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("grid", "tensor", NOT_GIVEN, False),
-        Parameter("interpolation_mode", "static", NOT_GIVEN, False),
-        Parameter("padding_mode", "static", NOT_GIVEN, False),
-        Parameter("align_corners", "static", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("grid", "tensor", NOT_GIVEN, False),
+        ("interpolation_mode", "static", NOT_GIVEN, False),
+        ("padding_mode", "static", NOT_GIVEN, False),
+        ("align_corners", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -136,9 +136,9 @@ affine_grid_generator_packet = packet(
     "affine_grid_generator",
     ("affine_grid_generator",),
     (
-        Parameter("theta", "tensor", NOT_GIVEN, False),
-        Parameter("size", "static", NOT_GIVEN, False),
-        Parameter("align_corners", "static", NOT_GIVEN, False),
+        ("theta", "tensor", NOT_GIVEN, False),
+        ("size", "static", NOT_GIVEN, False),
+        ("align_corners", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -147,9 +147,9 @@ affine_grid_generator_backward_packet = packet(
     "affine_grid_generator_backward",
     ("affine_grid_generator_backward",),
     (
-        Parameter("grad", "tensor", NOT_GIVEN, False),
-        Parameter("size", "static", NOT_GIVEN, False),
-        Parameter("align_corners", "static", NOT_GIVEN, False),
+        ("grad", "tensor", NOT_GIVEN, False),
+        ("size", "static", NOT_GIVEN, False),
+        ("align_corners", "static", NOT_GIVEN, False),
     ),
     False,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.call_parts import NOT_GIVEN
 from ..core.overload_packet import SHORT, packet
 
 if TYPE_CHECKING:
@@ -40,11 +40,11 @@ _histogramdd_bin_edges_packet = packet(
     "_histogramdd_bin_edges",
     ("_histogramdd_bin_edges",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("bins", "static", NOT_GIVEN, False),
-        Parameter("range", "static", None, True),
-        Parameter("weight", "optional", None, True),
-        Parameter("density", "static", False, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("bins", "static", NOT_GIVEN, False),
+        ("range", "static", None, True),
+        ("weight", "optional", None, True),
+        ("density", "static", False, True),
     ),
     False,
 )
@@ -56,11 +56,11 @@ _histogramdd_from_bin_cts_packet = packet(
         "_histogramdd_from_bin_cts.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("bins", "static", NOT_GIVEN, False),
-        Parameter("range", "static", None, True),
-        Parameter("weight", "optional", None, True),
-        Parameter("density", "static", False, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("bins", "static", NOT_GIVEN, False),
+        ("range", "static", None, True),
+        ("weight", "optional", None, True),
+        ("density", "static", False, True),
     ),
     False,
 )
@@ -73,10 +73,10 @@ _histogramdd_from_bin_tensors_packet = packet(
         "_histogramdd_from_bin_tensors.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("bins", "list", NOT_GIVEN, False),
-        Parameter("weight", "optional", None, True),
-        Parameter("density", "static", False, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("bins", "list", NOT_GIVEN, False),
+        ("weight", "optional", None, True),
+        ("density", "static", False, True),
     ),
     False,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.call_parts import NOT_GIVEN
 from ..core.constants import INT_1
 from ..core.overload_packet import SHORT, packet
 
@@ -86,8 +86,8 @@ cat_packet = packet(
         "cat.names_out",
     ),
     (
-        Parameter("tensors", "list", NOT_GIVEN, False),
-        Parameter("dim", "static", 0, False),
+        ("tensors", "list", NOT_GIVEN, False),
+        ("dim", "static", 0, False),
     ),
     False,
 )
@@ -97,8 +97,8 @@ concat_packet = packet(
     "concat",
     ("concat",),
     (
-        Parameter("tensors", "list", NOT_GIVEN, False),
-        Parameter("dim", "static", 0, False),
+        ("tensors", "list", NOT_GIVEN, False),
+        ("dim", "static", 0, False),
     ),
     False,
 )
@@ -107,8 +107,8 @@ concatenate_packet = packet(
     "concatenate",
     ("concatenate",),
     (
-        Parameter("tensors", "list", NOT_GIVEN, False),
-        Parameter("dim", "static", 0, False),
+        ("tensors", "list", NOT_GIVEN, False),
+        ("dim", "static", 0, False),
     ),
     False,
 )
@@ -120,8 +120,8 @@ stack_packet = packet(
         "stack.out",
     ),
     (
-        Parameter("tensors", "list", NOT_GIVEN, False),
-        Parameter("dim", "static", 0, False),
+        ("tensors", "list", NOT_GIVEN, False),
+        ("dim", "static", 0, False),
     ),
     False,
 )
@@ -134,9 +134,9 @@ _chunk_cat_packet = packet(
         "_chunk_cat.out",
     ),
     (
-        Parameter("tensors", "list", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("num_chunks", "static", NOT_GIVEN, False),
+        ("tensors", "list", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("num_chunks", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -148,7 +148,7 @@ hstack_packet = packet(
         "hstack",
         "hstack.out",
     ),
-    (Parameter("tensors", "list", NOT_GIVEN, False),),
+    (("tensors", "list", NOT_GIVEN, False),),
     False,
 )
 hstack_plans = hstack_packet.plans
@@ -159,7 +159,7 @@ vstack_packet = packet(
         "vstack",
         "vstack.out",
     ),
-    (Parameter("tensors", "list", NOT_GIVEN, False),),
+    (("tensors", "list", NOT_GIVEN, False),),
     False,
 )
 vstack_plans = vstack_packet.plans
@@ -170,7 +170,7 @@ row_stack_packet = packet(
         "row_stack",
         "row_stack.out",
     ),
-    (Parameter("tensors", "list", NOT_GIVEN, False),),
+    (("tensors", "list", NOT_GIVEN, False),),
     False,
 )
 row_stack_plans = row_stack_packet.plans
@@ -181,7 +181,7 @@ dstack_packet = packet(
         "dstack",
         "dstack.out",
     ),
-    (Parameter("tensors", "list", NOT_GIVEN, False),),
+    (("tensors", "list", NOT_GIVEN, False),),
     False,
 )
 dstack_plans = dstack_packet.plans
@@ -192,7 +192,7 @@ column_stack_packet = packet(
         "column_stack",
         "column_stack.out",
     ),
-    (Parameter("tensors", "list", NOT_GIVEN, False),),
+    (("tensors", "list", NOT_GIVEN, False),),
     False,
 )
 column_stack_plans = column_stack_packet.plans
@@ -201,8 +201,8 @@ index_packet = packet(
     "index",
     ("index.Tensor",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("indices", "list", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("indices", "list", NOT_GIVEN, False),
     ),
     False,
 )
@@ -211,10 +211,10 @@ index_put_packet = packet(
     "index_put",
     ("index_put",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("indices", "list", NOT_GIVEN, False),
-        Parameter("values", "tensor", NOT_GIVEN, False),
-        Parameter("accumulate", "static", False, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("indices", "list", NOT_GIVEN, False),
+        ("values", "tensor", NOT_GIVEN, False),
+        ("accumulate", "static", False, False),
     ),
     False,
 )
@@ -223,10 +223,10 @@ index_put__packet = packet(
     "index_put_",
     ("index_put_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("indices", "list", NOT_GIVEN, False),
-        Parameter("values", "tensor", NOT_GIVEN, False),
-        Parameter("accumulate", "static", False, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("indices", "list", NOT_GIVEN, False),
+        ("values", "tensor", NOT_GIVEN, False),
+        ("accumulate", "static", False, False),
     ),
     False,
 )
@@ -235,8 +235,8 @@ _unsafe_index_packet = packet(
     "_unsafe_index",
     ("_unsafe_index.Tensor",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("indices", "list", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("indices", "list", NOT_GIVEN, False),
     ),
     False,
 )
@@ -245,10 +245,10 @@ _unsafe_index_put_packet = packet(
     "_unsafe_index_put",
     ("_unsafe_index_put",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("indices", "list", NOT_GIVEN, False),
-        Parameter("values", "tensor", NOT_GIVEN, False),
-        Parameter("accumulate", "static", False, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("indices", "list", NOT_GIVEN, False),
+        ("values", "tensor", NOT_GIVEN, False),
+        ("accumulate", "static", False, False),
     ),
     False,
 )
@@ -257,11 +257,11 @@ _index_put_impl__packet = packet(
     "_index_put_impl_",
     ("_index_put_impl_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("indices", "list", NOT_GIVEN, False),
-        Parameter("values", "tensor", NOT_GIVEN, False),
-        Parameter("accumulate", "static", False, False),
-        Parameter("unsafe", "static", False, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("indices", "list", NOT_GIVEN, False),
+        ("values", "tensor", NOT_GIVEN, False),
+        ("accumulate", "static", False, False),
+        ("unsafe", "static", False, False),
     ),
     False,
 )
@@ -274,9 +274,9 @@ index_select_packet = packet(
         "index_select.dimname",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("index", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("index", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -289,11 +289,11 @@ index_add_packet = packet(
         "index_add.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("index", "tensor", NOT_GIVEN, False),
-        Parameter("source", "tensor", NOT_GIVEN, False),
-        Parameter("alpha", "scale", INT_1, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("index", "tensor", NOT_GIVEN, False),
+        ("source", "tensor", NOT_GIVEN, False),
+        ("alpha", "scale", INT_1, True),
     ),
     False,
 )
@@ -304,11 +304,11 @@ index_add__packet = packet(
     "index_add_",
     ("index_add_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("index", "tensor", NOT_GIVEN, False),
-        Parameter("source", "tensor", NOT_GIVEN, False),
-        Parameter("alpha", "scale", INT_1, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("index", "tensor", NOT_GIVEN, False),
+        ("source", "tensor", NOT_GIVEN, False),
+        ("alpha", "scale", INT_1, True),
     ),
     False,
 )
@@ -321,12 +321,12 @@ index_reduce_packet = packet(
         "index_reduce.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("index", "tensor", NOT_GIVEN, False),
-        Parameter("source", "tensor", NOT_GIVEN, False),
-        Parameter("reduce", "static", NOT_GIVEN, False),
-        Parameter("include_self", "static", True, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("index", "tensor", NOT_GIVEN, False),
+        ("source", "tensor", NOT_GIVEN, False),
+        ("reduce", "static", NOT_GIVEN, False),
+        ("include_self", "static", True, True),
     ),
     False,
 )
@@ -336,12 +336,12 @@ index_reduce__packet = packet(
     "index_reduce_",
     ("index_reduce_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("index", "tensor", NOT_GIVEN, False),
-        Parameter("source", "tensor", NOT_GIVEN, False),
-        Parameter("reduce", "static", NOT_GIVEN, False),
-        Parameter("include_self", "static", True, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("index", "tensor", NOT_GIVEN, False),
+        ("source", "tensor", NOT_GIVEN, False),
+        ("reduce", "static", NOT_GIVEN, False),
+        ("include_self", "static", True, True),
     ),
     False,
 )
@@ -353,10 +353,10 @@ index_copy_packet = packet(
         "index_copy.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("index", "tensor", NOT_GIVEN, False),
-        Parameter("source", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("index", "tensor", NOT_GIVEN, False),
+        ("source", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -366,10 +366,10 @@ index_copy__packet = packet(
     "index_copy_",
     ("index_copy_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("index", "tensor", NOT_GIVEN, False),
-        Parameter("source", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("index", "tensor", NOT_GIVEN, False),
+        ("source", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -383,10 +383,10 @@ index_fill_packet = packet(
         "index_fill.Dimname_Tensor",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("index", "tensor", NOT_GIVEN, False),
-        Parameter("value", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("index", "tensor", NOT_GIVEN, False),
+        ("value", "operand", NOT_GIVEN, False),
     ),
     False,
 )
@@ -400,10 +400,10 @@ index_fill__packet = packet(
         "index_fill_.Dimname_Tensor",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("index", "tensor", NOT_GIVEN, False),
-        Parameter("value", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("index", "tensor", NOT_GIVEN, False),
+        ("value", "operand", NOT_GIVEN, False),
     ),
     False,
 )
@@ -416,10 +416,10 @@ gather_packet = packet(
         "gather.dimname",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("index", "tensor", NOT_GIVEN, False),
-        Parameter("sparse_grad", "static", False, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("index", "tensor", NOT_GIVEN, False),
+        ("sparse_grad", "static", False, True),
     ),
     False,
 )
@@ -432,9 +432,9 @@ take_along_dim_packet = packet(
         "take_along_dim.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("indices", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", None, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("indices", "tensor", NOT_GIVEN, False),
+        ("dim", "static", None, False),
     ),
     False,
 )
@@ -473,10 +473,10 @@ scatter_add_packet = packet(
         "scatter_add.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("index", "tensor", NOT_GIVEN, False),
-        Parameter("src", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("index", "tensor", NOT_GIVEN, False),
+        ("src", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -486,10 +486,10 @@ scatter_add__packet = packet(
     "scatter_add_",
     ("scatter_add_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("index", "tensor", NOT_GIVEN, False),
-        Parameter("src", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("index", "tensor", NOT_GIVEN, False),
+        ("src", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -501,12 +501,12 @@ scatter_reduce_packet = packet(
         "scatter_reduce.two_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("index", "tensor", NOT_GIVEN, False),
-        Parameter("src", "tensor", NOT_GIVEN, False),
-        Parameter("reduce", "static", NOT_GIVEN, False),
-        Parameter("include_self", "static", True, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("index", "tensor", NOT_GIVEN, False),
+        ("src", "tensor", NOT_GIVEN, False),
+        ("reduce", "static", NOT_GIVEN, False),
+        ("include_self", "static", True, True),
     ),
     False,
 )
@@ -516,12 +516,12 @@ scatter_reduce__packet = packet(
     "scatter_reduce_",
     ("scatter_reduce_.two",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("index", "tensor", NOT_GIVEN, False),
-        Parameter("src", "tensor", NOT_GIVEN, False),
-        Parameter("reduce", "static", NOT_GIVEN, False),
-        Parameter("include_self", "static", True, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("index", "tensor", NOT_GIVEN, False),
+        ("src", "tensor", NOT_GIVEN, False),
+        ("reduce", "static", NOT_GIVEN, False),
+        ("include_self", "static", True, True),
     ),
     False,
 )
@@ -530,9 +530,9 @@ masked_scatter_packet = packet(
     "masked_scatter",
     ("masked_scatter",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("mask", "tensor", NOT_GIVEN, False),
-        Parameter("source", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("mask", "tensor", NOT_GIVEN, False),
+        ("source", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -541,9 +541,9 @@ masked_scatter__packet = packet(
     "masked_scatter_",
     ("masked_scatter_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("mask", "tensor", NOT_GIVEN, False),
-        Parameter("source", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("mask", "tensor", NOT_GIVEN, False),
+        ("source", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -552,10 +552,10 @@ _unsafe_masked_index_packet = packet(
     "_unsafe_masked_index",
     ("_unsafe_masked_index",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("mask", "tensor", NOT_GIVEN, False),
-        Parameter("indices", "list", NOT_GIVEN, False),
-        Parameter("fill", "number", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("mask", "tensor", NOT_GIVEN, False),
+        ("indices", "list", NOT_GIVEN, False),
+        ("fill", "number", NOT_GIVEN, False),
     ),
     False,
 )
@@ -564,10 +564,10 @@ _unsafe_masked_index_put_accumulate_packet = packet(
     "_unsafe_masked_index_put_accumulate",
     ("_unsafe_masked_index_put_accumulate",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("mask", "tensor", NOT_GIVEN, False),
-        Parameter("indices", "list", NOT_GIVEN, False),
-        Parameter("values", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("mask", "tensor", NOT_GIVEN, False),
+        ("indices", "list", NOT_GIVEN, False),
+        ("values", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -579,9 +579,9 @@ masked_fill_packet = packet(
         "masked_fill.Tensor",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("mask", "tensor", NOT_GIVEN, False),
-        Parameter("value", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("mask", "tensor", NOT_GIVEN, False),
+        ("value", "operand", NOT_GIVEN, False),
     ),
     False,
 )
@@ -593,9 +593,9 @@ masked_fill__packet = packet(
         "masked_fill_.Tensor",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("mask", "tensor", NOT_GIVEN, False),
-        Parameter("value", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("mask", "tensor", NOT_GIVEN, False),
+        ("value", "operand", NOT_GIVEN, False),
     ),
     False,
 )
@@ -607,8 +607,8 @@ masked_select_packet = packet(
         "masked_select.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("mask", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("mask", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -623,8 +623,8 @@ nonzero_packet = packet(
         "nonzero.as_tuple_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("as_tuple", "static", NOT_GIVEN, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("as_tuple", "static", NOT_GIVEN, True),
     ),
     False,
 )
@@ -637,19 +637,19 @@ nonzero_static_packet = packet(
         "nonzero_static.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("size", "static", NOT_GIVEN, True),
-        Parameter("fill_value", "static", -1, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("size", "static", NOT_GIVEN, True),
+        ("fill_value", "static", -1, True),
     ),
     False,
 )
 nonzero_static_plans = nonzero_static_packet.plans
 nonzero_static_outs = nonzero_static_packet.outs
 nonzero_numpy_packet = packet(
-    "nonzero_numpy", ("nonzero_numpy",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
+    "nonzero_numpy", ("nonzero_numpy",), (("input", "tensor", NOT_GIVEN, False),), False
 )
 nonzero_numpy_plans = nonzero_numpy_packet.plans
-argwhere_packet = packet("argwhere", ("argwhere",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+argwhere_packet = packet("argwhere", ("argwhere",), (("input", "tensor", NOT_GIVEN, False),), False)
 argwhere_plans = argwhere_packet.plans
 take_packet = packet(
     "take",
@@ -658,8 +658,8 @@ take_packet = packet(
         "take.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("index", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("index", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -669,10 +669,10 @@ put_packet = packet(
     "put",
     ("put",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("index", "tensor", NOT_GIVEN, False),
-        Parameter("source", "tensor", NOT_GIVEN, False),
-        Parameter("accumulate", "static", False, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("index", "tensor", NOT_GIVEN, False),
+        ("source", "tensor", NOT_GIVEN, False),
+        ("accumulate", "static", False, False),
     ),
     False,
 )
@@ -681,10 +681,10 @@ put__packet = packet(
     "put_",
     ("put_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("index", "tensor", NOT_GIVEN, False),
-        Parameter("source", "tensor", NOT_GIVEN, False),
-        Parameter("accumulate", "static", False, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("index", "tensor", NOT_GIVEN, False),
+        ("source", "tensor", NOT_GIVEN, False),
+        ("accumulate", "static", False, False),
     ),
     False,
 )
@@ -693,11 +693,11 @@ embedding_packet = packet(
     "embedding",
     ("embedding",),
     (
-        Parameter("weight", "tensor", NOT_GIVEN, False),
-        Parameter("indices", "tensor", NOT_GIVEN, False),
-        Parameter("padding_idx", "static", -1, False),
-        Parameter("scale_grad_by_freq", "static", False, False),
-        Parameter("sparse", "static", False, False),
+        ("weight", "tensor", NOT_GIVEN, False),
+        ("indices", "tensor", NOT_GIVEN, False),
+        ("padding_idx", "static", -1, False),
+        ("scale_grad_by_freq", "static", False, False),
+        ("sparse", "static", False, False),
     ),
     False,
 )
@@ -706,10 +706,10 @@ embedding_renorm__packet = packet(
     "embedding_renorm_",
     ("embedding_renorm_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("indices", "tensor", NOT_GIVEN, False),
-        Parameter("max_norm", "number", NOT_GIVEN, False),
-        Parameter("norm_type", "number", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("indices", "tensor", NOT_GIVEN, False),
+        ("max_norm", "number", NOT_GIVEN, False),
+        ("norm_type", "number", NOT_GIVEN, False),
     ),
     False,
 )
@@ -718,11 +718,11 @@ embedding_dense_backward_packet = packet(
     "embedding_dense_backward",
     ("embedding_dense_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("indices", "tensor", NOT_GIVEN, False),
-        Parameter("num_weights", "static", NOT_GIVEN, False),
-        Parameter("padding_idx", "static", NOT_GIVEN, False),
-        Parameter("scale_grad_by_freq", "static", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("indices", "tensor", NOT_GIVEN, False),
+        ("num_weights", "static", NOT_GIVEN, False),
+        ("padding_idx", "static", NOT_GIVEN, False),
+        ("scale_grad_by_freq", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -731,23 +731,23 @@ flip_packet = packet(
     "flip",
     ("flip",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dims", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dims", "static", NOT_GIVEN, False),
     ),
     False,
 )
 flip_plans = flip_packet.plans
-fliplr_packet = packet("fliplr", ("fliplr",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+fliplr_packet = packet("fliplr", ("fliplr",), (("input", "tensor", NOT_GIVEN, False),), False)
 fliplr_plans = fliplr_packet.plans
-flipud_packet = packet("flipud", ("flipud",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+flipud_packet = packet("flipud", ("flipud",), (("input", "tensor", NOT_GIVEN, False),), False)
 flipud_plans = flipud_packet.plans
 roll_packet = packet(
     "roll",
     ("roll",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("shifts", "static", NOT_GIVEN, False),
-        Parameter("dims", "static", (), False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("shifts", "static", NOT_GIVEN, False),
+        ("dims", "static", (), False),
     ),
     False,
 )
@@ -756,9 +756,9 @@ rot90_packet = packet(
     "rot90",
     ("rot90",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("k", "static", 1, False),
-        Parameter("dims", "static", (0, 1), False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("k", "static", 1, False),
+        ("dims", "static", (0, 1), False),
     ),
     False,
 )
@@ -767,8 +767,8 @@ repeat_packet = packet(
     "repeat",
     ("repeat",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("repeats", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("repeats", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -789,8 +789,8 @@ tile_packet = packet(
     "tile",
     ("tile",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dims", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dims", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -802,8 +802,8 @@ tril_packet = packet(
         "tril.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("diagonal", "static", 0, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("diagonal", "static", 0, False),
     ),
     False,
 )
@@ -813,8 +813,8 @@ tril__packet = packet(
     "tril_",
     ("tril_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("diagonal", "static", 0, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("diagonal", "static", 0, False),
     ),
     False,
 )
@@ -826,8 +826,8 @@ triu_packet = packet(
         "triu.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("diagonal", "static", 0, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("diagonal", "static", 0, False),
     ),
     False,
 )
@@ -837,8 +837,8 @@ triu__packet = packet(
     "triu_",
     ("triu_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("diagonal", "static", 0, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("diagonal", "static", 0, False),
     ),
     False,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.call_parts import NOT_GIVEN
 from ..core.overload_packet import SHORT, packet
 
 if TYPE_CHECKING:
@@ -32,11 +32,11 @@ diff_packet = packet(
         "diff.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("n", "static", 1, False),
-        Parameter("dim", "static", -1, False),
-        Parameter("prepend", "optional", None, False),
-        Parameter("append", "optional", None, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("n", "static", 1, False),
+        ("dim", "static", -1, False),
+        ("prepend", "optional", None, False),
+        ("append", "optional", None, False),
     ),
     False,
 )
@@ -64,10 +64,10 @@ trapezoid_packet = packet(
         "trapezoid.dx",
     ),
     (
-        Parameter("y", "tensor", NOT_GIVEN, False),
-        Parameter("x", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", -1, True),
-        Parameter("dx", "number", NOT_GIVEN, True),
+        ("y", "tensor", NOT_GIVEN, False),
+        ("x", "tensor", NOT_GIVEN, False),
+        ("dim", "static", -1, True),
+        ("dx", "number", NOT_GIVEN, True),
     ),
     False,
 )
@@ -79,10 +79,10 @@ trapz_packet = packet(
         "trapz.dx",
     ),
     (
-        Parameter("y", "tensor", NOT_GIVEN, False),
-        Parameter("x", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", -1, True),
-        Parameter("dx", "number", NOT_GIVEN, True),
+        ("y", "tensor", NOT_GIVEN, False),
+        ("x", "tensor", NOT_GIVEN, False),
+        ("dim", "static", -1, True),
+        ("dx", "number", NOT_GIVEN, True),
     ),
     False,
 )
@@ -94,10 +94,10 @@ cumulative_trapezoid_packet = packet(
         "cumulative_trapezoid.dx",
     ),
     (
-        Parameter("y", "tensor", NOT_GIVEN, False),
-        Parameter("x", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", -1, True),
-        Parameter("dx", "number", NOT_GIVEN, True),
+        ("y", "tensor", NOT_GIVEN, False),
+        ("x", "tensor", NOT_GIVEN, False),
+        ("dim", "static", -1, True),
+        ("dx", "number", NOT_GIVEN, True),
     ),
     False,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.call_parts import NOT_GIVEN
 from ..core.constants import INT_1
 from ..core.overload_packet import packet
 
@@ -44,8 +44,8 @@ mm_packet = packet(
         "mm.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("mat2", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("mat2", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -58,8 +58,8 @@ bmm_packet = packet(
         "bmm.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("mat2", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("mat2", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -72,8 +72,8 @@ mv_packet = packet(
         "mv.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("vec", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("vec", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -86,8 +86,8 @@ dot_packet = packet(
         "dot.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("tensor", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("tensor", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -100,8 +100,8 @@ vdot_packet = packet(
         "vdot.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -114,8 +114,8 @@ outer_packet = packet(
         "outer.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("vec2", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("vec2", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -128,8 +128,8 @@ ger_packet = packet(
         "ger.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("vec2", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("vec2", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -142,11 +142,11 @@ addmm_packet = packet(
         "addmm.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("mat1", "tensor", NOT_GIVEN, False),
-        Parameter("mat2", "tensor", NOT_GIVEN, False),
-        Parameter("beta", "scale", INT_1, True),
-        Parameter("alpha", "scale", INT_1, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("mat1", "tensor", NOT_GIVEN, False),
+        ("mat2", "tensor", NOT_GIVEN, False),
+        ("beta", "scale", INT_1, True),
+        ("alpha", "scale", INT_1, True),
     ),
     False,
 )
@@ -167,11 +167,11 @@ addmm__packet = packet(
     "addmm_",
     ("addmm_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("mat1", "tensor", NOT_GIVEN, False),
-        Parameter("mat2", "tensor", NOT_GIVEN, False),
-        Parameter("beta", "scale", INT_1, True),
-        Parameter("alpha", "scale", INT_1, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("mat1", "tensor", NOT_GIVEN, False),
+        ("mat2", "tensor", NOT_GIVEN, False),
+        ("beta", "scale", INT_1, True),
+        ("alpha", "scale", INT_1, True),
     ),
     False,
 )
@@ -194,12 +194,12 @@ _addmm_activation_packet = packet(
         "_addmm_activation.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("mat1", "tensor", NOT_GIVEN, False),
-        Parameter("mat2", "tensor", NOT_GIVEN, False),
-        Parameter("beta", "scale", INT_1, True),
-        Parameter("alpha", "scale", INT_1, True),
-        Parameter("use_gelu", "static", False, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("mat1", "tensor", NOT_GIVEN, False),
+        ("mat2", "tensor", NOT_GIVEN, False),
+        ("beta", "scale", INT_1, True),
+        ("alpha", "scale", INT_1, True),
+        ("use_gelu", "static", False, True),
     ),
     False,
 )
@@ -213,11 +213,11 @@ addmv_packet = packet(
         "addmv.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("mat", "tensor", NOT_GIVEN, False),
-        Parameter("vec", "tensor", NOT_GIVEN, False),
-        Parameter("beta", "scale", INT_1, True),
-        Parameter("alpha", "scale", INT_1, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("mat", "tensor", NOT_GIVEN, False),
+        ("vec", "tensor", NOT_GIVEN, False),
+        ("beta", "scale", INT_1, True),
+        ("alpha", "scale", INT_1, True),
     ),
     False,
 )
@@ -238,11 +238,11 @@ addmv__packet = packet(
     "addmv_",
     ("addmv_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("mat", "tensor", NOT_GIVEN, False),
-        Parameter("vec", "tensor", NOT_GIVEN, False),
-        Parameter("beta", "scale", INT_1, True),
-        Parameter("alpha", "scale", INT_1, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("mat", "tensor", NOT_GIVEN, False),
+        ("vec", "tensor", NOT_GIVEN, False),
+        ("beta", "scale", INT_1, True),
+        ("alpha", "scale", INT_1, True),
     ),
     False,
 )
@@ -265,11 +265,11 @@ baddbmm_packet = packet(
         "baddbmm.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("batch1", "tensor", NOT_GIVEN, False),
-        Parameter("batch2", "tensor", NOT_GIVEN, False),
-        Parameter("beta", "scale", INT_1, True),
-        Parameter("alpha", "scale", INT_1, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("batch1", "tensor", NOT_GIVEN, False),
+        ("batch2", "tensor", NOT_GIVEN, False),
+        ("beta", "scale", INT_1, True),
+        ("alpha", "scale", INT_1, True),
     ),
     False,
 )
@@ -290,11 +290,11 @@ baddbmm__packet = packet(
     "baddbmm_",
     ("baddbmm_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("batch1", "tensor", NOT_GIVEN, False),
-        Parameter("batch2", "tensor", NOT_GIVEN, False),
-        Parameter("beta", "scale", INT_1, True),
-        Parameter("alpha", "scale", INT_1, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("batch1", "tensor", NOT_GIVEN, False),
+        ("batch2", "tensor", NOT_GIVEN, False),
+        ("beta", "scale", INT_1, True),
+        ("alpha", "scale", INT_1, True),
     ),
     False,
 )
@@ -317,11 +317,11 @@ addbmm_packet = packet(
         "addbmm.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("batch1", "tensor", NOT_GIVEN, False),
-        Parameter("batch2", "tensor", NOT_GIVEN, False),
-        Parameter("beta", "scale", INT_1, True),
-        Parameter("alpha", "scale", INT_1, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("batch1", "tensor", NOT_GIVEN, False),
+        ("batch2", "tensor", NOT_GIVEN, False),
+        ("beta", "scale", INT_1, True),
+        ("alpha", "scale", INT_1, True),
     ),
     False,
 )
@@ -342,11 +342,11 @@ addbmm__packet = packet(
     "addbmm_",
     ("addbmm_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("batch1", "tensor", NOT_GIVEN, False),
-        Parameter("batch2", "tensor", NOT_GIVEN, False),
-        Parameter("beta", "scale", INT_1, True),
-        Parameter("alpha", "scale", INT_1, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("batch1", "tensor", NOT_GIVEN, False),
+        ("batch2", "tensor", NOT_GIVEN, False),
+        ("beta", "scale", INT_1, True),
+        ("alpha", "scale", INT_1, True),
     ),
     False,
 )
@@ -369,8 +369,8 @@ matmul_packet = packet(
         "matmul.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -383,9 +383,9 @@ linear_packet = packet(
         "linear.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("weight", "tensor", NOT_GIVEN, False),
-        Parameter("bias", "optional", None, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("weight", "tensor", NOT_GIVEN, False),
+        ("bias", "optional", None, False),
     ),
     False,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.call_parts import NOT_GIVEN
 from ..core.constants import INT_1
 from ..core.overload_packet import packet
 
@@ -50,11 +50,11 @@ nll_loss_forward_packet = packet(
         "nll_loss_forward.output",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("target", "tensor", NOT_GIVEN, False),
-        Parameter("weight", "optional", NOT_GIVEN, False),
-        Parameter("reduction", "static", NOT_GIVEN, False),
-        Parameter("ignore_index", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("target", "tensor", NOT_GIVEN, False),
+        ("weight", "optional", NOT_GIVEN, False),
+        ("reduction", "static", NOT_GIVEN, False),
+        ("ignore_index", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -67,13 +67,13 @@ nll_loss_backward_packet = packet(
         "nll_loss_backward.grad_input",
     ),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("target", "tensor", NOT_GIVEN, False),
-        Parameter("weight", "optional", NOT_GIVEN, False),
-        Parameter("reduction", "static", NOT_GIVEN, False),
-        Parameter("ignore_index", "static", NOT_GIVEN, False),
-        Parameter("total_weight", "tensor", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("target", "tensor", NOT_GIVEN, False),
+        ("weight", "optional", NOT_GIVEN, False),
+        ("reduction", "static", NOT_GIVEN, False),
+        ("ignore_index", "static", NOT_GIVEN, False),
+        ("total_weight", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -86,11 +86,11 @@ nll_loss2d_forward_packet = packet(
         "nll_loss2d_forward.output",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("target", "tensor", NOT_GIVEN, False),
-        Parameter("weight", "optional", NOT_GIVEN, False),
-        Parameter("reduction", "static", NOT_GIVEN, False),
-        Parameter("ignore_index", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("target", "tensor", NOT_GIVEN, False),
+        ("weight", "optional", NOT_GIVEN, False),
+        ("reduction", "static", NOT_GIVEN, False),
+        ("ignore_index", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -103,13 +103,13 @@ nll_loss2d_backward_packet = packet(
         "nll_loss2d_backward.grad_input",
     ),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("target", "tensor", NOT_GIVEN, False),
-        Parameter("weight", "optional", NOT_GIVEN, False),
-        Parameter("reduction", "static", NOT_GIVEN, False),
-        Parameter("ignore_index", "static", NOT_GIVEN, False),
-        Parameter("total_weight", "tensor", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("target", "tensor", NOT_GIVEN, False),
+        ("weight", "optional", NOT_GIVEN, False),
+        ("reduction", "static", NOT_GIVEN, False),
+        ("ignore_index", "static", NOT_GIVEN, False),
+        ("total_weight", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -119,11 +119,11 @@ nll_loss_packet = packet(
     "nll_loss",
     ("nll_loss",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("target", "tensor", NOT_GIVEN, False),
-        Parameter("weight", "optional", None, False),
-        Parameter("reduction", "static", 1, False),
-        Parameter("ignore_index", "static", -100, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("target", "tensor", NOT_GIVEN, False),
+        ("weight", "optional", None, False),
+        ("reduction", "static", 1, False),
+        ("ignore_index", "static", -100, False),
     ),
     False,
 )
@@ -132,11 +132,11 @@ nll_loss2d_packet = packet(
     "nll_loss2d",
     ("nll_loss2d",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("target", "tensor", NOT_GIVEN, False),
-        Parameter("weight", "optional", None, False),
-        Parameter("reduction", "static", 1, False),
-        Parameter("ignore_index", "static", -100, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("target", "tensor", NOT_GIVEN, False),
+        ("weight", "optional", None, False),
+        ("reduction", "static", 1, False),
+        ("ignore_index", "static", -100, False),
     ),
     False,
 )
@@ -145,11 +145,11 @@ nll_loss_nd_packet = packet(
     "nll_loss_nd",
     ("nll_loss_nd",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("target", "tensor", NOT_GIVEN, False),
-        Parameter("weight", "optional", None, False),
-        Parameter("reduction", "static", 1, False),
-        Parameter("ignore_index", "static", -100, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("target", "tensor", NOT_GIVEN, False),
+        ("weight", "optional", None, False),
+        ("reduction", "static", 1, False),
+        ("ignore_index", "static", -100, False),
     ),
     False,
 )
@@ -158,12 +158,12 @@ cross_entropy_loss_packet = packet(
     "cross_entropy_loss",
     ("cross_entropy_loss",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("target", "tensor", NOT_GIVEN, False),
-        Parameter("weight", "optional", None, False),
-        Parameter("reduction", "static", 1, False),
-        Parameter("ignore_index", "static", -100, False),
-        Parameter("label_smoothing", "number", 0.0, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("target", "tensor", NOT_GIVEN, False),
+        ("weight", "optional", None, False),
+        ("reduction", "static", 1, False),
+        ("ignore_index", "static", -100, False),
+        ("label_smoothing", "number", 0.0, False),
     ),
     False,
 )
@@ -175,9 +175,9 @@ mse_loss_packet = packet(
         "mse_loss.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("target", "tensor", NOT_GIVEN, False),
-        Parameter("reduction", "static", 1, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("target", "tensor", NOT_GIVEN, False),
+        ("reduction", "static", 1, False),
     ),
     False,
 )
@@ -190,10 +190,10 @@ mse_loss_backward_packet = packet(
         "mse_loss_backward.grad_input",
     ),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("target", "tensor", NOT_GIVEN, False),
-        Parameter("reduction", "static", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("target", "tensor", NOT_GIVEN, False),
+        ("reduction", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -203,9 +203,9 @@ l1_loss_packet = packet(
     "l1_loss",
     ("l1_loss",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("target", "tensor", NOT_GIVEN, False),
-        Parameter("reduction", "static", 1, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("target", "tensor", NOT_GIVEN, False),
+        ("reduction", "static", 1, False),
     ),
     False,
 )
@@ -214,10 +214,10 @@ smooth_l1_loss_packet = packet(
     "smooth_l1_loss",
     ("smooth_l1_loss",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("target", "tensor", NOT_GIVEN, False),
-        Parameter("reduction", "static", 1, False),
-        Parameter("beta", "number", 1.0, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("target", "tensor", NOT_GIVEN, False),
+        ("reduction", "static", 1, False),
+        ("beta", "number", 1.0, False),
     ),
     False,
 )
@@ -226,10 +226,10 @@ huber_loss_packet = packet(
     "huber_loss",
     ("huber_loss",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("target", "tensor", NOT_GIVEN, False),
-        Parameter("reduction", "static", 1, False),
-        Parameter("delta", "number", 1.0, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("target", "tensor", NOT_GIVEN, False),
+        ("reduction", "static", 1, False),
+        ("delta", "number", 1.0, False),
     ),
     False,
 )
@@ -238,10 +238,10 @@ kl_div_packet = packet(
     "kl_div",
     ("kl_div",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("target", "tensor", NOT_GIVEN, False),
-        Parameter("reduction", "static", 1, False),
-        Parameter("log_target", "static", False, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("target", "tensor", NOT_GIVEN, False),
+        ("reduction", "static", 1, False),
+        ("log_target", "static", False, True),
     ),
     False,
 )
@@ -250,10 +250,10 @@ hinge_embedding_loss_packet = packet(
     "hinge_embedding_loss",
     ("hinge_embedding_loss",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("target", "tensor", NOT_GIVEN, False),
-        Parameter("margin", "number", 1.0, False),
-        Parameter("reduction", "static", 1, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("target", "tensor", NOT_GIVEN, False),
+        ("margin", "number", 1.0, False),
+        ("reduction", "static", 1, False),
     ),
     False,
 )
@@ -262,11 +262,11 @@ margin_ranking_loss_packet = packet(
     "margin_ranking_loss",
     ("margin_ranking_loss",),
     (
-        Parameter("input1", "tensor", NOT_GIVEN, False),
-        Parameter("input2", "tensor", NOT_GIVEN, False),
-        Parameter("target", "tensor", NOT_GIVEN, False),
-        Parameter("margin", "number", 0.0, False),
-        Parameter("reduction", "static", 1, False),
+        ("input1", "tensor", NOT_GIVEN, False),
+        ("input2", "tensor", NOT_GIVEN, False),
+        ("target", "tensor", NOT_GIVEN, False),
+        ("margin", "number", 0.0, False),
+        ("reduction", "static", 1, False),
     ),
     False,
 )
@@ -275,11 +275,11 @@ cosine_embedding_loss_packet = packet(
     "cosine_embedding_loss",
     ("cosine_embedding_loss",),
     (
-        Parameter("input1", "tensor", NOT_GIVEN, False),
-        Parameter("input2", "tensor", NOT_GIVEN, False),
-        Parameter("target", "tensor", NOT_GIVEN, False),
-        Parameter("margin", "number", 0.0, False),
-        Parameter("reduction", "static", 1, False),
+        ("input1", "tensor", NOT_GIVEN, False),
+        ("input2", "tensor", NOT_GIVEN, False),
+        ("target", "tensor", NOT_GIVEN, False),
+        ("margin", "number", 0.0, False),
+        ("reduction", "static", 1, False),
     ),
     False,
 )
@@ -288,12 +288,12 @@ poisson_nll_loss_packet = packet(
     "poisson_nll_loss",
     ("poisson_nll_loss",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("target", "tensor", NOT_GIVEN, False),
-        Parameter("log_input", "static", NOT_GIVEN, False),
-        Parameter("full", "static", NOT_GIVEN, False),
-        Parameter("eps", "number", NOT_GIVEN, False),
-        Parameter("reduction", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("target", "tensor", NOT_GIVEN, False),
+        ("log_input", "static", NOT_GIVEN, False),
+        ("full", "static", NOT_GIVEN, False),
+        ("eps", "number", NOT_GIVEN, False),
+        ("reduction", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -302,9 +302,9 @@ soft_margin_loss_packet = packet(
     "soft_margin_loss",
     ("soft_margin_loss",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("target", "tensor", NOT_GIVEN, False),
-        Parameter("reduction", "static", 1, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("target", "tensor", NOT_GIVEN, False),
+        ("reduction", "static", 1, False),
     ),
     False,
 )
@@ -313,14 +313,14 @@ triplet_margin_loss_packet = packet(
     "triplet_margin_loss",
     ("triplet_margin_loss",),
     (
-        Parameter("anchor", "tensor", NOT_GIVEN, False),
-        Parameter("positive", "tensor", NOT_GIVEN, False),
-        Parameter("negative", "tensor", NOT_GIVEN, False),
-        Parameter("margin", "number", 1.0, False),
-        Parameter("p", "number", 2, False),
-        Parameter("eps", "number", 1e-06, False),
-        Parameter("swap", "static", False, False),
-        Parameter("reduction", "static", 1, False),
+        ("anchor", "tensor", NOT_GIVEN, False),
+        ("positive", "tensor", NOT_GIVEN, False),
+        ("negative", "tensor", NOT_GIVEN, False),
+        ("margin", "number", 1.0, False),
+        ("p", "number", 2, False),
+        ("eps", "number", 1e-06, False),
+        ("swap", "static", False, False),
+        ("reduction", "static", 1, False),
     ),
     False,
 )
@@ -329,10 +329,10 @@ binary_cross_entropy_packet = packet(
     "binary_cross_entropy",
     ("binary_cross_entropy",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("target", "tensor", NOT_GIVEN, False),
-        Parameter("weight", "optional", None, False),
-        Parameter("reduction", "static", 1, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("target", "tensor", NOT_GIVEN, False),
+        ("weight", "optional", None, False),
+        ("reduction", "static", 1, False),
     ),
     False,
 )
@@ -341,11 +341,11 @@ binary_cross_entropy_with_logits_packet = packet(
     "binary_cross_entropy_with_logits",
     ("binary_cross_entropy_with_logits",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("target", "tensor", NOT_GIVEN, False),
-        Parameter("weight", "optional", None, False),
-        Parameter("pos_weight", "optional", None, False),
-        Parameter("reduction", "static", 1, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("target", "tensor", NOT_GIVEN, False),
+        ("weight", "optional", None, False),
+        ("pos_weight", "optional", None, False),
+        ("reduction", "static", 1, False),
     ),
     False,
 )
@@ -354,12 +354,12 @@ multi_margin_loss_packet = packet(
     "multi_margin_loss",
     ("multi_margin_loss",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("target", "tensor", NOT_GIVEN, False),
-        Parameter("p", "scale", INT_1, False),
-        Parameter("margin", "scale", INT_1, False),
-        Parameter("weight", "optional", None, False),
-        Parameter("reduction", "static", 1, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("target", "tensor", NOT_GIVEN, False),
+        ("p", "scale", INT_1, False),
+        ("margin", "scale", INT_1, False),
+        ("weight", "optional", None, False),
+        ("reduction", "static", 1, False),
     ),
     False,
 )
@@ -372,9 +372,9 @@ multilabel_margin_loss_packet = packet(
         "multilabel_margin_loss.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("target", "tensor", NOT_GIVEN, False),
-        Parameter("reduction", "static", 1, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("target", "tensor", NOT_GIVEN, False),
+        ("reduction", "static", 1, False),
     ),
     False,
 )

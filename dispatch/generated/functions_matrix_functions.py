@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.call_parts import NOT_GIVEN
 from ..core.overload_packet import SHORT, packet
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _linalg_det_packet = packet(
         "_linalg_det",
         "_linalg_det.result",
     ),
-    (Parameter("A", "tensor", NOT_GIVEN, False),),
+    (("A", "tensor", NOT_GIVEN, False),),
     False,
 )
 _linalg_det_plans = _linalg_det_packet.plans
@@ -56,12 +56,12 @@ linalg_det_packet = packet(
         "linalg_det",
         "linalg_det.out",
     ),
-    (Parameter("A", "tensor", NOT_GIVEN, False),),
+    (("A", "tensor", NOT_GIVEN, False),),
     False,
 )
 linalg_det_plans = linalg_det_packet.plans
 linalg_det_outs = linalg_det_packet.outs
-det_packet = packet("det", ("det",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+det_packet = packet("det", ("det",), (("input", "tensor", NOT_GIVEN, False),), False)
 det_plans = det_packet.plans
 _linalg_slogdet_packet = packet(
     "_linalg_slogdet",
@@ -69,7 +69,7 @@ _linalg_slogdet_packet = packet(
         "_linalg_slogdet",
         "_linalg_slogdet.sign",
     ),
-    (Parameter("A", "tensor", NOT_GIVEN, False),),
+    (("A", "tensor", NOT_GIVEN, False),),
     False,
 )
 _linalg_slogdet_plans = _linalg_slogdet_packet.plans
@@ -80,7 +80,7 @@ linalg_slogdet_packet = packet(
         "linalg_slogdet",
         "linalg_slogdet.out",
     ),
-    (Parameter("A", "tensor", NOT_GIVEN, False),),
+    (("A", "tensor", NOT_GIVEN, False),),
     False,
 )
 linalg_slogdet_plans = linalg_slogdet_packet.plans
@@ -91,12 +91,12 @@ slogdet_packet = packet(
         "slogdet",
         "slogdet.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 slogdet_plans = slogdet_packet.plans
 slogdet_outs = slogdet_packet.outs
-logdet_packet = packet("logdet", ("logdet",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+logdet_packet = packet("logdet", ("logdet",), (("input", "tensor", NOT_GIVEN, False),), False)
 logdet_plans = logdet_packet.plans
 linalg_pinv_packet = packet(
     "linalg_pinv",
@@ -118,8 +118,8 @@ pinverse_packet = packet(
     "pinverse",
     ("pinverse",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("rcond", "number", 1e-15, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("rcond", "number", 1e-15, False),
     ),
     False,
 )
@@ -159,8 +159,8 @@ linalg_matrix_power_packet = packet(
         "linalg_matrix_power.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("n", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("n", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -173,8 +173,8 @@ matrix_power_packet = packet(
         "matrix_power.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("n", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("n", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -186,14 +186,12 @@ linalg_matrix_exp_packet = packet(
         "linalg_matrix_exp",
         "linalg_matrix_exp.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 linalg_matrix_exp_plans = linalg_matrix_exp_packet.plans
 linalg_matrix_exp_outs = linalg_matrix_exp_packet.outs
-matrix_exp_packet = packet(
-    "matrix_exp", ("matrix_exp",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
-)
+matrix_exp_packet = packet("matrix_exp", ("matrix_exp",), (("input", "tensor", NOT_GIVEN, False),), False)
 matrix_exp_plans = matrix_exp_packet.plans
 linalg_tensorinv_packet = packet(
     "linalg_tensorinv",
@@ -202,8 +200,8 @@ linalg_tensorinv_packet = packet(
         "linalg_tensorinv.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("ind", "static", 2, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("ind", "static", 2, False),
     ),
     False,
 )
@@ -216,9 +214,9 @@ linalg_tensorsolve_packet = packet(
         "linalg_tensorsolve.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
-        Parameter("dims", "static", None, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
+        ("dims", "static", None, False),
     ),
     False,
 )
@@ -228,8 +226,8 @@ linalg_vander_packet = packet(
     "linalg_vander",
     ("linalg_vander",),
     (
-        Parameter("x", "tensor", NOT_GIVEN, False),
-        Parameter("N", "static", None, True),
+        ("x", "tensor", NOT_GIVEN, False),
+        ("N", "static", None, True),
     ),
     False,
 )
@@ -238,9 +236,9 @@ vander_packet = packet(
     "vander",
     ("vander",),
     (
-        Parameter("x", "tensor", NOT_GIVEN, False),
-        Parameter("N", "static", None, False),
-        Parameter("increasing", "static", False, False),
+        ("x", "tensor", NOT_GIVEN, False),
+        ("N", "static", None, False),
+        ("increasing", "static", False, False),
     ),
     False,
 )
@@ -252,8 +250,8 @@ linalg_matmul_packet = packet(
         "linalg_matmul.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )

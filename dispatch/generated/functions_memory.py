@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.call_parts import NOT_GIVEN
 from ..core.overload_packet import packet
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ record_stream_packet = packet(
     "record_stream",
     ("record_stream",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("s", "number", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("s", "number", NOT_GIVEN, False),
     ),
     False,
 )
@@ -33,8 +33,8 @@ is_pinned_packet = packet(
     "is_pinned",
     ("is_pinned",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("device", "static", None, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("device", "static", None, False),
     ),
     False,
 )
@@ -43,8 +43,8 @@ pin_memory_packet = packet(
     "pin_memory",
     ("pin_memory",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("device", "static", None, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("device", "static", None, False),
     ),
     False,
 )
@@ -53,8 +53,8 @@ _pin_memory_packet = packet(
     "_pin_memory",
     ("_pin_memory",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("device", "static", None, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("device", "static", None, False),
     ),
     False,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.call_parts import NOT_GIVEN
 from ..core.constants import INT_2
 from ..core.overload_packet import SHORT, packet
 
@@ -39,11 +39,11 @@ linalg_vector_norm_packet = packet(
         "linalg_vector_norm.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("ord", "scale", INT_2, False),
-        Parameter("dim", "static", None, False),
-        Parameter("keepdim", "static", False, False),
-        Parameter("dtype", "static", None, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("ord", "scale", INT_2, False),
+        ("dim", "static", None, False),
+        ("keepdim", "static", False, False),
+        ("dtype", "static", None, True),
     ),
     False,
 )
@@ -81,9 +81,9 @@ dist_packet = packet(
         "dist.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
-        Parameter("p", "scale", INT_2, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
+        ("p", "scale", INT_2, False),
     ),
     False,
 )
@@ -94,11 +94,11 @@ pairwise_distance_packet = packet(
     "pairwise_distance",
     ("pairwise_distance",),
     (
-        Parameter("x1", "tensor", NOT_GIVEN, False),
-        Parameter("x2", "tensor", NOT_GIVEN, False),
-        Parameter("p", "number", 2, False),
-        Parameter("eps", "number", 1e-06, False),
-        Parameter("keepdim", "static", False, False),
+        ("x1", "tensor", NOT_GIVEN, False),
+        ("x2", "tensor", NOT_GIVEN, False),
+        ("p", "number", 2, False),
+        ("eps", "number", 1e-06, False),
+        ("keepdim", "static", False, False),
     ),
     False,
 )
@@ -107,10 +107,10 @@ cosine_similarity_packet = packet(
     "cosine_similarity",
     ("cosine_similarity",),
     (
-        Parameter("x1", "tensor", NOT_GIVEN, False),
-        Parameter("x2", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", 1, False),
-        Parameter("eps", "number", 1e-08, False),
+        ("x1", "tensor", NOT_GIVEN, False),
+        ("x2", "tensor", NOT_GIVEN, False),
+        ("dim", "static", 1, False),
+        ("eps", "number", 1e-08, False),
     ),
     False,
 )
@@ -122,10 +122,10 @@ renorm_packet = packet(
         "renorm.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("p", "number", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("maxnorm", "number", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("p", "number", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("maxnorm", "number", NOT_GIVEN, False),
     ),
     False,
 )
@@ -135,10 +135,10 @@ renorm__packet = packet(
     "renorm_",
     ("renorm_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("p", "number", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("maxnorm", "number", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("p", "number", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("maxnorm", "number", NOT_GIVEN, False),
     ),
     False,
 )
@@ -150,9 +150,9 @@ frobenius_norm_packet = packet(
         "frobenius_norm.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("keepdim", "static", False, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("keepdim", "static", False, False),
     ),
     False,
 )
@@ -174,9 +174,9 @@ norm_except_dim_packet = packet(
     "norm_except_dim",
     ("norm_except_dim",),
     (
-        Parameter("v", "tensor", NOT_GIVEN, False),
-        Parameter("pow", "static", 2, False),
-        Parameter("dim", "static", 0, False),
+        ("v", "tensor", NOT_GIVEN, False),
+        ("pow", "static", 2, False),
+        ("dim", "static", 0, False),
     ),
     False,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.call_parts import NOT_GIVEN
 from ..core.overload_packet import packet
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ _pack_padded_sequence_packet = packet(
     "_pack_padded_sequence",
     ("_pack_padded_sequence",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("lengths", "tensor", NOT_GIVEN, False),
-        Parameter("batch_first", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("lengths", "tensor", NOT_GIVEN, False),
+        ("batch_first", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -39,10 +39,10 @@ _pack_padded_sequence_backward_packet = packet(
     "_pack_padded_sequence_backward",
     ("_pack_padded_sequence_backward",),
     (
-        Parameter("grad", "tensor", NOT_GIVEN, False),
-        Parameter("input_size", "static", NOT_GIVEN, False),
-        Parameter("batch_sizes", "tensor", NOT_GIVEN, False),
-        Parameter("batch_first", "static", NOT_GIVEN, False),
+        ("grad", "tensor", NOT_GIVEN, False),
+        ("input_size", "static", NOT_GIVEN, False),
+        ("batch_sizes", "tensor", NOT_GIVEN, False),
+        ("batch_first", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -51,11 +51,11 @@ _pad_packed_sequence_packet = packet(
     "_pad_packed_sequence",
     ("_pad_packed_sequence",),
     (
-        Parameter("data", "tensor", NOT_GIVEN, False),
-        Parameter("batch_sizes", "tensor", NOT_GIVEN, False),
-        Parameter("batch_first", "static", NOT_GIVEN, False),
-        Parameter("padding_value", "number", NOT_GIVEN, False),
-        Parameter("total_length", "static", NOT_GIVEN, False),
+        ("data", "tensor", NOT_GIVEN, False),
+        ("batch_sizes", "tensor", NOT_GIVEN, False),
+        ("batch_first", "static", NOT_GIVEN, False),
+        ("padding_value", "number", NOT_GIVEN, False),
+        ("total_length", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -64,10 +64,10 @@ pad_sequence_packet = packet(
     "pad_sequence",
     ("pad_sequence",),
     (
-        Parameter("sequences", "list", NOT_GIVEN, False),
-        Parameter("batch_first", "static", False, False),
-        Parameter("padding_value", "number", 0.0, False),
-        Parameter("padding_side", "static", "right", False),
+        ("sequences", "list", NOT_GIVEN, False),
+        ("batch_first", "static", False, False),
+        ("padding_value", "number", 0.0, False),
+        ("padding_side", "static", "right", False),
     ),
     False,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.call_parts import NOT_GIVEN
 from ..core.constants import INT_0
 from ..core.overload_packet import packet
 
@@ -44,9 +44,9 @@ constant_pad_nd_packet = packet(
         "constant_pad_nd.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("pad", "static", NOT_GIVEN, False),
-        Parameter("value", "scale", INT_0, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("pad", "static", NOT_GIVEN, False),
+        ("value", "scale", INT_0, False),
     ),
     False,
 )
@@ -60,8 +60,8 @@ reflection_pad1d_packet = packet(
         "reflection_pad1d.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("padding", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("padding", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -71,9 +71,9 @@ reflection_pad1d_backward_packet = packet(
     "reflection_pad1d_backward",
     ("reflection_pad1d_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("padding", "static", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("padding", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -85,8 +85,8 @@ reflection_pad2d_packet = packet(
         "reflection_pad2d.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("padding", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("padding", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -96,9 +96,9 @@ reflection_pad2d_backward_packet = packet(
     "reflection_pad2d_backward",
     ("reflection_pad2d_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("padding", "static", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("padding", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -110,8 +110,8 @@ reflection_pad3d_packet = packet(
         "reflection_pad3d.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("padding", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("padding", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -121,9 +121,9 @@ reflection_pad3d_backward_packet = packet(
     "reflection_pad3d_backward",
     ("reflection_pad3d_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("padding", "static", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("padding", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -135,8 +135,8 @@ replication_pad1d_packet = packet(
         "replication_pad1d.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("padding", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("padding", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -146,9 +146,9 @@ replication_pad1d_backward_packet = packet(
     "replication_pad1d_backward",
     ("replication_pad1d_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("padding", "static", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("padding", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -160,8 +160,8 @@ replication_pad2d_packet = packet(
         "replication_pad2d.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("padding", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("padding", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -171,9 +171,9 @@ replication_pad2d_backward_packet = packet(
     "replication_pad2d_backward",
     ("replication_pad2d_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("padding", "static", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("padding", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -185,8 +185,8 @@ replication_pad3d_packet = packet(
         "replication_pad3d.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("padding", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("padding", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -196,9 +196,9 @@ replication_pad3d_backward_packet = packet(
     "replication_pad3d_backward",
     ("replication_pad3d_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("padding", "static", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("padding", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -207,8 +207,8 @@ _pad_circular_packet = packet(
     "_pad_circular",
     ("_pad_circular",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("pad", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("pad", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -217,10 +217,10 @@ _pad_enum_packet = packet(
     "_pad_enum",
     ("_pad_enum",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("pad", "static", NOT_GIVEN, False),
-        Parameter("mode", "static", NOT_GIVEN, False),
-        Parameter("value", "number", None, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("pad", "static", NOT_GIVEN, False),
+        ("mode", "static", NOT_GIVEN, False),
+        ("value", "number", None, False),
     ),
     False,
 )
@@ -229,10 +229,10 @@ pad_packet = packet(
     "pad",
     ("pad",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("pad", "static", NOT_GIVEN, False),
-        Parameter("mode", "static", "constant", False),
-        Parameter("value", "number", None, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("pad", "static", NOT_GIVEN, False),
+        ("mode", "static", "constant", False),
+        ("value", "number", None, False),
     ),
     False,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.call_parts import NOT_GIVEN
 from ..core.constants import INT_1, INT_20
 from ..core.overload_packet import packet
 
@@ -270,9 +270,9 @@ add_packet = packet(
         "add.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
-        Parameter("alpha", "scale", INT_1, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
+        ("alpha", "scale", INT_1, True),
     ),
     True,
 )
@@ -289,9 +289,9 @@ add__packet = packet(
     "add_",
     ("add_.Tensor",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
-        Parameter("alpha", "scale", INT_1, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
+        ("alpha", "scale", INT_1, True),
     ),
     True,
 )
@@ -310,9 +310,9 @@ sub_packet = packet(
         "sub.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
-        Parameter("alpha", "scale", INT_1, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
+        ("alpha", "scale", INT_1, True),
     ),
     True,
 )
@@ -329,9 +329,9 @@ sub__packet = packet(
     "sub_",
     ("sub_.Tensor",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
-        Parameter("alpha", "scale", INT_1, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
+        ("alpha", "scale", INT_1, True),
     ),
     True,
 )
@@ -347,9 +347,9 @@ rsub_packet = packet(
     "rsub",
     ("rsub.Tensor",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
-        Parameter("alpha", "scale", INT_1, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
+        ("alpha", "scale", INT_1, True),
     ),
     "rest",
 )
@@ -362,8 +362,8 @@ mul_packet = packet(
         "mul.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     True,
 )
@@ -373,8 +373,8 @@ mul__packet = packet(
     "mul_",
     ("mul_.Tensor",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     True,
 )
@@ -388,9 +388,9 @@ div_packet = packet(
         "div.out_mode",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
-        Parameter("rounding_mode", "static", NOT_GIVEN, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
+        ("rounding_mode", "static", NOT_GIVEN, True),
     ),
     True,
 )
@@ -403,9 +403,9 @@ div__packet = packet(
         "div_.Tensor_mode",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
-        Parameter("rounding_mode", "static", NOT_GIVEN, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
+        ("rounding_mode", "static", NOT_GIVEN, True),
     ),
     True,
 )
@@ -417,8 +417,8 @@ floor_divide_packet = packet(
         "floor_divide.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     True,
 )
@@ -428,8 +428,8 @@ floor_divide__packet = packet(
     "floor_divide_",
     ("floor_divide_.Tensor",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     True,
 )
@@ -441,8 +441,8 @@ remainder_packet = packet(
         "remainder.Tensor_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "one",
 )
@@ -452,8 +452,8 @@ remainder__packet = packet(
     "remainder_",
     ("remainder_.Tensor",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "one",
 )
@@ -465,8 +465,8 @@ fmod_packet = packet(
         "fmod.Tensor_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "rest",
 )
@@ -476,8 +476,8 @@ fmod__packet = packet(
     "fmod_",
     ("fmod_.Tensor",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "rest",
 )
@@ -493,8 +493,8 @@ pow_packet = packet(
         "pow.Scalar_out",
     ),
     (
-        Parameter("input", "operand", NOT_GIVEN, False),
-        Parameter("exponent", "operand", NOT_GIVEN, False),
+        ("input", "operand", NOT_GIVEN, False),
+        ("exponent", "operand", NOT_GIVEN, False),
     ),
     False,
 )
@@ -507,8 +507,8 @@ pow__packet = packet(
         "pow_.Scalar",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("exponent", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("exponent", "operand", NOT_GIVEN, False),
     ),
     False,
 )
@@ -520,8 +520,8 @@ maximum_packet = packet(
         "maximum.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -534,8 +534,8 @@ minimum_packet = packet(
         "minimum.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -548,8 +548,8 @@ fmax_packet = packet(
         "fmax.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -562,8 +562,8 @@ fmin_packet = packet(
         "fmin.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -576,8 +576,8 @@ atan2_packet = packet(
         "atan2.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -587,8 +587,8 @@ atan2__packet = packet(
     "atan2_",
     ("atan2_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -600,8 +600,8 @@ arctan2_packet = packet(
         "arctan2.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -611,8 +611,8 @@ arctan2__packet = packet(
     "arctan2_",
     ("arctan2_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -623,12 +623,12 @@ neg_packet = packet(
         "neg",
         "neg.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 neg_plans = neg_packet.plans
 neg_outs = neg_packet.outs
-neg__packet = packet("neg_", ("neg_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+neg__packet = packet("neg_", ("neg_",), (("input", "tensor", NOT_GIVEN, False),), False)
 neg__plans = neg__packet.plans
 abs_packet = packet(
     "abs",
@@ -636,12 +636,12 @@ abs_packet = packet(
         "abs",
         "abs.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 abs_plans = abs_packet.plans
 abs_outs = abs_packet.outs
-abs__packet = packet("abs_", ("abs_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+abs__packet = packet("abs_", ("abs_",), (("input", "tensor", NOT_GIVEN, False),), False)
 abs__plans = abs__packet.plans
 negative_packet = packet(
     "negative",
@@ -649,14 +649,12 @@ negative_packet = packet(
         "negative",
         "negative.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 negative_plans = negative_packet.plans
 negative_outs = negative_packet.outs
-negative__packet = packet(
-    "negative_", ("negative_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
-)
+negative__packet = packet("negative_", ("negative_",), (("input", "tensor", NOT_GIVEN, False),), False)
 negative__plans = negative__packet.plans
 absolute_packet = packet(
     "absolute",
@@ -664,16 +662,14 @@ absolute_packet = packet(
         "absolute",
         "absolute.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 absolute_plans = absolute_packet.plans
 absolute_outs = absolute_packet.outs
-absolute__packet = packet(
-    "absolute_", ("absolute_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
-)
+absolute__packet = packet("absolute_", ("absolute_",), (("input", "tensor", NOT_GIVEN, False),), False)
 absolute__plans = absolute__packet.plans
-positive_packet = packet("positive", ("positive",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+positive_packet = packet("positive", ("positive",), (("input", "tensor", NOT_GIVEN, False),), False)
 positive_plans = positive_packet.plans
 sign_packet = packet(
     "sign",
@@ -681,12 +677,12 @@ sign_packet = packet(
         "sign",
         "sign.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 sign_plans = sign_packet.plans
 sign_outs = sign_packet.outs
-sign__packet = packet("sign_", ("sign_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+sign__packet = packet("sign_", ("sign_",), (("input", "tensor", NOT_GIVEN, False),), False)
 sign__plans = sign__packet.plans
 square_packet = packet(
     "square",
@@ -694,12 +690,12 @@ square_packet = packet(
         "square",
         "square.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 square_plans = square_packet.plans
 square_outs = square_packet.outs
-square__packet = packet("square_", ("square_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+square__packet = packet("square_", ("square_",), (("input", "tensor", NOT_GIVEN, False),), False)
 square__plans = square__packet.plans
 reciprocal_packet = packet(
     "reciprocal",
@@ -707,14 +703,12 @@ reciprocal_packet = packet(
         "reciprocal",
         "reciprocal.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 reciprocal_plans = reciprocal_packet.plans
 reciprocal_outs = reciprocal_packet.outs
-reciprocal__packet = packet(
-    "reciprocal_", ("reciprocal_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
-)
+reciprocal__packet = packet("reciprocal_", ("reciprocal_",), (("input", "tensor", NOT_GIVEN, False),), False)
 reciprocal__plans = reciprocal__packet.plans
 exp_packet = packet(
     "exp",
@@ -722,12 +716,12 @@ exp_packet = packet(
         "exp",
         "exp.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 exp_plans = exp_packet.plans
 exp_outs = exp_packet.outs
-exp__packet = packet("exp_", ("exp_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+exp__packet = packet("exp_", ("exp_",), (("input", "tensor", NOT_GIVEN, False),), False)
 exp__plans = exp__packet.plans
 exp2_packet = packet(
     "exp2",
@@ -735,12 +729,12 @@ exp2_packet = packet(
         "exp2",
         "exp2.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 exp2_plans = exp2_packet.plans
 exp2_outs = exp2_packet.outs
-exp2__packet = packet("exp2_", ("exp2_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+exp2__packet = packet("exp2_", ("exp2_",), (("input", "tensor", NOT_GIVEN, False),), False)
 exp2__plans = exp2__packet.plans
 expm1_packet = packet(
     "expm1",
@@ -748,12 +742,12 @@ expm1_packet = packet(
         "expm1",
         "expm1.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 expm1_plans = expm1_packet.plans
 expm1_outs = expm1_packet.outs
-expm1__packet = packet("expm1_", ("expm1_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+expm1__packet = packet("expm1_", ("expm1_",), (("input", "tensor", NOT_GIVEN, False),), False)
 expm1__plans = expm1__packet.plans
 log_packet = packet(
     "log",
@@ -761,12 +755,12 @@ log_packet = packet(
         "log",
         "log.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 log_plans = log_packet.plans
 log_outs = log_packet.outs
-log__packet = packet("log_", ("log_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+log__packet = packet("log_", ("log_",), (("input", "tensor", NOT_GIVEN, False),), False)
 log__plans = log__packet.plans
 log1p_packet = packet(
     "log1p",
@@ -774,12 +768,12 @@ log1p_packet = packet(
         "log1p",
         "log1p.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 log1p_plans = log1p_packet.plans
 log1p_outs = log1p_packet.outs
-log1p__packet = packet("log1p_", ("log1p_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+log1p__packet = packet("log1p_", ("log1p_",), (("input", "tensor", NOT_GIVEN, False),), False)
 log1p__plans = log1p__packet.plans
 log2_packet = packet(
     "log2",
@@ -787,12 +781,12 @@ log2_packet = packet(
         "log2",
         "log2.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 log2_plans = log2_packet.plans
 log2_outs = log2_packet.outs
-log2__packet = packet("log2_", ("log2_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+log2__packet = packet("log2_", ("log2_",), (("input", "tensor", NOT_GIVEN, False),), False)
 log2__plans = log2__packet.plans
 log10_packet = packet(
     "log10",
@@ -800,12 +794,12 @@ log10_packet = packet(
         "log10",
         "log10.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 log10_plans = log10_packet.plans
 log10_outs = log10_packet.outs
-log10__packet = packet("log10_", ("log10_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+log10__packet = packet("log10_", ("log10_",), (("input", "tensor", NOT_GIVEN, False),), False)
 log10__plans = log10__packet.plans
 sqrt_packet = packet(
     "sqrt",
@@ -813,12 +807,12 @@ sqrt_packet = packet(
         "sqrt",
         "sqrt.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 sqrt_plans = sqrt_packet.plans
 sqrt_outs = sqrt_packet.outs
-sqrt__packet = packet("sqrt_", ("sqrt_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+sqrt__packet = packet("sqrt_", ("sqrt_",), (("input", "tensor", NOT_GIVEN, False),), False)
 sqrt__plans = sqrt__packet.plans
 rsqrt_packet = packet(
     "rsqrt",
@@ -826,12 +820,12 @@ rsqrt_packet = packet(
         "rsqrt",
         "rsqrt.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 rsqrt_plans = rsqrt_packet.plans
 rsqrt_outs = rsqrt_packet.outs
-rsqrt__packet = packet("rsqrt_", ("rsqrt_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+rsqrt__packet = packet("rsqrt_", ("rsqrt_",), (("input", "tensor", NOT_GIVEN, False),), False)
 rsqrt__plans = rsqrt__packet.plans
 sin_packet = packet(
     "sin",
@@ -839,12 +833,12 @@ sin_packet = packet(
         "sin",
         "sin.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 sin_plans = sin_packet.plans
 sin_outs = sin_packet.outs
-sin__packet = packet("sin_", ("sin_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+sin__packet = packet("sin_", ("sin_",), (("input", "tensor", NOT_GIVEN, False),), False)
 sin__plans = sin__packet.plans
 cos_packet = packet(
     "cos",
@@ -852,12 +846,12 @@ cos_packet = packet(
         "cos",
         "cos.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 cos_plans = cos_packet.plans
 cos_outs = cos_packet.outs
-cos__packet = packet("cos_", ("cos_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+cos__packet = packet("cos_", ("cos_",), (("input", "tensor", NOT_GIVEN, False),), False)
 cos__plans = cos__packet.plans
 tan_packet = packet(
     "tan",
@@ -865,12 +859,12 @@ tan_packet = packet(
         "tan",
         "tan.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 tan_plans = tan_packet.plans
 tan_outs = tan_packet.outs
-tan__packet = packet("tan_", ("tan_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+tan__packet = packet("tan_", ("tan_",), (("input", "tensor", NOT_GIVEN, False),), False)
 tan__plans = tan__packet.plans
 tanh_packet = packet(
     "tanh",
@@ -878,12 +872,12 @@ tanh_packet = packet(
         "tanh",
         "tanh.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 tanh_plans = tanh_packet.plans
 tanh_outs = tanh_packet.outs
-tanh__packet = packet("tanh_", ("tanh_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+tanh__packet = packet("tanh_", ("tanh_",), (("input", "tensor", NOT_GIVEN, False),), False)
 tanh__plans = tanh__packet.plans
 sinh_packet = packet(
     "sinh",
@@ -891,12 +885,12 @@ sinh_packet = packet(
         "sinh",
         "sinh.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 sinh_plans = sinh_packet.plans
 sinh_outs = sinh_packet.outs
-sinh__packet = packet("sinh_", ("sinh_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+sinh__packet = packet("sinh_", ("sinh_",), (("input", "tensor", NOT_GIVEN, False),), False)
 sinh__plans = sinh__packet.plans
 cosh_packet = packet(
     "cosh",
@@ -904,12 +898,12 @@ cosh_packet = packet(
         "cosh",
         "cosh.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 cosh_plans = cosh_packet.plans
 cosh_outs = cosh_packet.outs
-cosh__packet = packet("cosh_", ("cosh_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+cosh__packet = packet("cosh_", ("cosh_",), (("input", "tensor", NOT_GIVEN, False),), False)
 cosh__plans = cosh__packet.plans
 asin_packet = packet(
     "asin",
@@ -917,12 +911,12 @@ asin_packet = packet(
         "asin",
         "asin.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 asin_plans = asin_packet.plans
 asin_outs = asin_packet.outs
-asin__packet = packet("asin_", ("asin_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+asin__packet = packet("asin_", ("asin_",), (("input", "tensor", NOT_GIVEN, False),), False)
 asin__plans = asin__packet.plans
 acos_packet = packet(
     "acos",
@@ -930,12 +924,12 @@ acos_packet = packet(
         "acos",
         "acos.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 acos_plans = acos_packet.plans
 acos_outs = acos_packet.outs
-acos__packet = packet("acos_", ("acos_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+acos__packet = packet("acos_", ("acos_",), (("input", "tensor", NOT_GIVEN, False),), False)
 acos__plans = acos__packet.plans
 atan_packet = packet(
     "atan",
@@ -943,12 +937,12 @@ atan_packet = packet(
         "atan",
         "atan.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 atan_plans = atan_packet.plans
 atan_outs = atan_packet.outs
-atan__packet = packet("atan_", ("atan_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+atan__packet = packet("atan_", ("atan_",), (("input", "tensor", NOT_GIVEN, False),), False)
 atan__plans = atan__packet.plans
 asinh_packet = packet(
     "asinh",
@@ -956,12 +950,12 @@ asinh_packet = packet(
         "asinh",
         "asinh.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 asinh_plans = asinh_packet.plans
 asinh_outs = asinh_packet.outs
-asinh__packet = packet("asinh_", ("asinh_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+asinh__packet = packet("asinh_", ("asinh_",), (("input", "tensor", NOT_GIVEN, False),), False)
 asinh__plans = asinh__packet.plans
 acosh_packet = packet(
     "acosh",
@@ -969,12 +963,12 @@ acosh_packet = packet(
         "acosh",
         "acosh.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 acosh_plans = acosh_packet.plans
 acosh_outs = acosh_packet.outs
-acosh__packet = packet("acosh_", ("acosh_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+acosh__packet = packet("acosh_", ("acosh_",), (("input", "tensor", NOT_GIVEN, False),), False)
 acosh__plans = acosh__packet.plans
 atanh_packet = packet(
     "atanh",
@@ -982,12 +976,12 @@ atanh_packet = packet(
         "atanh",
         "atanh.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 atanh_plans = atanh_packet.plans
 atanh_outs = atanh_packet.outs
-atanh__packet = packet("atanh_", ("atanh_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+atanh__packet = packet("atanh_", ("atanh_",), (("input", "tensor", NOT_GIVEN, False),), False)
 atanh__plans = atanh__packet.plans
 sigmoid_packet = packet(
     "sigmoid",
@@ -995,12 +989,12 @@ sigmoid_packet = packet(
         "sigmoid",
         "sigmoid.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 sigmoid_plans = sigmoid_packet.plans
 sigmoid_outs = sigmoid_packet.outs
-sigmoid__packet = packet("sigmoid_", ("sigmoid_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+sigmoid__packet = packet("sigmoid_", ("sigmoid_",), (("input", "tensor", NOT_GIVEN, False),), False)
 sigmoid__plans = sigmoid__packet.plans
 erf_packet = packet(
     "erf",
@@ -1008,12 +1002,12 @@ erf_packet = packet(
         "erf",
         "erf.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 erf_plans = erf_packet.plans
 erf_outs = erf_packet.outs
-erf__packet = packet("erf_", ("erf_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+erf__packet = packet("erf_", ("erf_",), (("input", "tensor", NOT_GIVEN, False),), False)
 erf__plans = erf__packet.plans
 erfc_packet = packet(
     "erfc",
@@ -1021,12 +1015,12 @@ erfc_packet = packet(
         "erfc",
         "erfc.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 erfc_plans = erfc_packet.plans
 erfc_outs = erfc_packet.outs
-erfc__packet = packet("erfc_", ("erfc_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+erfc__packet = packet("erfc_", ("erfc_",), (("input", "tensor", NOT_GIVEN, False),), False)
 erfc__plans = erfc__packet.plans
 arcsin_packet = packet(
     "arcsin",
@@ -1034,12 +1028,12 @@ arcsin_packet = packet(
         "arcsin",
         "arcsin.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 arcsin_plans = arcsin_packet.plans
 arcsin_outs = arcsin_packet.outs
-arcsin__packet = packet("arcsin_", ("arcsin_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+arcsin__packet = packet("arcsin_", ("arcsin_",), (("input", "tensor", NOT_GIVEN, False),), False)
 arcsin__plans = arcsin__packet.plans
 arccos_packet = packet(
     "arccos",
@@ -1047,12 +1041,12 @@ arccos_packet = packet(
         "arccos",
         "arccos.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 arccos_plans = arccos_packet.plans
 arccos_outs = arccos_packet.outs
-arccos__packet = packet("arccos_", ("arccos_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+arccos__packet = packet("arccos_", ("arccos_",), (("input", "tensor", NOT_GIVEN, False),), False)
 arccos__plans = arccos__packet.plans
 arctan_packet = packet(
     "arctan",
@@ -1060,12 +1054,12 @@ arctan_packet = packet(
         "arctan",
         "arctan.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 arctan_plans = arctan_packet.plans
 arctan_outs = arctan_packet.outs
-arctan__packet = packet("arctan_", ("arctan_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+arctan__packet = packet("arctan_", ("arctan_",), (("input", "tensor", NOT_GIVEN, False),), False)
 arctan__plans = arctan__packet.plans
 arcsinh_packet = packet(
     "arcsinh",
@@ -1073,12 +1067,12 @@ arcsinh_packet = packet(
         "arcsinh",
         "arcsinh.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 arcsinh_plans = arcsinh_packet.plans
 arcsinh_outs = arcsinh_packet.outs
-arcsinh__packet = packet("arcsinh_", ("arcsinh_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+arcsinh__packet = packet("arcsinh_", ("arcsinh_",), (("input", "tensor", NOT_GIVEN, False),), False)
 arcsinh__plans = arcsinh__packet.plans
 arccosh_packet = packet(
     "arccosh",
@@ -1086,12 +1080,12 @@ arccosh_packet = packet(
         "arccosh",
         "arccosh.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 arccosh_plans = arccosh_packet.plans
 arccosh_outs = arccosh_packet.outs
-arccosh__packet = packet("arccosh_", ("arccosh_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+arccosh__packet = packet("arccosh_", ("arccosh_",), (("input", "tensor", NOT_GIVEN, False),), False)
 arccosh__plans = arccosh__packet.plans
 arctanh_packet = packet(
     "arctanh",
@@ -1099,12 +1093,12 @@ arctanh_packet = packet(
         "arctanh",
         "arctanh.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 arctanh_plans = arctanh_packet.plans
 arctanh_outs = arctanh_packet.outs
-arctanh__packet = packet("arctanh_", ("arctanh_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+arctanh__packet = packet("arctanh_", ("arctanh_",), (("input", "tensor", NOT_GIVEN, False),), False)
 arctanh__plans = arctanh__packet.plans
 floor_packet = packet(
     "floor",
@@ -1112,12 +1106,12 @@ floor_packet = packet(
         "floor",
         "floor.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 floor_plans = floor_packet.plans
 floor_outs = floor_packet.outs
-floor__packet = packet("floor_", ("floor_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+floor__packet = packet("floor_", ("floor_",), (("input", "tensor", NOT_GIVEN, False),), False)
 floor__plans = floor__packet.plans
 ceil_packet = packet(
     "ceil",
@@ -1125,12 +1119,12 @@ ceil_packet = packet(
         "ceil",
         "ceil.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 ceil_plans = ceil_packet.plans
 ceil_outs = ceil_packet.outs
-ceil__packet = packet("ceil_", ("ceil_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+ceil__packet = packet("ceil_", ("ceil_",), (("input", "tensor", NOT_GIVEN, False),), False)
 ceil__plans = ceil__packet.plans
 round_packet = packet(
     "round",
@@ -1141,8 +1135,8 @@ round_packet = packet(
         "round.decimals_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("decimals", "static", NOT_GIVEN, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("decimals", "static", NOT_GIVEN, True),
     ),
     False,
 )
@@ -1155,8 +1149,8 @@ round__packet = packet(
         "round_.decimals",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("decimals", "static", NOT_GIVEN, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("decimals", "static", NOT_GIVEN, True),
     ),
     False,
 )
@@ -1167,12 +1161,12 @@ trunc_packet = packet(
         "trunc",
         "trunc.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 trunc_plans = trunc_packet.plans
 trunc_outs = trunc_packet.outs
-trunc__packet = packet("trunc_", ("trunc_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+trunc__packet = packet("trunc_", ("trunc_",), (("input", "tensor", NOT_GIVEN, False),), False)
 trunc__plans = trunc__packet.plans
 fix_packet = packet(
     "fix",
@@ -1180,12 +1174,12 @@ fix_packet = packet(
         "fix",
         "fix.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 fix_plans = fix_packet.plans
 fix_outs = fix_packet.outs
-fix__packet = packet("fix_", ("fix_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+fix__packet = packet("fix_", ("fix_",), (("input", "tensor", NOT_GIVEN, False),), False)
 fix__plans = fix__packet.plans
 _conj_physical_packet = packet(
     "_conj_physical",
@@ -1193,13 +1187,13 @@ _conj_physical_packet = packet(
         "_conj_physical",
         "_conj_physical.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 _conj_physical_plans = _conj_physical_packet.plans
 _conj_physical_outs = _conj_physical_packet.outs
 _conj_physical__packet = packet(
-    "_conj_physical_", ("_conj_physical_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
+    "_conj_physical_", ("_conj_physical_",), (("input", "tensor", NOT_GIVEN, False),), False
 )
 _conj_physical__plans = _conj_physical__packet.plans
 conj_physical_packet = packet(
@@ -1208,24 +1202,22 @@ conj_physical_packet = packet(
         "conj_physical",
         "conj_physical.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 conj_physical_plans = conj_physical_packet.plans
 conj_physical_outs = conj_physical_packet.outs
 conj_physical__packet = packet(
-    "conj_physical_", ("conj_physical_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
+    "conj_physical_", ("conj_physical_",), (("input", "tensor", NOT_GIVEN, False),), False
 )
 conj_physical__plans = conj_physical__packet.plans
-conj_packet = packet("conj", ("conj",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+conj_packet = packet("conj", ("conj",), (("input", "tensor", NOT_GIVEN, False),), False)
 conj_plans = conj_packet.plans
 resolve_conj_packet = packet(
-    "resolve_conj", ("resolve_conj",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
+    "resolve_conj", ("resolve_conj",), (("input", "tensor", NOT_GIVEN, False),), False
 )
 resolve_conj_plans = resolve_conj_packet.plans
-resolve_neg_packet = packet(
-    "resolve_neg", ("resolve_neg",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
-)
+resolve_neg_packet = packet("resolve_neg", ("resolve_neg",), (("input", "tensor", NOT_GIVEN, False),), False)
 resolve_neg_plans = resolve_neg_packet.plans
 relu_packet = packet(
     "relu",
@@ -1233,12 +1225,12 @@ relu_packet = packet(
         "relu",
         "relu.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 relu_plans = relu_packet.plans
 relu_outs = relu_packet.outs
-relu__packet = packet("relu_", ("relu_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+relu__packet = packet("relu_", ("relu_",), (("input", "tensor", NOT_GIVEN, False),), False)
 relu__plans = relu__packet.plans
 gelu_packet = packet(
     "gelu",
@@ -1247,8 +1239,8 @@ gelu_packet = packet(
         "gelu.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("approximate", "static", "none", True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("approximate", "static", "none", True),
     ),
     False,
 )
@@ -1258,8 +1250,8 @@ gelu__packet = packet(
     "gelu_",
     ("gelu_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("approximate", "static", "none", True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("approximate", "static", "none", True),
     ),
     False,
 )
@@ -1270,12 +1262,12 @@ silu_packet = packet(
         "silu",
         "silu.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 silu_plans = silu_packet.plans
 silu_outs = silu_packet.outs
-silu__packet = packet("silu_", ("silu_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+silu__packet = packet("silu_", ("silu_",), (("input", "tensor", NOT_GIVEN, False),), False)
 silu__plans = silu__packet.plans
 softplus_packet = packet(
     "softplus",
@@ -1284,9 +1276,9 @@ softplus_packet = packet(
         "softplus.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("beta", "scale", INT_1, False),
-        Parameter("threshold", "scale", INT_20, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("beta", "scale", INT_1, False),
+        ("threshold", "scale", INT_20, False),
     ),
     False,
 )
@@ -1300,8 +1292,8 @@ leaky_relu_packet = packet(
         "leaky_relu.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("negative_slope", "number", 0.01, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("negative_slope", "number", 0.01, False),
     ),
     False,
 )
@@ -1311,8 +1303,8 @@ leaky_relu__packet = packet(
     "leaky_relu_",
     ("leaky_relu_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("negative_slope", "number", 0.01, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("negative_slope", "number", 0.01, False),
     ),
     False,
 )
@@ -1321,9 +1313,9 @@ threshold_backward_packet = packet(
     "threshold_backward",
     ("threshold_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("threshold", "number", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("threshold", "number", NOT_GIVEN, False),
     ),
     False,
 )
@@ -1332,8 +1324,8 @@ sigmoid_backward_packet = packet(
     "sigmoid_backward",
     ("sigmoid_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("output", "tensor", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("output", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -1342,8 +1334,8 @@ tanh_backward_packet = packet(
     "tanh_backward",
     ("tanh_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("output", "tensor", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("output", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -1352,9 +1344,9 @@ gelu_backward_packet = packet(
     "gelu_backward",
     ("gelu_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("approximate", "static", "none", True),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("approximate", "static", "none", True),
     ),
     False,
 )
@@ -1363,8 +1355,8 @@ silu_backward_packet = packet(
     "silu_backward",
     ("silu_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("input", "tensor", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -1373,10 +1365,10 @@ softplus_backward_packet = packet(
     "softplus_backward",
     ("softplus_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("beta", "number", NOT_GIVEN, False),
-        Parameter("threshold", "number", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("beta", "number", NOT_GIVEN, False),
+        ("threshold", "number", NOT_GIVEN, False),
     ),
     False,
 )
@@ -1385,10 +1377,10 @@ leaky_relu_backward_packet = packet(
     "leaky_relu_backward",
     ("leaky_relu_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("negative_slope", "number", NOT_GIVEN, False),
-        Parameter("self_is_result", "static", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("negative_slope", "number", NOT_GIVEN, False),
+        ("self_is_result", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -1400,8 +1392,8 @@ eq_packet = packet(
         "eq.Tensor_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "rest",
 )
@@ -1411,8 +1403,8 @@ eq__packet = packet(
     "eq_",
     ("eq_.Tensor",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "rest",
 )
@@ -1424,8 +1416,8 @@ ne_packet = packet(
         "ne.Tensor_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "rest",
 )
@@ -1435,8 +1427,8 @@ ne__packet = packet(
     "ne_",
     ("ne_.Tensor",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "rest",
 )
@@ -1448,8 +1440,8 @@ lt_packet = packet(
         "lt.Tensor_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "rest",
 )
@@ -1459,8 +1451,8 @@ lt__packet = packet(
     "lt_",
     ("lt_.Tensor",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "rest",
 )
@@ -1472,8 +1464,8 @@ le_packet = packet(
         "le.Tensor_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "rest",
 )
@@ -1483,8 +1475,8 @@ le__packet = packet(
     "le_",
     ("le_.Tensor",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "rest",
 )
@@ -1496,8 +1488,8 @@ gt_packet = packet(
         "gt.Tensor_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "rest",
 )
@@ -1507,8 +1499,8 @@ gt__packet = packet(
     "gt_",
     ("gt_.Tensor",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "rest",
 )
@@ -1520,8 +1512,8 @@ ge_packet = packet(
         "ge.Tensor_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "rest",
 )
@@ -1531,8 +1523,8 @@ ge__packet = packet(
     "ge_",
     ("ge_.Tensor",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "rest",
 )
@@ -1544,8 +1536,8 @@ greater_packet = packet(
         "greater.Tensor_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "rest",
 )
@@ -1555,8 +1547,8 @@ greater__packet = packet(
     "greater_",
     ("greater_.Tensor",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "rest",
 )
@@ -1568,8 +1560,8 @@ greater_equal_packet = packet(
         "greater_equal.Tensor_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "rest",
 )
@@ -1579,8 +1571,8 @@ greater_equal__packet = packet(
     "greater_equal_",
     ("greater_equal_.Tensor",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "rest",
 )
@@ -1592,8 +1584,8 @@ less_packet = packet(
         "less.Tensor_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "rest",
 )
@@ -1603,8 +1595,8 @@ less__packet = packet(
     "less_",
     ("less_.Tensor",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "rest",
 )
@@ -1616,8 +1608,8 @@ less_equal_packet = packet(
         "less_equal.Tensor_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "rest",
 )
@@ -1627,8 +1619,8 @@ less_equal__packet = packet(
     "less_equal_",
     ("less_equal_.Tensor",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "rest",
 )
@@ -1640,8 +1632,8 @@ not_equal_packet = packet(
         "not_equal.Tensor_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "rest",
 )
@@ -1651,17 +1643,17 @@ not_equal__packet = packet(
     "not_equal_",
     ("not_equal_.Tensor",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "rest",
 )
 not_equal__plans = not_equal__packet.plans
-isnan_packet = packet("isnan", ("isnan",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+isnan_packet = packet("isnan", ("isnan",), (("input", "tensor", NOT_GIVEN, False),), False)
 isnan_plans = isnan_packet.plans
-isinf_packet = packet("isinf", ("isinf",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+isinf_packet = packet("isinf", ("isinf",), (("input", "tensor", NOT_GIVEN, False),), False)
 isinf_plans = isinf_packet.plans
-isfinite_packet = packet("isfinite", ("isfinite",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+isfinite_packet = packet("isfinite", ("isfinite",), (("input", "tensor", NOT_GIVEN, False),), False)
 isfinite_plans = isfinite_packet.plans
 logical_not_packet = packet(
     "logical_not",
@@ -1669,13 +1661,13 @@ logical_not_packet = packet(
         "logical_not",
         "logical_not.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 logical_not_plans = logical_not_packet.plans
 logical_not_outs = logical_not_packet.outs
 logical_not__packet = packet(
-    "logical_not_", ("logical_not_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
+    "logical_not_", ("logical_not_",), (("input", "tensor", NOT_GIVEN, False),), False
 )
 logical_not__plans = logical_not__packet.plans
 logical_and_packet = packet(
@@ -1685,8 +1677,8 @@ logical_and_packet = packet(
         "logical_and.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -1696,8 +1688,8 @@ logical_and__packet = packet(
     "logical_and_",
     ("logical_and_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -1709,8 +1701,8 @@ logical_or_packet = packet(
         "logical_or.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -1720,8 +1712,8 @@ logical_or__packet = packet(
     "logical_or_",
     ("logical_or_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -1733,8 +1725,8 @@ logical_xor_packet = packet(
         "logical_xor.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -1744,8 +1736,8 @@ logical_xor__packet = packet(
     "logical_xor_",
     ("logical_xor_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -1757,8 +1749,8 @@ bitwise_and_packet = packet(
         "bitwise_and.Tensor_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "one",
 )
@@ -1768,8 +1760,8 @@ bitwise_and__packet = packet(
     "bitwise_and_",
     ("bitwise_and_.Tensor",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "one",
 )
@@ -1781,8 +1773,8 @@ bitwise_or_packet = packet(
         "bitwise_or.Tensor_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "one",
 )
@@ -1792,8 +1784,8 @@ bitwise_or__packet = packet(
     "bitwise_or_",
     ("bitwise_or_.Tensor",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "one",
 )
@@ -1805,8 +1797,8 @@ bitwise_xor_packet = packet(
         "bitwise_xor.Tensor_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "one",
 )
@@ -1816,8 +1808,8 @@ bitwise_xor__packet = packet(
     "bitwise_xor_",
     ("bitwise_xor_.Tensor",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "one",
 )
@@ -1829,8 +1821,8 @@ bitwise_left_shift_packet = packet(
         "bitwise_left_shift.Tensor_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "one",
 )
@@ -1840,8 +1832,8 @@ bitwise_left_shift__packet = packet(
     "bitwise_left_shift_",
     ("bitwise_left_shift_.Tensor",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "one",
 )
@@ -1853,8 +1845,8 @@ bitwise_right_shift_packet = packet(
         "bitwise_right_shift.Tensor_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "one",
 )
@@ -1864,8 +1856,8 @@ bitwise_right_shift__packet = packet(
     "bitwise_right_shift_",
     ("bitwise_right_shift_.Tensor",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "one",
 )
@@ -1877,8 +1869,8 @@ gcd_packet = packet(
         "gcd.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -1888,8 +1880,8 @@ gcd__packet = packet(
     "gcd_",
     ("gcd_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -1901,8 +1893,8 @@ lcm_packet = packet(
         "lcm.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -1912,8 +1904,8 @@ lcm__packet = packet(
     "lcm_",
     ("lcm_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -1924,13 +1916,13 @@ bitwise_not_packet = packet(
         "bitwise_not",
         "bitwise_not.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 bitwise_not_plans = bitwise_not_packet.plans
 bitwise_not_outs = bitwise_not_packet.outs
 bitwise_not__packet = packet(
-    "bitwise_not_", ("bitwise_not_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
+    "bitwise_not_", ("bitwise_not_",), (("input", "tensor", NOT_GIVEN, False),), False
 )
 bitwise_not__plans = bitwise_not__packet.plans
 clamp_packet = packet(
@@ -1942,9 +1934,9 @@ clamp_packet = packet(
         "clamp.Tensor_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("min", "operand", None, False),
-        Parameter("max", "operand", None, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("min", "operand", None, False),
+        ("max", "operand", None, False),
     ),
     False,
 )
@@ -1957,9 +1949,9 @@ clamp__packet = packet(
         "clamp_.Tensor",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("min", "operand", None, False),
-        Parameter("max", "operand", None, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("min", "operand", None, False),
+        ("max", "operand", None, False),
     ),
     False,
 )
@@ -1973,8 +1965,8 @@ clamp_min_packet = packet(
         "clamp_min.Tensor_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("min", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("min", "operand", NOT_GIVEN, False),
     ),
     False,
 )
@@ -1987,8 +1979,8 @@ clamp_min__packet = packet(
         "clamp_min_.Tensor",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("min", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("min", "operand", NOT_GIVEN, False),
     ),
     False,
 )
@@ -2002,8 +1994,8 @@ clamp_max_packet = packet(
         "clamp_max.Tensor_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("max", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("max", "operand", NOT_GIVEN, False),
     ),
     False,
 )
@@ -2016,8 +2008,8 @@ clamp_max__packet = packet(
         "clamp_max_.Tensor",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("max", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("max", "operand", NOT_GIVEN, False),
     ),
     False,
 )
@@ -2029,9 +2021,9 @@ clip_packet = packet(
         "clip.Tensor",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("min", "operand", None, False),
-        Parameter("max", "operand", None, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("min", "operand", None, False),
+        ("max", "operand", None, False),
     ),
     False,
 )
@@ -2043,9 +2035,9 @@ clip__packet = packet(
         "clip_.Tensor",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("min", "operand", None, False),
-        Parameter("max", "operand", None, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("min", "operand", None, False),
+        ("max", "operand", None, False),
     ),
     False,
 )
@@ -2058,9 +2050,9 @@ where_packet = packet(
         "where",
     ),
     (
-        Parameter("condition", "tensor", NOT_GIVEN, False),
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("condition", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "rest",
 )
@@ -2075,9 +2067,9 @@ lerp_packet = packet(
         "lerp.Tensor_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("end", "tensor", NOT_GIVEN, False),
-        Parameter("weight", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("end", "tensor", NOT_GIVEN, False),
+        ("weight", "operand", NOT_GIVEN, False),
     ),
     False,
 )
@@ -2090,9 +2082,9 @@ lerp__packet = packet(
         "lerp_.Tensor",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("end", "tensor", NOT_GIVEN, False),
-        Parameter("weight", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("end", "tensor", NOT_GIVEN, False),
+        ("weight", "operand", NOT_GIVEN, False),
     ),
     False,
 )
@@ -2104,10 +2096,10 @@ addcmul_packet = packet(
         "addcmul.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("tensor1", "tensor", NOT_GIVEN, False),
-        Parameter("tensor2", "tensor", NOT_GIVEN, False),
-        Parameter("value", "scale", INT_1, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("tensor1", "tensor", NOT_GIVEN, False),
+        ("tensor2", "tensor", NOT_GIVEN, False),
+        ("value", "scale", INT_1, True),
     ),
     False,
 )
@@ -2124,10 +2116,10 @@ addcmul__packet = packet(
     "addcmul_",
     ("addcmul_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("tensor1", "tensor", NOT_GIVEN, False),
-        Parameter("tensor2", "tensor", NOT_GIVEN, False),
-        Parameter("value", "scale", INT_1, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("tensor1", "tensor", NOT_GIVEN, False),
+        ("tensor2", "tensor", NOT_GIVEN, False),
+        ("value", "scale", INT_1, True),
     ),
     False,
 )
@@ -2146,10 +2138,10 @@ addcdiv_packet = packet(
         "addcdiv.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("tensor1", "tensor", NOT_GIVEN, False),
-        Parameter("tensor2", "tensor", NOT_GIVEN, False),
-        Parameter("value", "scale", INT_1, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("tensor1", "tensor", NOT_GIVEN, False),
+        ("tensor2", "tensor", NOT_GIVEN, False),
+        ("value", "scale", INT_1, True),
     ),
     False,
 )
@@ -2166,10 +2158,10 @@ addcdiv__packet = packet(
     "addcdiv_",
     ("addcdiv_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("tensor1", "tensor", NOT_GIVEN, False),
-        Parameter("tensor2", "tensor", NOT_GIVEN, False),
-        Parameter("value", "scale", INT_1, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("tensor1", "tensor", NOT_GIVEN, False),
+        ("tensor2", "tensor", NOT_GIVEN, False),
+        ("value", "scale", INT_1, True),
     ),
     False,
 )
@@ -2187,12 +2179,12 @@ sgn_packet = packet(
         "sgn",
         "sgn.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 sgn_plans = sgn_packet.plans
 sgn_outs = sgn_packet.outs
-sgn__packet = packet("sgn_", ("sgn_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+sgn__packet = packet("sgn_", ("sgn_",), (("input", "tensor", NOT_GIVEN, False),), False)
 sgn__plans = sgn__packet.plans
 signbit_packet = packet(
     "signbit",
@@ -2200,7 +2192,7 @@ signbit_packet = packet(
         "signbit",
         "signbit.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 signbit_plans = signbit_packet.plans
@@ -2211,12 +2203,12 @@ frac_packet = packet(
         "frac",
         "frac.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 frac_plans = frac_packet.plans
 frac_outs = frac_packet.outs
-frac__packet = packet("frac_", ("frac_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+frac__packet = packet("frac_", ("frac_",), (("input", "tensor", NOT_GIVEN, False),), False)
 frac__plans = frac__packet.plans
 copysign_packet = packet(
     "copysign",
@@ -2225,8 +2217,8 @@ copysign_packet = packet(
         "copysign.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "rest",
 )
@@ -2236,8 +2228,8 @@ copysign__packet = packet(
     "copysign_",
     ("copysign_.Tensor",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "rest",
 )
@@ -2249,8 +2241,8 @@ heaviside_packet = packet(
         "heaviside.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("values", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("values", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -2260,8 +2252,8 @@ heaviside__packet = packet(
     "heaviside_",
     ("heaviside_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("values", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("values", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -2273,8 +2265,8 @@ hypot_packet = packet(
         "hypot.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -2284,8 +2276,8 @@ hypot__packet = packet(
     "hypot_",
     ("hypot_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -2297,8 +2289,8 @@ nextafter_packet = packet(
         "nextafter.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -2308,8 +2300,8 @@ nextafter__packet = packet(
     "nextafter_",
     ("nextafter_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -2321,10 +2313,10 @@ nan_to_num_packet = packet(
         "nan_to_num.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("nan", "number", None, False),
-        Parameter("posinf", "number", None, False),
-        Parameter("neginf", "number", None, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("nan", "number", None, False),
+        ("posinf", "number", None, False),
+        ("neginf", "number", None, False),
     ),
     False,
 )
@@ -2334,10 +2326,10 @@ nan_to_num__packet = packet(
     "nan_to_num_",
     ("nan_to_num_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("nan", "number", None, False),
-        Parameter("posinf", "number", None, False),
-        Parameter("neginf", "number", None, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("nan", "number", None, False),
+        ("posinf", "number", None, False),
+        ("neginf", "number", None, False),
     ),
     False,
 )
@@ -2348,17 +2340,17 @@ frexp_packet = packet(
         "frexp.Tensor",
         "frexp.Tensor_out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 frexp_plans = frexp_packet.plans
 frexp_outs = frexp_packet.outs
 _frexp_mantissa_packet = packet(
-    "_frexp_mantissa", ("_frexp_mantissa",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
+    "_frexp_mantissa", ("_frexp_mantissa",), (("input", "tensor", NOT_GIVEN, False),), False
 )
 _frexp_mantissa_plans = _frexp_mantissa_packet.plans
 _frexp_exponent_packet = packet(
-    "_frexp_exponent", ("_frexp_exponent",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
+    "_frexp_exponent", ("_frexp_exponent",), (("input", "tensor", NOT_GIVEN, False),), False
 )
 _frexp_exponent_plans = _frexp_exponent_packet.plans
 ldexp_packet = packet(
@@ -2368,8 +2360,8 @@ ldexp_packet = packet(
         "ldexp.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -2379,8 +2371,8 @@ ldexp__packet = packet(
     "ldexp_",
     ("ldexp_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -2391,12 +2383,12 @@ deg2rad_packet = packet(
         "deg2rad",
         "deg2rad.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 deg2rad_plans = deg2rad_packet.plans
 deg2rad_outs = deg2rad_packet.outs
-deg2rad__packet = packet("deg2rad_", ("deg2rad_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+deg2rad__packet = packet("deg2rad_", ("deg2rad_",), (("input", "tensor", NOT_GIVEN, False),), False)
 deg2rad__plans = deg2rad__packet.plans
 rad2deg_packet = packet(
     "rad2deg",
@@ -2404,12 +2396,12 @@ rad2deg_packet = packet(
         "rad2deg",
         "rad2deg.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 rad2deg_plans = rad2deg_packet.plans
 rad2deg_outs = rad2deg_packet.outs
-rad2deg__packet = packet("rad2deg_", ("rad2deg_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+rad2deg__packet = packet("rad2deg_", ("rad2deg_",), (("input", "tensor", NOT_GIVEN, False),), False)
 rad2deg__plans = rad2deg__packet.plans
 logaddexp_packet = packet(
     "logaddexp",
@@ -2418,8 +2410,8 @@ logaddexp_packet = packet(
         "logaddexp.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -2432,8 +2424,8 @@ logaddexp2_packet = packet(
         "logaddexp2.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -2446,8 +2438,8 @@ xlogy_packet = packet(
         "xlogy.OutTensor",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "one",
 )
@@ -2457,8 +2449,8 @@ xlogy__packet = packet(
     "xlogy_",
     ("xlogy_.Tensor",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "one",
 )
@@ -2470,8 +2462,8 @@ logit_packet = packet(
         "logit.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("eps", "number", None, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("eps", "number", None, False),
     ),
     False,
 )
@@ -2481,8 +2473,8 @@ logit__packet = packet(
     "logit_",
     ("logit_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("eps", "number", None, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("eps", "number", None, False),
     ),
     False,
 )
@@ -2491,9 +2483,9 @@ logit_backward_packet = packet(
     "logit_backward",
     ("logit_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("eps", "number", None, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("eps", "number", None, False),
     ),
     False,
 )
@@ -2504,12 +2496,12 @@ sinc_packet = packet(
         "sinc",
         "sinc.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 sinc_plans = sinc_packet.plans
 sinc_outs = sinc_packet.outs
-sinc__packet = packet("sinc_", ("sinc_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+sinc__packet = packet("sinc_", ("sinc_",), (("input", "tensor", NOT_GIVEN, False),), False)
 sinc__plans = sinc__packet.plans
 multiply_packet = packet(
     "multiply",
@@ -2518,8 +2510,8 @@ multiply_packet = packet(
         "multiply.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     True,
 )
@@ -2529,8 +2521,8 @@ multiply__packet = packet(
     "multiply_",
     ("multiply_.Tensor",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     True,
 )
@@ -2542,9 +2534,9 @@ subtract_packet = packet(
         "subtract.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
-        Parameter("alpha", "scale", INT_1, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
+        ("alpha", "scale", INT_1, True),
     ),
     True,
 )
@@ -2555,9 +2547,9 @@ subtract__packet = packet(
     "subtract_",
     ("subtract_.Tensor",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
-        Parameter("alpha", "scale", INT_1, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
+        ("alpha", "scale", INT_1, True),
     ),
     True,
 )
@@ -2572,9 +2564,9 @@ divide_packet = packet(
         "divide.out_mode",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
-        Parameter("rounding_mode", "static", NOT_GIVEN, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
+        ("rounding_mode", "static", NOT_GIVEN, True),
     ),
     True,
 )
@@ -2587,9 +2579,9 @@ divide__packet = packet(
         "divide_.Tensor_mode",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
-        Parameter("rounding_mode", "static", NOT_GIVEN, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
+        ("rounding_mode", "static", NOT_GIVEN, True),
     ),
     True,
 )
@@ -2601,8 +2593,8 @@ true_divide_packet = packet(
         "true_divide.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     True,
 )
@@ -2612,8 +2604,8 @@ true_divide__packet = packet(
     "true_divide_",
     ("true_divide_.Tensor",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     True,
 )
@@ -2629,8 +2621,8 @@ float_power_packet = packet(
         "float_power.Scalar_out",
     ),
     (
-        Parameter("input", "operand", NOT_GIVEN, False),
-        Parameter("exponent", "operand", NOT_GIVEN, False),
+        ("input", "operand", NOT_GIVEN, False),
+        ("exponent", "operand", NOT_GIVEN, False),
     ),
     False,
 )
@@ -2643,8 +2635,8 @@ float_power__packet = packet(
         "float_power_.Scalar",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("exponent", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("exponent", "operand", NOT_GIVEN, False),
     ),
     False,
 )
@@ -2655,7 +2647,7 @@ angle_packet = packet(
         "angle",
         "angle.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 angle_plans = angle_packet.plans
@@ -2667,8 +2659,8 @@ complex_packet = packet(
         "complex.out",
     ),
     (
-        Parameter("real", "tensor", NOT_GIVEN, False),
-        Parameter("imag", "tensor", NOT_GIVEN, False),
+        ("real", "tensor", NOT_GIVEN, False),
+        ("imag", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -2681,8 +2673,8 @@ polar_packet = packet(
         "polar.out",
     ),
     (
-        Parameter("abs", "tensor", NOT_GIVEN, False),
-        Parameter("angle", "tensor", NOT_GIVEN, False),
+        ("abs", "tensor", NOT_GIVEN, False),
+        ("angle", "tensor", NOT_GIVEN, False),
     ),
     False,
 )

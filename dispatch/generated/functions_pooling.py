@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.call_parts import NOT_GIVEN
 from ..core.overload_packet import packet
 
 if TYPE_CHECKING:
@@ -50,12 +50,12 @@ max_pool2d_packet = packet(
     "max_pool2d",
     ("max_pool2d",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("kernel_size", "static", NOT_GIVEN, False),
-        Parameter("stride", "static", (), False),
-        Parameter("padding", "static", 0, False),
-        Parameter("dilation", "static", 1, False),
-        Parameter("ceil_mode", "static", False, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("kernel_size", "static", NOT_GIVEN, False),
+        ("stride", "static", (), False),
+        ("padding", "static", 0, False),
+        ("dilation", "static", 1, False),
+        ("ceil_mode", "static", False, False),
     ),
     False,
 )
@@ -64,12 +64,12 @@ max_pool2d_with_indices_packet = packet(
     "max_pool2d_with_indices",
     ("max_pool2d_with_indices",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("kernel_size", "static", NOT_GIVEN, False),
-        Parameter("stride", "static", (), False),
-        Parameter("padding", "static", 0, False),
-        Parameter("dilation", "static", 1, False),
-        Parameter("ceil_mode", "static", False, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("kernel_size", "static", NOT_GIVEN, False),
+        ("stride", "static", (), False),
+        ("padding", "static", 0, False),
+        ("dilation", "static", 1, False),
+        ("ceil_mode", "static", False, False),
     ),
     False,
 )
@@ -78,14 +78,14 @@ max_pool2d_with_indices_backward_packet = packet(
     "max_pool2d_with_indices_backward",
     ("max_pool2d_with_indices_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("kernel_size", "static", NOT_GIVEN, False),
-        Parameter("stride", "static", NOT_GIVEN, False),
-        Parameter("padding", "static", NOT_GIVEN, False),
-        Parameter("dilation", "static", NOT_GIVEN, False),
-        Parameter("ceil_mode", "static", NOT_GIVEN, False),
-        Parameter("indices", "tensor", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("kernel_size", "static", NOT_GIVEN, False),
+        ("stride", "static", NOT_GIVEN, False),
+        ("padding", "static", NOT_GIVEN, False),
+        ("dilation", "static", NOT_GIVEN, False),
+        ("ceil_mode", "static", NOT_GIVEN, False),
+        ("indices", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -94,12 +94,12 @@ max_pool1d_packet = packet(
     "max_pool1d",
     ("max_pool1d",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("kernel_size", "static", NOT_GIVEN, False),
-        Parameter("stride", "static", (), False),
-        Parameter("padding", "static", 0, False),
-        Parameter("dilation", "static", 1, False),
-        Parameter("ceil_mode", "static", False, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("kernel_size", "static", NOT_GIVEN, False),
+        ("stride", "static", (), False),
+        ("padding", "static", 0, False),
+        ("dilation", "static", 1, False),
+        ("ceil_mode", "static", False, False),
     ),
     False,
 )
@@ -108,12 +108,12 @@ max_pool1d_with_indices_packet = packet(
     "max_pool1d_with_indices",
     ("max_pool1d_with_indices",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("kernel_size", "static", NOT_GIVEN, False),
-        Parameter("stride", "static", (), False),
-        Parameter("padding", "static", 0, False),
-        Parameter("dilation", "static", 1, False),
-        Parameter("ceil_mode", "static", False, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("kernel_size", "static", NOT_GIVEN, False),
+        ("stride", "static", (), False),
+        ("padding", "static", 0, False),
+        ("dilation", "static", 1, False),
+        ("ceil_mode", "static", False, False),
     ),
     False,
 )
@@ -125,13 +125,13 @@ avg_pool2d_packet = packet(
         "avg_pool2d.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("kernel_size", "static", NOT_GIVEN, False),
-        Parameter("stride", "static", (), False),
-        Parameter("padding", "static", 0, False),
-        Parameter("ceil_mode", "static", False, False),
-        Parameter("count_include_pad", "static", True, False),
-        Parameter("divisor_override", "static", None, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("kernel_size", "static", NOT_GIVEN, False),
+        ("stride", "static", (), False),
+        ("padding", "static", 0, False),
+        ("ceil_mode", "static", False, False),
+        ("count_include_pad", "static", True, False),
+        ("divisor_override", "static", None, False),
     ),
     False,
 )
@@ -141,14 +141,14 @@ avg_pool2d_backward_packet = packet(
     "avg_pool2d_backward",
     ("avg_pool2d_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("kernel_size", "static", NOT_GIVEN, False),
-        Parameter("stride", "static", NOT_GIVEN, False),
-        Parameter("padding", "static", NOT_GIVEN, False),
-        Parameter("ceil_mode", "static", NOT_GIVEN, False),
-        Parameter("count_include_pad", "static", NOT_GIVEN, False),
-        Parameter("divisor_override", "static", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("kernel_size", "static", NOT_GIVEN, False),
+        ("stride", "static", NOT_GIVEN, False),
+        ("padding", "static", NOT_GIVEN, False),
+        ("ceil_mode", "static", NOT_GIVEN, False),
+        ("count_include_pad", "static", NOT_GIVEN, False),
+        ("divisor_override", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -157,12 +157,12 @@ avg_pool1d_packet = packet(
     "avg_pool1d",
     ("avg_pool1d",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("kernel_size", "static", NOT_GIVEN, False),
-        Parameter("stride", "static", (), False),
-        Parameter("padding", "static", 0, False),
-        Parameter("ceil_mode", "static", False, False),
-        Parameter("count_include_pad", "static", True, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("kernel_size", "static", NOT_GIVEN, False),
+        ("stride", "static", (), False),
+        ("padding", "static", 0, False),
+        ("ceil_mode", "static", False, False),
+        ("count_include_pad", "static", True, False),
     ),
     False,
 )
@@ -171,12 +171,12 @@ max_pool3d_packet = packet(
     "max_pool3d",
     ("max_pool3d",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("kernel_size", "static", NOT_GIVEN, False),
-        Parameter("stride", "static", (), False),
-        Parameter("padding", "static", 0, False),
-        Parameter("dilation", "static", 1, False),
-        Parameter("ceil_mode", "static", False, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("kernel_size", "static", NOT_GIVEN, False),
+        ("stride", "static", (), False),
+        ("padding", "static", 0, False),
+        ("dilation", "static", 1, False),
+        ("ceil_mode", "static", False, False),
     ),
     False,
 )
@@ -185,12 +185,12 @@ max_pool3d_with_indices_packet = packet(
     "max_pool3d_with_indices",
     ("max_pool3d_with_indices",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("kernel_size", "static", NOT_GIVEN, False),
-        Parameter("stride", "static", (), False),
-        Parameter("padding", "static", 0, False),
-        Parameter("dilation", "static", 1, False),
-        Parameter("ceil_mode", "static", False, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("kernel_size", "static", NOT_GIVEN, False),
+        ("stride", "static", (), False),
+        ("padding", "static", 0, False),
+        ("dilation", "static", 1, False),
+        ("ceil_mode", "static", False, False),
     ),
     False,
 )
@@ -199,14 +199,14 @@ max_pool3d_with_indices_backward_packet = packet(
     "max_pool3d_with_indices_backward",
     ("max_pool3d_with_indices_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("kernel_size", "static", NOT_GIVEN, False),
-        Parameter("stride", "static", NOT_GIVEN, False),
-        Parameter("padding", "static", NOT_GIVEN, False),
-        Parameter("dilation", "static", NOT_GIVEN, False),
-        Parameter("ceil_mode", "static", NOT_GIVEN, False),
-        Parameter("indices", "tensor", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("kernel_size", "static", NOT_GIVEN, False),
+        ("stride", "static", NOT_GIVEN, False),
+        ("padding", "static", NOT_GIVEN, False),
+        ("dilation", "static", NOT_GIVEN, False),
+        ("ceil_mode", "static", NOT_GIVEN, False),
+        ("indices", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -218,13 +218,13 @@ avg_pool3d_packet = packet(
         "avg_pool3d.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("kernel_size", "static", NOT_GIVEN, False),
-        Parameter("stride", "static", (), False),
-        Parameter("padding", "static", 0, False),
-        Parameter("ceil_mode", "static", False, False),
-        Parameter("count_include_pad", "static", True, False),
-        Parameter("divisor_override", "static", None, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("kernel_size", "static", NOT_GIVEN, False),
+        ("stride", "static", (), False),
+        ("padding", "static", 0, False),
+        ("ceil_mode", "static", False, False),
+        ("count_include_pad", "static", True, False),
+        ("divisor_override", "static", None, False),
     ),
     False,
 )
@@ -234,14 +234,14 @@ avg_pool3d_backward_packet = packet(
     "avg_pool3d_backward",
     ("avg_pool3d_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("kernel_size", "static", NOT_GIVEN, False),
-        Parameter("stride", "static", NOT_GIVEN, False),
-        Parameter("padding", "static", NOT_GIVEN, False),
-        Parameter("ceil_mode", "static", NOT_GIVEN, False),
-        Parameter("count_include_pad", "static", NOT_GIVEN, False),
-        Parameter("divisor_override", "static", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("kernel_size", "static", NOT_GIVEN, False),
+        ("stride", "static", NOT_GIVEN, False),
+        ("padding", "static", NOT_GIVEN, False),
+        ("ceil_mode", "static", NOT_GIVEN, False),
+        ("count_include_pad", "static", NOT_GIVEN, False),
+        ("divisor_override", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -250,8 +250,8 @@ adaptive_avg_pool1d_packet = packet(
     "adaptive_avg_pool1d",
     ("adaptive_avg_pool1d",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("output_size", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("output_size", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -260,8 +260,8 @@ adaptive_avg_pool2d_packet = packet(
     "adaptive_avg_pool2d",
     ("adaptive_avg_pool2d",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("output_size", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("output_size", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -270,8 +270,8 @@ _adaptive_avg_pool2d_packet = packet(
     "_adaptive_avg_pool2d",
     ("_adaptive_avg_pool2d",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("output_size", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("output_size", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -280,8 +280,8 @@ _adaptive_avg_pool2d_backward_packet = packet(
     "_adaptive_avg_pool2d_backward",
     ("_adaptive_avg_pool2d_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("input", "tensor", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -290,8 +290,8 @@ adaptive_avg_pool3d_packet = packet(
     "adaptive_avg_pool3d",
     ("adaptive_avg_pool3d",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("output_size", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("output_size", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -300,8 +300,8 @@ _adaptive_avg_pool3d_packet = packet(
     "_adaptive_avg_pool3d",
     ("_adaptive_avg_pool3d",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("output_size", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("output_size", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -310,8 +310,8 @@ _adaptive_avg_pool3d_backward_packet = packet(
     "_adaptive_avg_pool3d_backward",
     ("_adaptive_avg_pool3d_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("input", "tensor", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -320,8 +320,8 @@ adaptive_max_pool1d_packet = packet(
     "adaptive_max_pool1d",
     ("adaptive_max_pool1d",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("output_size", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("output_size", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -330,8 +330,8 @@ adaptive_max_pool2d_packet = packet(
     "adaptive_max_pool2d",
     ("adaptive_max_pool2d",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("output_size", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("output_size", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -340,9 +340,9 @@ adaptive_max_pool2d_backward_packet = packet(
     "adaptive_max_pool2d_backward",
     ("adaptive_max_pool2d_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("indices", "tensor", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("indices", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -351,8 +351,8 @@ adaptive_max_pool3d_packet = packet(
     "adaptive_max_pool3d",
     ("adaptive_max_pool3d",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("output_size", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("output_size", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -361,9 +361,9 @@ adaptive_max_pool3d_backward_packet = packet(
     "adaptive_max_pool3d_backward",
     ("adaptive_max_pool3d_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("indices", "tensor", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("indices", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -375,9 +375,9 @@ max_unpool2d_packet = packet(
         "max_unpool2d.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("indices", "tensor", NOT_GIVEN, False),
-        Parameter("output_size", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("indices", "tensor", NOT_GIVEN, False),
+        ("output_size", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -390,11 +390,11 @@ max_unpool3d_packet = packet(
         "max_unpool3d.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("indices", "tensor", NOT_GIVEN, False),
-        Parameter("output_size", "static", NOT_GIVEN, False),
-        Parameter("stride", "static", NOT_GIVEN, False),
-        Parameter("padding", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("indices", "tensor", NOT_GIVEN, False),
+        ("output_size", "static", NOT_GIVEN, False),
+        ("stride", "static", NOT_GIVEN, False),
+        ("padding", "static", NOT_GIVEN, False),
     ),
     False,
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime.local_dispatch_key_set import modes
 from ...runtime.scalar_type import int64
-from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.call_parts import NOT_GIVEN
 from ..core.overload_packet import packet
 
 if TYPE_CHECKING:
@@ -51,10 +51,10 @@ uniform__packet = packet(
     "uniform_",
     ("uniform_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("from", "number", 0.0, False),
-        Parameter("to", "number", 1.0, False),
-        Parameter("generator", "number", None, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("from", "number", 0.0, False),
+        ("to", "number", 1.0, False),
+        ("generator", "number", None, True),
     ),
     False,
 )
@@ -63,10 +63,10 @@ normal__packet = packet(
     "normal_",
     ("normal_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("mean", "number", 0.0, False),
-        Parameter("std", "number", 1.0, False),
-        Parameter("generator", "number", None, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("mean", "number", 0.0, False),
+        ("std", "number", 1.0, False),
+        ("generator", "number", None, True),
     ),
     False,
 )
@@ -75,10 +75,10 @@ log_normal__packet = packet(
     "log_normal_",
     ("log_normal_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("mean", "number", 1.0, False),
-        Parameter("std", "number", 2.0, False),
-        Parameter("generator", "number", None, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("mean", "number", 1.0, False),
+        ("std", "number", 2.0, False),
+        ("generator", "number", None, True),
     ),
     False,
 )
@@ -87,10 +87,10 @@ cauchy__packet = packet(
     "cauchy_",
     ("cauchy_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("median", "number", 0.0, False),
-        Parameter("sigma", "number", 1.0, False),
-        Parameter("generator", "number", None, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("median", "number", 0.0, False),
+        ("sigma", "number", 1.0, False),
+        ("generator", "number", None, True),
     ),
     False,
 )
@@ -99,9 +99,9 @@ exponential__packet = packet(
     "exponential_",
     ("exponential_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("lambd", "number", 1.0, False),
-        Parameter("generator", "number", None, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("lambd", "number", 1.0, False),
+        ("generator", "number", None, True),
     ),
     False,
 )
@@ -110,9 +110,9 @@ geometric__packet = packet(
     "geometric_",
     ("geometric_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("p", "number", NOT_GIVEN, False),
-        Parameter("generator", "number", None, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("p", "number", NOT_GIVEN, False),
+        ("generator", "number", None, True),
     ),
     False,
 )
@@ -135,9 +135,9 @@ bernoulli__packet = packet(
         "bernoulli_.float",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("p", "operand", NOT_GIVEN, False),
-        Parameter("generator", "number", None, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("p", "operand", NOT_GIVEN, False),
+        ("generator", "number", None, True),
     ),
     False,
 )
@@ -150,9 +150,9 @@ bernoulli_packet = packet(
         "bernoulli.p",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("p", "number", NOT_GIVEN, False),
-        Parameter("generator", "number", None, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("p", "number", NOT_GIVEN, False),
+        ("generator", "number", None, True),
     ),
     False,
 )
@@ -169,13 +169,13 @@ rand_packet = packet(
         "rand.generator_out",
     ),
     (
-        Parameter("size", "static", NOT_GIVEN, False),
-        Parameter("dtype", "static", None, True),
-        Parameter("layout", "static", None, True),
-        Parameter("device", "static", None, True),
-        Parameter("pin_memory", "static", None, True),
-        Parameter("generator", "number", NOT_GIVEN, True),
-        Parameter("names", "rare", None, True),
+        ("size", "static", NOT_GIVEN, False),
+        ("dtype", "static", None, True),
+        ("layout", "static", None, True),
+        ("device", "static", None, True),
+        ("pin_memory", "static", None, True),
+        ("generator", "number", NOT_GIVEN, True),
+        ("names", "rare", None, True),
     ),
     False,
 )
@@ -187,13 +187,13 @@ rand_like_packet = packet(
         "rand_like.generator",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dtype", "static", None, True),
-        Parameter("layout", "static", None, True),
-        Parameter("device", "static", None, True),
-        Parameter("pin_memory", "static", None, True),
-        Parameter("memory_format", "static", None, True),
-        Parameter("generator", "number", NOT_GIVEN, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dtype", "static", None, True),
+        ("layout", "static", None, True),
+        ("device", "static", None, True),
+        ("pin_memory", "static", None, True),
+        ("memory_format", "static", None, True),
+        ("generator", "number", NOT_GIVEN, True),
     ),
     False,
 )
@@ -209,13 +209,13 @@ randn_packet = packet(
         "randn.generator_out",
     ),
     (
-        Parameter("size", "static", NOT_GIVEN, False),
-        Parameter("dtype", "static", None, True),
-        Parameter("layout", "static", None, True),
-        Parameter("device", "static", None, True),
-        Parameter("pin_memory", "static", None, True),
-        Parameter("generator", "number", NOT_GIVEN, True),
-        Parameter("names", "rare", None, True),
+        ("size", "static", NOT_GIVEN, False),
+        ("dtype", "static", None, True),
+        ("layout", "static", None, True),
+        ("device", "static", None, True),
+        ("pin_memory", "static", None, True),
+        ("generator", "number", NOT_GIVEN, True),
+        ("names", "rare", None, True),
     ),
     False,
 )
@@ -227,13 +227,13 @@ randn_like_packet = packet(
         "randn_like.generator",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dtype", "static", None, True),
-        Parameter("layout", "static", None, True),
-        Parameter("device", "static", None, True),
-        Parameter("pin_memory", "static", None, True),
-        Parameter("memory_format", "static", None, True),
-        Parameter("generator", "number", NOT_GIVEN, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dtype", "static", None, True),
+        ("layout", "static", None, True),
+        ("device", "static", None, True),
+        ("pin_memory", "static", None, True),
+        ("memory_format", "static", None, True),
+        ("generator", "number", NOT_GIVEN, True),
     ),
     False,
 )
@@ -277,12 +277,12 @@ randperm_packet = packet(
         "randperm.generator_out",
     ),
     (
-        Parameter("n", "static", NOT_GIVEN, False),
-        Parameter("dtype", "static", int64, True),
-        Parameter("layout", "static", None, True),
-        Parameter("device", "static", None, True),
-        Parameter("pin_memory", "static", None, True),
-        Parameter("generator", "number", NOT_GIVEN, True),
+        ("n", "static", NOT_GIVEN, False),
+        ("dtype", "static", int64, True),
+        ("layout", "static", None, True),
+        ("device", "static", None, True),
+        ("pin_memory", "static", None, True),
+        ("generator", "number", NOT_GIVEN, True),
     ),
     False,
 )
@@ -300,14 +300,14 @@ normal_packet = packet(
         "normal.float_float_out",
     ),
     (
-        Parameter("mean", "operand", NOT_GIVEN, False),
-        Parameter("std", "operand", NOT_GIVEN, False),
-        Parameter("size", "static", NOT_GIVEN, False),
-        Parameter("generator", "number", None, True),
-        Parameter("dtype", "static", NOT_GIVEN, True),
-        Parameter("layout", "static", NOT_GIVEN, True),
-        Parameter("device", "static", NOT_GIVEN, True),
-        Parameter("pin_memory", "static", NOT_GIVEN, True),
+        ("mean", "operand", NOT_GIVEN, False),
+        ("std", "operand", NOT_GIVEN, False),
+        ("size", "static", NOT_GIVEN, False),
+        ("generator", "number", None, True),
+        ("dtype", "static", NOT_GIVEN, True),
+        ("layout", "static", NOT_GIVEN, True),
+        ("device", "static", NOT_GIVEN, True),
+        ("pin_memory", "static", NOT_GIVEN, True),
     ),
     False,
 )
@@ -319,10 +319,10 @@ multinomial_packet = packet(
         "multinomial.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("num_samples", "static", NOT_GIVEN, False),
-        Parameter("replacement", "static", False, False),
-        Parameter("generator", "number", None, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("num_samples", "static", NOT_GIVEN, False),
+        ("replacement", "static", False, False),
+        ("generator", "number", None, True),
     ),
     False,
 )
@@ -332,9 +332,9 @@ native_dropout_packet = packet(
     "native_dropout",
     ("native_dropout",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("p", "number", NOT_GIVEN, False),
-        Parameter("train", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("p", "number", NOT_GIVEN, False),
+        ("train", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -346,9 +346,9 @@ native_dropout_backward_packet = packet(
         "native_dropout_backward.out",
     ),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("mask", "tensor", NOT_GIVEN, False),
-        Parameter("scale", "number", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("mask", "tensor", NOT_GIVEN, False),
+        ("scale", "number", NOT_GIVEN, False),
     ),
     False,
 )
@@ -358,9 +358,9 @@ dropout_packet = packet(
     "dropout",
     ("dropout",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("p", "number", NOT_GIVEN, False),
-        Parameter("train", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("p", "number", NOT_GIVEN, False),
+        ("train", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -369,9 +369,9 @@ dropout__packet = packet(
     "dropout_",
     ("dropout_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("p", "number", NOT_GIVEN, False),
-        Parameter("train", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("p", "number", NOT_GIVEN, False),
+        ("train", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -380,11 +380,11 @@ rrelu_packet = packet(
     "rrelu",
     ("rrelu",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("lower", "number", 0.125, False),
-        Parameter("upper", "number", 0.3333333333333333, False),
-        Parameter("training", "static", False, False),
-        Parameter("generator", "number", None, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("lower", "number", 0.125, False),
+        ("upper", "number", 0.3333333333333333, False),
+        ("training", "static", False, False),
+        ("generator", "number", None, False),
     ),
     False,
 )
@@ -393,11 +393,11 @@ rrelu__packet = packet(
     "rrelu_",
     ("rrelu_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("lower", "number", 0.125, False),
-        Parameter("upper", "number", 0.3333333333333333, False),
-        Parameter("training", "static", False, False),
-        Parameter("generator", "number", None, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("lower", "number", 0.125, False),
+        ("upper", "number", 0.3333333333333333, False),
+        ("training", "static", False, False),
+        ("generator", "number", None, False),
     ),
     False,
 )
@@ -406,9 +406,9 @@ alpha_dropout_packet = packet(
     "alpha_dropout",
     ("alpha_dropout",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("p", "number", NOT_GIVEN, False),
-        Parameter("train", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("p", "number", NOT_GIVEN, False),
+        ("train", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -417,9 +417,9 @@ alpha_dropout__packet = packet(
     "alpha_dropout_",
     ("alpha_dropout_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("p", "number", NOT_GIVEN, False),
-        Parameter("train", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("p", "number", NOT_GIVEN, False),
+        ("train", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -428,9 +428,9 @@ feature_dropout_packet = packet(
     "feature_dropout",
     ("feature_dropout",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("p", "number", NOT_GIVEN, False),
-        Parameter("train", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("p", "number", NOT_GIVEN, False),
+        ("train", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -439,9 +439,9 @@ feature_dropout__packet = packet(
     "feature_dropout_",
     ("feature_dropout_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("p", "number", NOT_GIVEN, False),
-        Parameter("train", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("p", "number", NOT_GIVEN, False),
+        ("train", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -450,9 +450,9 @@ feature_alpha_dropout_packet = packet(
     "feature_alpha_dropout",
     ("feature_alpha_dropout",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("p", "number", NOT_GIVEN, False),
-        Parameter("train", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("p", "number", NOT_GIVEN, False),
+        ("train", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -461,9 +461,9 @@ feature_alpha_dropout__packet = packet(
     "feature_alpha_dropout_",
     ("feature_alpha_dropout_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("p", "number", NOT_GIVEN, False),
-        Parameter("train", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("p", "number", NOT_GIVEN, False),
+        ("train", "static", NOT_GIVEN, False),
     ),
     False,
 )

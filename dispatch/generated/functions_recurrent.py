@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.call_parts import NOT_GIVEN
 from ..core.overload_packet import packet
 
 if TYPE_CHECKING:
@@ -41,11 +41,11 @@ _thnn_fused_lstm_cell_packet = packet(
         "_thnn_fused_lstm_cell.out",
     ),
     (
-        Parameter("input_gates", "tensor", NOT_GIVEN, False),
-        Parameter("hidden_gates", "tensor", NOT_GIVEN, False),
-        Parameter("cx", "tensor", NOT_GIVEN, False),
-        Parameter("input_bias", "optional", None, False),
-        Parameter("hidden_bias", "optional", None, False),
+        ("input_gates", "tensor", NOT_GIVEN, False),
+        ("hidden_gates", "tensor", NOT_GIVEN, False),
+        ("cx", "tensor", NOT_GIVEN, False),
+        ("input_bias", "optional", None, False),
+        ("hidden_bias", "optional", None, False),
     ),
     False,
 )
@@ -55,12 +55,12 @@ _thnn_fused_lstm_cell_backward_impl_packet = packet(
     "_thnn_fused_lstm_cell_backward_impl",
     ("_thnn_fused_lstm_cell_backward_impl",),
     (
-        Parameter("grad_hy", "optional", NOT_GIVEN, False),
-        Parameter("grad_cy", "optional", NOT_GIVEN, False),
-        Parameter("cx", "tensor", NOT_GIVEN, False),
-        Parameter("cy", "tensor", NOT_GIVEN, False),
-        Parameter("workspace", "tensor", NOT_GIVEN, False),
-        Parameter("has_bias", "static", NOT_GIVEN, False),
+        ("grad_hy", "optional", NOT_GIVEN, False),
+        ("grad_cy", "optional", NOT_GIVEN, False),
+        ("cx", "tensor", NOT_GIVEN, False),
+        ("cy", "tensor", NOT_GIVEN, False),
+        ("workspace", "tensor", NOT_GIVEN, False),
+        ("has_bias", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -69,12 +69,12 @@ _thnn_fused_lstm_cell_backward_packet = packet(
     "_thnn_fused_lstm_cell_backward",
     ("_thnn_fused_lstm_cell_backward",),
     (
-        Parameter("grad_hy", "optional", NOT_GIVEN, False),
-        Parameter("grad_cy", "optional", NOT_GIVEN, False),
-        Parameter("cx", "tensor", NOT_GIVEN, False),
-        Parameter("cy", "tensor", NOT_GIVEN, False),
-        Parameter("workspace", "tensor", NOT_GIVEN, False),
-        Parameter("has_bias", "static", NOT_GIVEN, False),
+        ("grad_hy", "optional", NOT_GIVEN, False),
+        ("grad_cy", "optional", NOT_GIVEN, False),
+        ("cx", "tensor", NOT_GIVEN, False),
+        ("cy", "tensor", NOT_GIVEN, False),
+        ("workspace", "tensor", NOT_GIVEN, False),
+        ("has_bias", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -83,14 +83,14 @@ _thnn_differentiable_lstm_cell_backward_packet = packet(
     "_thnn_differentiable_lstm_cell_backward",
     ("_thnn_differentiable_lstm_cell_backward",),
     (
-        Parameter("grad_hy", "optional", NOT_GIVEN, False),
-        Parameter("grad_cy", "optional", NOT_GIVEN, False),
-        Parameter("input_gates", "tensor", NOT_GIVEN, False),
-        Parameter("hidden_gates", "tensor", NOT_GIVEN, False),
-        Parameter("input_bias", "optional", NOT_GIVEN, False),
-        Parameter("hidden_bias", "optional", NOT_GIVEN, False),
-        Parameter("cx", "tensor", NOT_GIVEN, False),
-        Parameter("cy", "tensor", NOT_GIVEN, False),
+        ("grad_hy", "optional", NOT_GIVEN, False),
+        ("grad_cy", "optional", NOT_GIVEN, False),
+        ("input_gates", "tensor", NOT_GIVEN, False),
+        ("hidden_gates", "tensor", NOT_GIVEN, False),
+        ("input_bias", "optional", NOT_GIVEN, False),
+        ("hidden_bias", "optional", NOT_GIVEN, False),
+        ("cx", "tensor", NOT_GIVEN, False),
+        ("cy", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -102,11 +102,11 @@ _thnn_fused_gru_cell_packet = packet(
         "_thnn_fused_gru_cell.out",
     ),
     (
-        Parameter("input_gates", "tensor", NOT_GIVEN, False),
-        Parameter("hidden_gates", "tensor", NOT_GIVEN, False),
-        Parameter("hx", "tensor", NOT_GIVEN, False),
-        Parameter("input_bias", "optional", None, False),
-        Parameter("hidden_bias", "optional", None, False),
+        ("input_gates", "tensor", NOT_GIVEN, False),
+        ("hidden_gates", "tensor", NOT_GIVEN, False),
+        ("hx", "tensor", NOT_GIVEN, False),
+        ("input_bias", "optional", None, False),
+        ("hidden_bias", "optional", None, False),
     ),
     False,
 )
@@ -116,9 +116,9 @@ _thnn_fused_gru_cell_backward_packet = packet(
     "_thnn_fused_gru_cell_backward",
     ("_thnn_fused_gru_cell_backward",),
     (
-        Parameter("grad_hy", "tensor", NOT_GIVEN, False),
-        Parameter("workspace", "tensor", NOT_GIVEN, False),
-        Parameter("has_bias", "static", NOT_GIVEN, False),
+        ("grad_hy", "tensor", NOT_GIVEN, False),
+        ("workspace", "tensor", NOT_GIVEN, False),
+        ("has_bias", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -127,12 +127,12 @@ _thnn_differentiable_gru_cell_backward_packet = packet(
     "_thnn_differentiable_gru_cell_backward",
     ("_thnn_differentiable_gru_cell_backward",),
     (
-        Parameter("grad_hy", "tensor", NOT_GIVEN, False),
-        Parameter("input_gates", "tensor", NOT_GIVEN, False),
-        Parameter("hidden_gates", "tensor", NOT_GIVEN, False),
-        Parameter("hx", "tensor", NOT_GIVEN, False),
-        Parameter("input_bias", "optional", NOT_GIVEN, False),
-        Parameter("hidden_bias", "optional", NOT_GIVEN, False),
+        ("grad_hy", "tensor", NOT_GIVEN, False),
+        ("input_gates", "tensor", NOT_GIVEN, False),
+        ("hidden_gates", "tensor", NOT_GIVEN, False),
+        ("hx", "tensor", NOT_GIVEN, False),
+        ("input_bias", "optional", NOT_GIVEN, False),
+        ("hidden_bias", "optional", NOT_GIVEN, False),
     ),
     False,
 )
@@ -177,12 +177,12 @@ lstm_cell_packet = packet(
     "lstm_cell",
     ("lstm_cell",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("hx", "list", NOT_GIVEN, False),
-        Parameter("w_ih", "tensor", NOT_GIVEN, False),
-        Parameter("w_hh", "tensor", NOT_GIVEN, False),
-        Parameter("b_ih", "optional", None, False),
-        Parameter("b_hh", "optional", None, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("hx", "list", NOT_GIVEN, False),
+        ("w_ih", "tensor", NOT_GIVEN, False),
+        ("w_hh", "tensor", NOT_GIVEN, False),
+        ("b_ih", "optional", None, False),
+        ("b_hh", "optional", None, False),
     ),
     False,
 )
@@ -191,12 +191,12 @@ gru_cell_packet = packet(
     "gru_cell",
     ("gru_cell",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("hx", "tensor", NOT_GIVEN, False),
-        Parameter("w_ih", "tensor", NOT_GIVEN, False),
-        Parameter("w_hh", "tensor", NOT_GIVEN, False),
-        Parameter("b_ih", "optional", None, False),
-        Parameter("b_hh", "optional", None, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("hx", "tensor", NOT_GIVEN, False),
+        ("w_ih", "tensor", NOT_GIVEN, False),
+        ("w_hh", "tensor", NOT_GIVEN, False),
+        ("b_ih", "optional", None, False),
+        ("b_hh", "optional", None, False),
     ),
     False,
 )
@@ -205,12 +205,12 @@ rnn_tanh_cell_packet = packet(
     "rnn_tanh_cell",
     ("rnn_tanh_cell",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("hx", "tensor", NOT_GIVEN, False),
-        Parameter("w_ih", "tensor", NOT_GIVEN, False),
-        Parameter("w_hh", "tensor", NOT_GIVEN, False),
-        Parameter("b_ih", "optional", None, False),
-        Parameter("b_hh", "optional", None, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("hx", "tensor", NOT_GIVEN, False),
+        ("w_ih", "tensor", NOT_GIVEN, False),
+        ("w_hh", "tensor", NOT_GIVEN, False),
+        ("b_ih", "optional", None, False),
+        ("b_hh", "optional", None, False),
     ),
     False,
 )
@@ -219,12 +219,12 @@ rnn_relu_cell_packet = packet(
     "rnn_relu_cell",
     ("rnn_relu_cell",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("hx", "tensor", NOT_GIVEN, False),
-        Parameter("w_ih", "tensor", NOT_GIVEN, False),
-        Parameter("w_hh", "tensor", NOT_GIVEN, False),
-        Parameter("b_ih", "optional", None, False),
-        Parameter("b_hh", "optional", None, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("hx", "tensor", NOT_GIVEN, False),
+        ("w_ih", "tensor", NOT_GIVEN, False),
+        ("w_hh", "tensor", NOT_GIVEN, False),
+        ("b_ih", "optional", None, False),
+        ("b_hh", "optional", None, False),
     ),
     False,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.call_parts import NOT_GIVEN
 from ..core.overload_packet import SHORT, packet
 
 if TYPE_CHECKING:
@@ -61,10 +61,10 @@ sum_packet = packet(
         "sum.DimnameList_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("keepdim", "static", NOT_GIVEN, False),
-        Parameter("dtype", "static", None, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("keepdim", "static", NOT_GIVEN, False),
+        ("dtype", "static", None, True),
     ),
     False,
 )
@@ -81,10 +81,10 @@ mean_packet = packet(
         "mean.names_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("keepdim", "static", NOT_GIVEN, False),
-        Parameter("dtype", "static", None, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("keepdim", "static", NOT_GIVEN, False),
+        ("dtype", "static", None, True),
     ),
     False,
 )
@@ -101,10 +101,10 @@ prod_packet = packet(
         "prod.Dimname_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("keepdim", "static", NOT_GIVEN, False),
-        Parameter("dtype", "static", None, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("keepdim", "static", NOT_GIVEN, False),
+        ("dtype", "static", None, True),
     ),
     False,
 )
@@ -117,9 +117,9 @@ amax_packet = packet(
         "amax.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", (), False),
-        Parameter("keepdim", "static", False, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", (), False),
+        ("keepdim", "static", False, False),
     ),
     False,
 )
@@ -132,9 +132,9 @@ amin_packet = packet(
         "amin.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", (), False),
-        Parameter("keepdim", "static", False, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", (), False),
+        ("keepdim", "static", False, False),
     ),
     False,
 )
@@ -147,9 +147,9 @@ aminmax_packet = packet(
         "aminmax.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", None, True),
-        Parameter("keepdim", "static", False, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", None, True),
+        ("keepdim", "static", False, True),
     ),
     False,
 )
@@ -162,10 +162,10 @@ hash_tensor_packet = packet(
         "hash_tensor.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", (), False),
-        Parameter("keepdim", "static", False, True),
-        Parameter("mode", "static", 0, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", (), False),
+        ("keepdim", "static", False, True),
+        ("mode", "static", 0, True),
     ),
     False,
 )
@@ -210,9 +210,9 @@ argmax_packet = packet(
         "argmax.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", None, False),
-        Parameter("keepdim", "static", False, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", None, False),
+        ("keepdim", "static", False, False),
     ),
     False,
 )
@@ -225,9 +225,9 @@ argmin_packet = packet(
         "argmin.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", None, False),
-        Parameter("keepdim", "static", False, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", None, False),
+        ("keepdim", "static", False, False),
     ),
     False,
 )
@@ -245,9 +245,9 @@ any_packet = packet(
         "any.dimname",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("keepdim", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("keepdim", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -265,9 +265,9 @@ all_packet = packet(
         "all.dimname",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("keepdim", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("keepdim", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -280,8 +280,8 @@ count_nonzero_packet = packet(
         "count_nonzero",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -355,9 +355,9 @@ logsumexp_packet = packet(
         "logsumexp.names_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("keepdim", "static", False, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("keepdim", "static", False, False),
     ),
     False,
 )
@@ -367,10 +367,10 @@ _vector_norm_packet = packet(
     "_vector_norm",
     ("_vector_norm",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("ord", "static", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("keepdim", "static", False, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("ord", "static", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("keepdim", "static", False, False),
     ),
     False,
 )
@@ -384,9 +384,9 @@ cumsum_packet = packet(
         "cumsum.dimname_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("dtype", "static", None, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("dtype", "static", None, True),
     ),
     False,
 )
@@ -399,9 +399,9 @@ cumsum__packet = packet(
         "cumsum_.dimname",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("dtype", "static", None, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("dtype", "static", None, True),
     ),
     False,
 )
@@ -415,9 +415,9 @@ cumprod_packet = packet(
         "cumprod.dimname_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("dtype", "static", None, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("dtype", "static", None, True),
     ),
     False,
 )
@@ -430,9 +430,9 @@ cumprod__packet = packet(
         "cumprod_.dimname",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("dtype", "static", None, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("dtype", "static", None, True),
     ),
     False,
 )
@@ -441,10 +441,10 @@ cumprod_backward_packet = packet(
     "cumprod_backward",
     ("cumprod_backward",),
     (
-        Parameter("grad", "tensor", NOT_GIVEN, False),
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("output", "tensor", NOT_GIVEN, False),
+        ("grad", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("output", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -458,8 +458,8 @@ logcumsumexp_packet = packet(
         "logcumsumexp.dimname_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -474,8 +474,8 @@ cummax_packet = packet(
         "cummax.dimname_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -490,8 +490,8 @@ cummin_packet = packet(
         "cummin.dimname_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -501,10 +501,10 @@ cummaxmin_backward_packet = packet(
     "cummaxmin_backward",
     ("cummaxmin_backward",),
     (
-        Parameter("grad", "tensor", NOT_GIVEN, False),
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("indices", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
+        ("grad", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("indices", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -513,11 +513,11 @@ value_selecting_reduction_backward_packet = packet(
     "value_selecting_reduction_backward",
     ("value_selecting_reduction_backward",),
     (
-        Parameter("grad", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("indices", "tensor", NOT_GIVEN, False),
-        Parameter("sizes", "static", NOT_GIVEN, False),
-        Parameter("keepdim", "static", NOT_GIVEN, False),
+        ("grad", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("indices", "tensor", NOT_GIVEN, False),
+        ("sizes", "static", NOT_GIVEN, False),
+        ("keepdim", "static", NOT_GIVEN, False),
     ),
     False,
 )

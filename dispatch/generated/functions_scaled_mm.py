@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.call_parts import NOT_GIVEN
 from ..core.overload_packet import packet
 
 if TYPE_CHECKING:
@@ -26,14 +26,14 @@ _scaled_mm_packet = packet(
         "_scaled_mm.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("mat2", "tensor", NOT_GIVEN, False),
-        Parameter("scale_a", "tensor", NOT_GIVEN, False),
-        Parameter("scale_b", "tensor", NOT_GIVEN, False),
-        Parameter("bias", "optional", None, False),
-        Parameter("scale_result", "optional", None, False),
-        Parameter("out_dtype", "static", None, False),
-        Parameter("use_fast_accum", "static", False, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("mat2", "tensor", NOT_GIVEN, False),
+        ("scale_a", "tensor", NOT_GIVEN, False),
+        ("scale_b", "tensor", NOT_GIVEN, False),
+        ("bias", "optional", None, False),
+        ("scale_result", "optional", None, False),
+        ("out_dtype", "static", None, False),
+        ("use_fast_accum", "static", False, False),
     ),
     False,
 )

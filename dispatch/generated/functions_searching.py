@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.call_parts import NOT_GIVEN
 from ..core.overload_packet import packet
 
 if TYPE_CHECKING:
@@ -33,12 +33,12 @@ searchsorted_packet = packet(
         "searchsorted.Scalar_out",
     ),
     (
-        Parameter("sorted_sequence", "tensor", NOT_GIVEN, False),
-        Parameter("input", "operand", NOT_GIVEN, False),
-        Parameter("out_int32", "static", False, True),
-        Parameter("right", "static", False, True),
-        Parameter("side", "static", None, True),
-        Parameter("sorter", "optional", None, True),
+        ("sorted_sequence", "tensor", NOT_GIVEN, False),
+        ("input", "operand", NOT_GIVEN, False),
+        ("out_int32", "static", False, True),
+        ("right", "static", False, True),
+        ("side", "static", None, True),
+        ("sorter", "optional", None, True),
     ),
     False,
 )
@@ -53,10 +53,10 @@ bucketize_packet = packet(
         "bucketize.Scalar_out",
     ),
     (
-        Parameter("input", "operand", NOT_GIVEN, False),
-        Parameter("boundaries", "tensor", NOT_GIVEN, False),
-        Parameter("out_int32", "static", False, True),
-        Parameter("right", "static", False, True),
+        ("input", "operand", NOT_GIVEN, False),
+        ("boundaries", "tensor", NOT_GIVEN, False),
+        ("out_int32", "static", False, True),
+        ("right", "static", False, True),
     ),
     False,
 )
@@ -82,9 +82,9 @@ _unique_packet = packet(
         "_unique.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("sorted", "static", True, False),
-        Parameter("return_inverse", "static", False, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("sorted", "static", True, False),
+        ("return_inverse", "static", False, False),
     ),
     False,
 )
@@ -97,10 +97,10 @@ _unique2_packet = packet(
         "_unique2.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("sorted", "static", True, False),
-        Parameter("return_inverse", "static", False, False),
-        Parameter("return_counts", "static", False, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("sorted", "static", True, False),
+        ("return_inverse", "static", False, False),
+        ("return_counts", "static", False, False),
     ),
     False,
 )
@@ -115,9 +115,9 @@ mode_packet = packet(
         "mode.dimname_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", -1, False),
-        Parameter("keepdim", "static", False, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", -1, False),
+        ("keepdim", "static", False, False),
     ),
     False,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.call_parts import NOT_GIVEN
 from ..core.overload_packet import packet
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ segment_reduce_packet = packet(
         "segment_reduce.out",
     ),
     (
-        Parameter("data", "tensor", NOT_GIVEN, False),
-        Parameter("reduce", "static", NOT_GIVEN, False),
-        Parameter("lengths", "optional", None, True),
-        Parameter("indices", "optional", None, True),
-        Parameter("offsets", "optional", None, True),
-        Parameter("axis", "static", 0, True),
-        Parameter("unsafe", "static", False, True),
-        Parameter("initial", "number", None, True),
+        ("data", "tensor", NOT_GIVEN, False),
+        ("reduce", "static", NOT_GIVEN, False),
+        ("lengths", "optional", None, True),
+        ("indices", "optional", None, True),
+        ("offsets", "optional", None, True),
+        ("axis", "static", 0, True),
+        ("unsafe", "static", False, True),
+        ("initial", "number", None, True),
     ),
     False,
 )
@@ -47,14 +47,14 @@ _segment_reduce_backward_packet = packet(
         "_segment_reduce_backward.out",
     ),
     (
-        Parameter("grad", "tensor", NOT_GIVEN, False),
-        Parameter("output", "tensor", NOT_GIVEN, False),
-        Parameter("data", "tensor", NOT_GIVEN, False),
-        Parameter("reduce", "static", NOT_GIVEN, False),
-        Parameter("lengths", "optional", None, True),
-        Parameter("offsets", "optional", None, True),
-        Parameter("axis", "static", 0, True),
-        Parameter("initial", "number", None, True),
+        ("grad", "tensor", NOT_GIVEN, False),
+        ("output", "tensor", NOT_GIVEN, False),
+        ("data", "tensor", NOT_GIVEN, False),
+        ("reduce", "static", NOT_GIVEN, False),
+        ("lengths", "optional", None, True),
+        ("offsets", "optional", None, True),
+        ("axis", "static", 0, True),
+        ("initial", "number", None, True),
     ),
     False,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.call_parts import NOT_GIVEN
 from ..core.overload_packet import SHORT, packet
 
 if TYPE_CHECKING:
@@ -75,9 +75,9 @@ unsafe_chunk_packet = packet(
     "unsafe_chunk",
     ("unsafe_chunk",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("chunks", "static", NOT_GIVEN, False),
-        Parameter("dim", "static", 0, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("chunks", "static", NOT_GIVEN, False),
+        ("dim", "static", 0, False),
     ),
     False,
 )
@@ -86,9 +86,9 @@ unsafe_split_packet = packet(
     "unsafe_split",
     ("unsafe_split.Tensor",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("split_size", "static", NOT_GIVEN, False),
-        Parameter("dim", "static", 0, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("split_size", "static", NOT_GIVEN, False),
+        ("dim", "static", 0, False),
     ),
     False,
 )
@@ -97,9 +97,9 @@ unsafe_split_with_sizes_packet = packet(
     "unsafe_split_with_sizes",
     ("unsafe_split_with_sizes",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("split_sizes", "static", NOT_GIVEN, False),
-        Parameter("dim", "static", 0, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("split_sizes", "static", NOT_GIVEN, False),
+        ("dim", "static", 0, False),
     ),
     False,
 )
@@ -135,15 +135,15 @@ atleast_3d_packet = packet(
 )
 atleast_3d_short = atleast_3d_packet.short
 broadcast_tensors_packet = packet(
-    "broadcast_tensors", ("broadcast_tensors",), (Parameter("tensors", "list", NOT_GIVEN, False),), False
+    "broadcast_tensors", ("broadcast_tensors",), (("tensors", "list", NOT_GIVEN, False),), False
 )
 broadcast_tensors_plans = broadcast_tensors_packet.plans
 meshgrid_packet = packet(
     "meshgrid",
     ("meshgrid.indexing",),
     (
-        Parameter("tensors", "list", NOT_GIVEN, False),
-        Parameter("indexing", "static", NOT_GIVEN, True),
+        ("tensors", "list", NOT_GIVEN, False),
+        ("indexing", "static", NOT_GIVEN, True),
     ),
     False,
 )
@@ -152,10 +152,10 @@ linalg_diagonal_packet = packet(
     "linalg_diagonal",
     ("linalg_diagonal",),
     (
-        Parameter("A", "tensor", NOT_GIVEN, False),
-        Parameter("offset", "static", 0, True),
-        Parameter("dim1", "static", -2, True),
-        Parameter("dim2", "static", -1, True),
+        ("A", "tensor", NOT_GIVEN, False),
+        ("offset", "static", 0, True),
+        ("dim1", "static", -2, True),
+        ("dim2", "static", -1, True),
     ),
     False,
 )
@@ -167,8 +167,8 @@ diag_packet = packet(
         "diag.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("diagonal", "static", 0, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("diagonal", "static", 0, False),
     ),
     False,
 )
@@ -178,8 +178,8 @@ diagflat_packet = packet(
     "diagflat",
     ("diagflat",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("offset", "static", 0, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("offset", "static", 0, False),
     ),
     False,
 )
@@ -191,10 +191,10 @@ diag_embed_packet = packet(
         "diag_embed.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("offset", "static", 0, False),
-        Parameter("dim1", "static", -2, False),
-        Parameter("dim2", "static", -1, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("offset", "static", 0, False),
+        ("dim1", "static", -2, False),
+        ("dim2", "static", -1, False),
     ),
     False,
 )
@@ -206,22 +206,22 @@ block_diag_packet = packet(
         "block_diag",
         "block_diag.out",
     ),
-    (Parameter("tensors", "list", NOT_GIVEN, False),),
+    (("tensors", "list", NOT_GIVEN, False),),
     False,
 )
 block_diag_plans = block_diag_packet.plans
 block_diag_outs = block_diag_packet.outs
 cartesian_prod_packet = packet(
-    "cartesian_prod", ("cartesian_prod",), (Parameter("tensors", "list", NOT_GIVEN, False),), False
+    "cartesian_prod", ("cartesian_prod",), (("tensors", "list", NOT_GIVEN, False),), False
 )
 cartesian_prod_plans = cartesian_prod_packet.plans
 combinations_packet = packet(
     "combinations",
     ("combinations",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("r", "static", 2, False),
-        Parameter("with_replacement", "static", False, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("r", "static", 2, False),
+        ("with_replacement", "static", False, False),
     ),
     False,
 )
@@ -233,10 +233,10 @@ narrow_copy_packet = packet(
         "narrow_copy.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("start", "static", NOT_GIVEN, False),
-        Parameter("length", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("start", "static", NOT_GIVEN, False),
+        ("length", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -246,8 +246,8 @@ sum_to_size_packet = packet(
     "sum_to_size",
     ("sum_to_size",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("size", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("size", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -256,8 +256,8 @@ pixel_shuffle_packet = packet(
     "pixel_shuffle",
     ("pixel_shuffle",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("upscale_factor", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("upscale_factor", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -266,8 +266,8 @@ pixel_unshuffle_packet = packet(
     "pixel_unshuffle",
     ("pixel_unshuffle",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("downscale_factor", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("downscale_factor", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -276,8 +276,8 @@ channel_shuffle_packet = packet(
     "channel_shuffle",
     ("channel_shuffle",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("groups", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("groups", "static", NOT_GIVEN, False),
     ),
     False,
 )

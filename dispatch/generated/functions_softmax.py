@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.call_parts import NOT_GIVEN
 from ..core.overload_packet import packet
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ softmax_packet = packet(
         "softmax.Dimname",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("dtype", "static", None, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("dtype", "static", None, False),
     ),
     False,
 )
@@ -47,9 +47,9 @@ _softmax_packet = packet(
         "_softmax.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("half_to_float", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("half_to_float", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -62,10 +62,10 @@ _softmax_backward_data_packet = packet(
         "_softmax_backward_data.out",
     ),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("output", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("input_dtype", "static", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("output", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("input_dtype", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -79,9 +79,9 @@ log_softmax_packet = packet(
         "log_softmax.Dimname",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("dtype", "static", None, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("dtype", "static", None, False),
     ),
     False,
 )
@@ -94,9 +94,9 @@ _log_softmax_packet = packet(
         "_log_softmax.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("half_to_float", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("half_to_float", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -109,10 +109,10 @@ _log_softmax_backward_data_packet = packet(
         "_log_softmax_backward_data.out",
     ),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("output", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("input_dtype", "static", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("output", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("input_dtype", "static", NOT_GIVEN, False),
     ),
     False,
 )

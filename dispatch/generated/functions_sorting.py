@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.call_parts import NOT_GIVEN
 from ..core.overload_packet import SHORT, packet
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ msort_packet = packet(
         "msort",
         "msort.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 msort_plans = msort_packet.plans
@@ -70,11 +70,11 @@ topk_packet = packet(
         "topk.values",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("k", "static", NOT_GIVEN, False),
-        Parameter("dim", "static", -1, False),
-        Parameter("largest", "static", True, False),
-        Parameter("sorted", "static", True, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("k", "static", NOT_GIVEN, False),
+        ("dim", "static", -1, False),
+        ("largest", "static", True, False),
+        ("sorted", "static", True, False),
     ),
     False,
 )
@@ -89,10 +89,10 @@ kthvalue_packet = packet(
         "kthvalue.dimname_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("k", "static", NOT_GIVEN, False),
-        Parameter("dim", "static", -1, False),
-        Parameter("keepdim", "static", False, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("k", "static", NOT_GIVEN, False),
+        ("dim", "static", -1, False),
+        ("keepdim", "static", False, False),
     ),
     False,
 )
@@ -109,9 +109,9 @@ median_packet = packet(
         "median.names_dim_values",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("keepdim", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("keepdim", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -128,9 +128,9 @@ nanmedian_packet = packet(
         "nanmedian.names_dim_values",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("keepdim", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("keepdim", "static", NOT_GIVEN, False),
     ),
     False,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.call_parts import NOT_GIVEN
 from ..core.overload_packet import packet
 
 if TYPE_CHECKING:
@@ -97,12 +97,12 @@ lgamma_packet = packet(
         "lgamma",
         "lgamma.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 lgamma_plans = lgamma_packet.plans
 lgamma_outs = lgamma_packet.outs
-lgamma__packet = packet("lgamma_", ("lgamma_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+lgamma__packet = packet("lgamma_", ("lgamma_",), (("input", "tensor", NOT_GIVEN, False),), False)
 lgamma__plans = lgamma__packet.plans
 digamma_packet = packet(
     "digamma",
@@ -110,12 +110,12 @@ digamma_packet = packet(
         "digamma",
         "digamma.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 digamma_plans = digamma_packet.plans
 digamma_outs = digamma_packet.outs
-digamma__packet = packet("digamma_", ("digamma_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+digamma__packet = packet("digamma_", ("digamma_",), (("input", "tensor", NOT_GIVEN, False),), False)
 digamma__plans = digamma__packet.plans
 polygamma_packet = packet(
     "polygamma",
@@ -124,8 +124,8 @@ polygamma_packet = packet(
         "polygamma.out",
     ),
     (
-        Parameter("n", "static", NOT_GIVEN, False),
-        Parameter("input", "tensor", NOT_GIVEN, False),
+        ("n", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -135,8 +135,8 @@ polygamma__packet = packet(
     "polygamma_",
     ("polygamma_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("n", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("n", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -148,8 +148,8 @@ mvlgamma_packet = packet(
         "mvlgamma.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("p", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("p", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -159,8 +159,8 @@ mvlgamma__packet = packet(
     "mvlgamma_",
     ("mvlgamma_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("p", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("p", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -172,8 +172,8 @@ igamma_packet = packet(
         "igamma.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -183,8 +183,8 @@ igamma__packet = packet(
     "igamma_",
     ("igamma_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -196,8 +196,8 @@ igammac_packet = packet(
         "igammac.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -207,8 +207,8 @@ igammac__packet = packet(
     "igammac_",
     ("igammac_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -220,8 +220,8 @@ special_zeta_packet = packet(
         "special_zeta.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "one",
 )
@@ -233,12 +233,12 @@ erfinv_packet = packet(
         "erfinv",
         "erfinv.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 erfinv_plans = erfinv_packet.plans
 erfinv_outs = erfinv_packet.outs
-erfinv__packet = packet("erfinv_", ("erfinv_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+erfinv__packet = packet("erfinv_", ("erfinv_",), (("input", "tensor", NOT_GIVEN, False),), False)
 erfinv__plans = erfinv__packet.plans
 special_erfcx_packet = packet(
     "special_erfcx",
@@ -246,7 +246,7 @@ special_erfcx_packet = packet(
         "special_erfcx",
         "special_erfcx.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 special_erfcx_plans = special_erfcx_packet.plans
@@ -257,7 +257,7 @@ special_ndtr_packet = packet(
         "special_ndtr",
         "special_ndtr.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 special_ndtr_plans = special_ndtr_packet.plans
@@ -268,7 +268,7 @@ special_ndtri_packet = packet(
         "special_ndtri",
         "special_ndtri.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 special_ndtri_plans = special_ndtri_packet.plans
@@ -279,7 +279,7 @@ special_log_ndtr_packet = packet(
         "special_log_ndtr",
         "special_log_ndtr.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 special_log_ndtr_plans = special_log_ndtr_packet.plans
@@ -290,7 +290,7 @@ special_entr_packet = packet(
         "special_entr",
         "special_entr.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 special_entr_plans = special_entr_packet.plans
@@ -302,8 +302,8 @@ special_xlog1py_packet = packet(
         "special_xlog1py.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     "one",
 )
@@ -315,12 +315,12 @@ i0_packet = packet(
         "i0",
         "i0.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 i0_plans = i0_packet.plans
 i0_outs = i0_packet.outs
-i0__packet = packet("i0_", ("i0_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+i0__packet = packet("i0_", ("i0_",), (("input", "tensor", NOT_GIVEN, False),), False)
 i0__plans = i0__packet.plans
 special_i0e_packet = packet(
     "special_i0e",
@@ -328,7 +328,7 @@ special_i0e_packet = packet(
         "special_i0e",
         "special_i0e.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 special_i0e_plans = special_i0e_packet.plans
@@ -339,7 +339,7 @@ special_i1_packet = packet(
         "special_i1",
         "special_i1.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 special_i1_plans = special_i1_packet.plans
@@ -350,7 +350,7 @@ special_i1e_packet = packet(
         "special_i1e",
         "special_i1e.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 special_i1e_plans = special_i1e_packet.plans
@@ -361,7 +361,7 @@ special_bessel_j0_packet = packet(
         "special_bessel_j0",
         "special_bessel_j0.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 special_bessel_j0_plans = special_bessel_j0_packet.plans
@@ -372,7 +372,7 @@ special_bessel_j1_packet = packet(
         "special_bessel_j1",
         "special_bessel_j1.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 special_bessel_j1_plans = special_bessel_j1_packet.plans
@@ -383,7 +383,7 @@ special_bessel_y0_packet = packet(
         "special_bessel_y0",
         "special_bessel_y0.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 special_bessel_y0_plans = special_bessel_y0_packet.plans
@@ -394,7 +394,7 @@ special_bessel_y1_packet = packet(
         "special_bessel_y1",
         "special_bessel_y1.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 special_bessel_y1_plans = special_bessel_y1_packet.plans
@@ -405,7 +405,7 @@ special_modified_bessel_i0_packet = packet(
         "special_modified_bessel_i0",
         "special_modified_bessel_i0.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 special_modified_bessel_i0_plans = special_modified_bessel_i0_packet.plans
@@ -416,7 +416,7 @@ special_modified_bessel_i1_packet = packet(
         "special_modified_bessel_i1",
         "special_modified_bessel_i1.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 special_modified_bessel_i1_plans = special_modified_bessel_i1_packet.plans
@@ -427,7 +427,7 @@ special_modified_bessel_k0_packet = packet(
         "special_modified_bessel_k0",
         "special_modified_bessel_k0.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 special_modified_bessel_k0_plans = special_modified_bessel_k0_packet.plans
@@ -438,7 +438,7 @@ special_modified_bessel_k1_packet = packet(
         "special_modified_bessel_k1",
         "special_modified_bessel_k1.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 special_modified_bessel_k1_plans = special_modified_bessel_k1_packet.plans
@@ -449,7 +449,7 @@ special_scaled_modified_bessel_k0_packet = packet(
         "special_scaled_modified_bessel_k0",
         "special_scaled_modified_bessel_k0.out",
     ),
-    (Parameter("x", "tensor", NOT_GIVEN, False),),
+    (("x", "tensor", NOT_GIVEN, False),),
     False,
 )
 special_scaled_modified_bessel_k0_plans = special_scaled_modified_bessel_k0_packet.plans
@@ -460,7 +460,7 @@ special_scaled_modified_bessel_k1_packet = packet(
         "special_scaled_modified_bessel_k1",
         "special_scaled_modified_bessel_k1.out",
     ),
-    (Parameter("x", "tensor", NOT_GIVEN, False),),
+    (("x", "tensor", NOT_GIVEN, False),),
     False,
 )
 special_scaled_modified_bessel_k1_plans = special_scaled_modified_bessel_k1_packet.plans
@@ -471,7 +471,7 @@ special_spherical_bessel_j0_packet = packet(
         "special_spherical_bessel_j0",
         "special_spherical_bessel_j0.out",
     ),
-    (Parameter("x", "tensor", NOT_GIVEN, False),),
+    (("x", "tensor", NOT_GIVEN, False),),
     False,
 )
 special_spherical_bessel_j0_plans = special_spherical_bessel_j0_packet.plans
@@ -482,7 +482,7 @@ special_airy_ai_packet = packet(
         "special_airy_ai",
         "special_airy_ai.out",
     ),
-    (Parameter("x", "tensor", NOT_GIVEN, False),),
+    (("x", "tensor", NOT_GIVEN, False),),
     False,
 )
 special_airy_ai_plans = special_airy_ai_packet.plans
@@ -494,8 +494,8 @@ special_chebyshev_polynomial_t_packet = packet(
         "special_chebyshev_polynomial_t.out",
     ),
     (
-        Parameter("x", "tensor", NOT_GIVEN, False),
-        Parameter("n", "tensor", NOT_GIVEN, False),
+        ("x", "tensor", NOT_GIVEN, False),
+        ("n", "tensor", NOT_GIVEN, False),
     ),
     "one",
 )
@@ -508,8 +508,8 @@ special_chebyshev_polynomial_u_packet = packet(
         "special_chebyshev_polynomial_u.out",
     ),
     (
-        Parameter("x", "tensor", NOT_GIVEN, False),
-        Parameter("n", "tensor", NOT_GIVEN, False),
+        ("x", "tensor", NOT_GIVEN, False),
+        ("n", "tensor", NOT_GIVEN, False),
     ),
     "one",
 )
@@ -522,8 +522,8 @@ special_chebyshev_polynomial_v_packet = packet(
         "special_chebyshev_polynomial_v.out",
     ),
     (
-        Parameter("x", "tensor", NOT_GIVEN, False),
-        Parameter("n", "tensor", NOT_GIVEN, False),
+        ("x", "tensor", NOT_GIVEN, False),
+        ("n", "tensor", NOT_GIVEN, False),
     ),
     "one",
 )
@@ -536,8 +536,8 @@ special_chebyshev_polynomial_w_packet = packet(
         "special_chebyshev_polynomial_w.out",
     ),
     (
-        Parameter("x", "tensor", NOT_GIVEN, False),
-        Parameter("n", "tensor", NOT_GIVEN, False),
+        ("x", "tensor", NOT_GIVEN, False),
+        ("n", "tensor", NOT_GIVEN, False),
     ),
     "one",
 )
@@ -550,8 +550,8 @@ special_shifted_chebyshev_polynomial_t_packet = packet(
         "special_shifted_chebyshev_polynomial_t.out",
     ),
     (
-        Parameter("x", "tensor", NOT_GIVEN, False),
-        Parameter("n", "tensor", NOT_GIVEN, False),
+        ("x", "tensor", NOT_GIVEN, False),
+        ("n", "tensor", NOT_GIVEN, False),
     ),
     "one",
 )
@@ -564,8 +564,8 @@ special_shifted_chebyshev_polynomial_u_packet = packet(
         "special_shifted_chebyshev_polynomial_u.out",
     ),
     (
-        Parameter("x", "tensor", NOT_GIVEN, False),
-        Parameter("n", "tensor", NOT_GIVEN, False),
+        ("x", "tensor", NOT_GIVEN, False),
+        ("n", "tensor", NOT_GIVEN, False),
     ),
     "one",
 )
@@ -578,8 +578,8 @@ special_shifted_chebyshev_polynomial_v_packet = packet(
         "special_shifted_chebyshev_polynomial_v.out",
     ),
     (
-        Parameter("x", "tensor", NOT_GIVEN, False),
-        Parameter("n", "tensor", NOT_GIVEN, False),
+        ("x", "tensor", NOT_GIVEN, False),
+        ("n", "tensor", NOT_GIVEN, False),
     ),
     "one",
 )
@@ -592,8 +592,8 @@ special_shifted_chebyshev_polynomial_w_packet = packet(
         "special_shifted_chebyshev_polynomial_w.out",
     ),
     (
-        Parameter("x", "tensor", NOT_GIVEN, False),
-        Parameter("n", "tensor", NOT_GIVEN, False),
+        ("x", "tensor", NOT_GIVEN, False),
+        ("n", "tensor", NOT_GIVEN, False),
     ),
     "one",
 )
@@ -606,8 +606,8 @@ special_hermite_polynomial_h_packet = packet(
         "special_hermite_polynomial_h.out",
     ),
     (
-        Parameter("x", "tensor", NOT_GIVEN, False),
-        Parameter("n", "tensor", NOT_GIVEN, False),
+        ("x", "tensor", NOT_GIVEN, False),
+        ("n", "tensor", NOT_GIVEN, False),
     ),
     "one",
 )
@@ -620,8 +620,8 @@ special_hermite_polynomial_he_packet = packet(
         "special_hermite_polynomial_he.out",
     ),
     (
-        Parameter("x", "tensor", NOT_GIVEN, False),
-        Parameter("n", "tensor", NOT_GIVEN, False),
+        ("x", "tensor", NOT_GIVEN, False),
+        ("n", "tensor", NOT_GIVEN, False),
     ),
     "one",
 )
@@ -634,8 +634,8 @@ special_laguerre_polynomial_l_packet = packet(
         "special_laguerre_polynomial_l.out",
     ),
     (
-        Parameter("x", "tensor", NOT_GIVEN, False),
-        Parameter("n", "tensor", NOT_GIVEN, False),
+        ("x", "tensor", NOT_GIVEN, False),
+        ("n", "tensor", NOT_GIVEN, False),
     ),
     "one",
 )
@@ -648,8 +648,8 @@ special_legendre_polynomial_p_packet = packet(
         "special_legendre_polynomial_p.out",
     ),
     (
-        Parameter("x", "tensor", NOT_GIVEN, False),
-        Parameter("n", "tensor", NOT_GIVEN, False),
+        ("x", "tensor", NOT_GIVEN, False),
+        ("n", "tensor", NOT_GIVEN, False),
     ),
     "one",
 )
@@ -661,7 +661,7 @@ special_gammaln_packet = packet(
         "special_gammaln",
         "special_gammaln.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 special_gammaln_plans = special_gammaln_packet.plans
@@ -672,7 +672,7 @@ special_psi_packet = packet(
         "special_psi",
         "special_psi.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 special_psi_plans = special_psi_packet.plans
@@ -683,7 +683,7 @@ special_digamma_packet = packet(
         "special_digamma",
         "special_digamma.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 special_digamma_plans = special_digamma_packet.plans
@@ -694,7 +694,7 @@ special_erf_packet = packet(
         "special_erf",
         "special_erf.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 special_erf_plans = special_erf_packet.plans
@@ -705,7 +705,7 @@ special_erfc_packet = packet(
         "special_erfc",
         "special_erfc.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 special_erfc_plans = special_erfc_packet.plans
@@ -716,7 +716,7 @@ special_erfinv_packet = packet(
         "special_erfinv",
         "special_erfinv.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 special_erfinv_plans = special_erfinv_packet.plans
@@ -727,7 +727,7 @@ special_exp2_packet = packet(
         "special_exp2",
         "special_exp2.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 special_exp2_plans = special_exp2_packet.plans
@@ -738,7 +738,7 @@ special_expm1_packet = packet(
         "special_expm1",
         "special_expm1.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 special_expm1_plans = special_expm1_packet.plans
@@ -749,7 +749,7 @@ special_expit_packet = packet(
         "special_expit",
         "special_expit.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 special_expit_plans = special_expit_packet.plans
@@ -760,7 +760,7 @@ special_log1p_packet = packet(
         "special_log1p",
         "special_log1p.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 special_log1p_plans = special_log1p_packet.plans
@@ -771,7 +771,7 @@ special_sinc_packet = packet(
         "special_sinc",
         "special_sinc.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 special_sinc_plans = special_sinc_packet.plans
@@ -782,7 +782,7 @@ special_i0_packet = packet(
         "special_i0",
         "special_i0.out",
     ),
-    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    (("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 special_i0_plans = special_i0_packet.plans
@@ -794,8 +794,8 @@ special_round_packet = packet(
         "special_round.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("decimals", "static", 0, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("decimals", "static", 0, True),
     ),
     False,
 )
@@ -808,8 +808,8 @@ special_logit_packet = packet(
         "special_logit.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("eps", "number", None, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("eps", "number", None, False),
     ),
     False,
 )
@@ -822,8 +822,8 @@ special_xlogy_packet = packet(
         "special_xlogy.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "operand", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "operand", NOT_GIVEN, False),
     ),
     True,
 )
@@ -836,8 +836,8 @@ special_polygamma_packet = packet(
         "special_polygamma.out",
     ),
     (
-        Parameter("n", "static", NOT_GIVEN, False),
-        Parameter("input", "tensor", NOT_GIVEN, False),
+        ("n", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -850,8 +850,8 @@ special_multigammaln_packet = packet(
         "special_multigammaln.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("p", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("p", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -864,8 +864,8 @@ special_gammainc_packet = packet(
         "special_gammainc.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -878,8 +878,8 @@ special_gammaincc_packet = packet(
         "special_gammaincc.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -889,9 +889,9 @@ special_softmax_packet = packet(
     "special_softmax",
     ("special_softmax",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("dtype", "static", None, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("dtype", "static", None, False),
     ),
     False,
 )
@@ -900,9 +900,9 @@ special_log_softmax_packet = packet(
     "special_log_softmax",
     ("special_log_softmax",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("dtype", "static", None, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("dtype", "static", None, True),
     ),
     False,
 )
@@ -914,9 +914,9 @@ special_logsumexp_packet = packet(
         "special_logsumexp.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("keepdim", "static", False, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("keepdim", "static", False, False),
     ),
     False,
 )

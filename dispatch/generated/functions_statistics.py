@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.call_parts import NOT_GIVEN
 from ..core.constants import INT_0
 from ..core.overload_packet import packet
 
@@ -34,10 +34,10 @@ nansum_packet = packet(
         "nansum.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", None, False),
-        Parameter("keepdim", "static", False, False),
-        Parameter("dtype", "static", None, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", None, False),
+        ("keepdim", "static", False, False),
+        ("dtype", "static", None, True),
     ),
     False,
 )
@@ -50,10 +50,10 @@ nanmean_packet = packet(
         "nanmean.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", None, False),
-        Parameter("keepdim", "static", False, False),
-        Parameter("dtype", "static", None, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", None, False),
+        ("keepdim", "static", False, False),
+        ("dtype", "static", None, True),
     ),
     False,
 )
@@ -68,11 +68,11 @@ quantile_packet = packet(
         "quantile.scalar_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("q", "operand", NOT_GIVEN, False),
-        Parameter("dim", "static", None, False),
-        Parameter("keepdim", "static", False, False),
-        Parameter("interpolation", "static", "linear", True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("q", "operand", NOT_GIVEN, False),
+        ("dim", "static", None, False),
+        ("keepdim", "static", False, False),
+        ("interpolation", "static", "linear", True),
     ),
     False,
 )
@@ -87,11 +87,11 @@ nanquantile_packet = packet(
         "nanquantile.scalar_out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("q", "operand", NOT_GIVEN, False),
-        Parameter("dim", "static", None, False),
-        Parameter("keepdim", "static", False, False),
-        Parameter("interpolation", "static", "linear", True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("q", "operand", NOT_GIVEN, False),
+        ("dim", "static", None, False),
+        ("keepdim", "static", False, False),
+        ("interpolation", "static", "linear", True),
     ),
     False,
 )
@@ -104,10 +104,10 @@ histc_packet = packet(
         "histc.out",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("bins", "static", 100, False),
-        Parameter("min", "scale", INT_0, False),
-        Parameter("max", "scale", INT_0, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("bins", "static", 100, False),
+        ("min", "scale", INT_0, False),
+        ("max", "scale", INT_0, False),
     ),
     False,
 )
@@ -118,9 +118,9 @@ bincount_packet = packet(
     "bincount",
     ("bincount",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("weights", "optional", None, False),
-        Parameter("minlength", "static", 0, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("weights", "optional", None, False),
+        ("minlength", "static", 0, False),
     ),
     False,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.call_parts import NOT_GIVEN
 from ..core.overload_packet import packet
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ resize__packet = packet(
     "resize_",
     ("resize_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("size", "static", NOT_GIVEN, False),
-        Parameter("memory_format", "static", None, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("size", "static", NOT_GIVEN, False),
+        ("memory_format", "static", None, True),
     ),
     False,
 )
@@ -34,9 +34,9 @@ resize_as__packet = packet(
     "resize_as_",
     ("resize_as_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("the_template", "tensor", NOT_GIVEN, False),
-        Parameter("memory_format", "static", None, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("the_template", "tensor", NOT_GIVEN, False),
+        ("memory_format", "static", None, True),
     ),
     False,
 )
@@ -51,11 +51,11 @@ set__packet = packet(
         "set_",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("source", "operand", NOT_GIVEN, False),
-        Parameter("storage_offset", "static", NOT_GIVEN, False),
-        Parameter("size", "static", NOT_GIVEN, False),
-        Parameter("stride", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("source", "operand", NOT_GIVEN, False),
+        ("storage_offset", "static", NOT_GIVEN, False),
+        ("size", "static", NOT_GIVEN, False),
+        ("stride", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -64,8 +64,8 @@ is_set_to_packet = packet(
     "is_set_to",
     ("is_set_to",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("tensor", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("tensor", "tensor", NOT_GIVEN, False),
     ),
     False,
 )

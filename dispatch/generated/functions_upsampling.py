@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.call_parts import NOT_GIVEN
 from ..core.overload_packet import packet
 
 if TYPE_CHECKING:
@@ -57,10 +57,10 @@ upsample_nearest1d_backward_packet = packet(
     "upsample_nearest1d_backward",
     ("upsample_nearest1d_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("output_size", "static", NOT_GIVEN, False),
-        Parameter("input_size", "static", NOT_GIVEN, False),
-        Parameter("scales", "number", None, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("output_size", "static", NOT_GIVEN, False),
+        ("input_size", "static", NOT_GIVEN, False),
+        ("scales", "number", None, False),
     ),
     False,
 )
@@ -79,11 +79,11 @@ upsample_nearest2d_backward_packet = packet(
     "upsample_nearest2d_backward",
     ("upsample_nearest2d_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("output_size", "static", NOT_GIVEN, False),
-        Parameter("input_size", "static", NOT_GIVEN, False),
-        Parameter("scales_h", "number", None, False),
-        Parameter("scales_w", "number", None, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("output_size", "static", NOT_GIVEN, False),
+        ("input_size", "static", NOT_GIVEN, False),
+        ("scales_h", "number", None, False),
+        ("scales_w", "number", None, False),
     ),
     False,
 )
@@ -102,12 +102,12 @@ upsample_nearest3d_backward_packet = packet(
     "upsample_nearest3d_backward",
     ("upsample_nearest3d_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("output_size", "static", NOT_GIVEN, False),
-        Parameter("input_size", "static", NOT_GIVEN, False),
-        Parameter("scales_d", "number", None, False),
-        Parameter("scales_h", "number", None, False),
-        Parameter("scales_w", "number", None, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("output_size", "static", NOT_GIVEN, False),
+        ("input_size", "static", NOT_GIVEN, False),
+        ("scales_d", "number", None, False),
+        ("scales_h", "number", None, False),
+        ("scales_w", "number", None, False),
     ),
     False,
 )
@@ -126,10 +126,10 @@ _upsample_nearest_exact1d_backward_packet = packet(
     "_upsample_nearest_exact1d_backward",
     ("_upsample_nearest_exact1d_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("output_size", "static", NOT_GIVEN, False),
-        Parameter("input_size", "static", NOT_GIVEN, False),
-        Parameter("scales", "number", None, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("output_size", "static", NOT_GIVEN, False),
+        ("input_size", "static", NOT_GIVEN, False),
+        ("scales", "number", None, False),
     ),
     False,
 )
@@ -148,11 +148,11 @@ _upsample_nearest_exact2d_backward_packet = packet(
     "_upsample_nearest_exact2d_backward",
     ("_upsample_nearest_exact2d_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("output_size", "static", NOT_GIVEN, False),
-        Parameter("input_size", "static", NOT_GIVEN, False),
-        Parameter("scales_h", "number", None, False),
-        Parameter("scales_w", "number", None, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("output_size", "static", NOT_GIVEN, False),
+        ("input_size", "static", NOT_GIVEN, False),
+        ("scales_h", "number", None, False),
+        ("scales_w", "number", None, False),
     ),
     False,
 )
@@ -171,12 +171,12 @@ _upsample_nearest_exact3d_backward_packet = packet(
     "_upsample_nearest_exact3d_backward",
     ("_upsample_nearest_exact3d_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("output_size", "static", NOT_GIVEN, False),
-        Parameter("input_size", "static", NOT_GIVEN, False),
-        Parameter("scales_d", "number", None, False),
-        Parameter("scales_h", "number", None, False),
-        Parameter("scales_w", "number", None, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("output_size", "static", NOT_GIVEN, False),
+        ("input_size", "static", NOT_GIVEN, False),
+        ("scales_d", "number", None, False),
+        ("scales_h", "number", None, False),
+        ("scales_w", "number", None, False),
     ),
     False,
 )
@@ -195,11 +195,11 @@ upsample_linear1d_backward_packet = packet(
     "upsample_linear1d_backward",
     ("upsample_linear1d_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("output_size", "static", NOT_GIVEN, False),
-        Parameter("input_size", "static", NOT_GIVEN, False),
-        Parameter("align_corners", "static", NOT_GIVEN, False),
-        Parameter("scales", "number", None, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("output_size", "static", NOT_GIVEN, False),
+        ("input_size", "static", NOT_GIVEN, False),
+        ("align_corners", "static", NOT_GIVEN, False),
+        ("scales", "number", None, False),
     ),
     False,
 )
@@ -218,12 +218,12 @@ upsample_bilinear2d_backward_packet = packet(
     "upsample_bilinear2d_backward",
     ("upsample_bilinear2d_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("output_size", "static", NOT_GIVEN, False),
-        Parameter("input_size", "static", NOT_GIVEN, False),
-        Parameter("align_corners", "static", NOT_GIVEN, False),
-        Parameter("scales_h", "number", None, False),
-        Parameter("scales_w", "number", None, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("output_size", "static", NOT_GIVEN, False),
+        ("input_size", "static", NOT_GIVEN, False),
+        ("align_corners", "static", NOT_GIVEN, False),
+        ("scales_h", "number", None, False),
+        ("scales_w", "number", None, False),
     ),
     False,
 )
@@ -242,12 +242,12 @@ upsample_bicubic2d_backward_packet = packet(
     "upsample_bicubic2d_backward",
     ("upsample_bicubic2d_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("output_size", "static", NOT_GIVEN, False),
-        Parameter("input_size", "static", NOT_GIVEN, False),
-        Parameter("align_corners", "static", NOT_GIVEN, False),
-        Parameter("scales_h", "number", None, False),
-        Parameter("scales_w", "number", None, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("output_size", "static", NOT_GIVEN, False),
+        ("input_size", "static", NOT_GIVEN, False),
+        ("align_corners", "static", NOT_GIVEN, False),
+        ("scales_h", "number", None, False),
+        ("scales_w", "number", None, False),
     ),
     False,
 )
@@ -266,13 +266,13 @@ upsample_trilinear3d_backward_packet = packet(
     "upsample_trilinear3d_backward",
     ("upsample_trilinear3d_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("output_size", "static", NOT_GIVEN, False),
-        Parameter("input_size", "static", NOT_GIVEN, False),
-        Parameter("align_corners", "static", NOT_GIVEN, False),
-        Parameter("scales_d", "number", None, False),
-        Parameter("scales_h", "number", None, False),
-        Parameter("scales_w", "number", None, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("output_size", "static", NOT_GIVEN, False),
+        ("input_size", "static", NOT_GIVEN, False),
+        ("align_corners", "static", NOT_GIVEN, False),
+        ("scales_d", "number", None, False),
+        ("scales_h", "number", None, False),
+        ("scales_w", "number", None, False),
     ),
     False,
 )
@@ -291,12 +291,12 @@ _upsample_bilinear2d_aa_backward_packet = packet(
     "_upsample_bilinear2d_aa_backward",
     ("_upsample_bilinear2d_aa_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("output_size", "static", NOT_GIVEN, False),
-        Parameter("input_size", "static", NOT_GIVEN, False),
-        Parameter("align_corners", "static", NOT_GIVEN, False),
-        Parameter("scales_h", "number", None, False),
-        Parameter("scales_w", "number", None, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("output_size", "static", NOT_GIVEN, False),
+        ("input_size", "static", NOT_GIVEN, False),
+        ("align_corners", "static", NOT_GIVEN, False),
+        ("scales_h", "number", None, False),
+        ("scales_w", "number", None, False),
     ),
     False,
 )
@@ -315,12 +315,12 @@ _upsample_bicubic2d_aa_backward_packet = packet(
     "_upsample_bicubic2d_aa_backward",
     ("_upsample_bicubic2d_aa_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("output_size", "static", NOT_GIVEN, False),
-        Parameter("input_size", "static", NOT_GIVEN, False),
-        Parameter("align_corners", "static", NOT_GIVEN, False),
-        Parameter("scales_h", "number", None, False),
-        Parameter("scales_w", "number", None, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("output_size", "static", NOT_GIVEN, False),
+        ("input_size", "static", NOT_GIVEN, False),
+        ("align_corners", "static", NOT_GIVEN, False),
+        ("scales_h", "number", None, False),
+        ("scales_w", "number", None, False),
     ),
     False,
 )

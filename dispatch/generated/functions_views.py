@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.call_parts import NOT_GIVEN
 from ..core.overload_packet import SHORT, packet
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ view_packet = packet(
         "view.dtype",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("size", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("size", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -73,8 +73,8 @@ _unsafe_view_packet = packet(
     "_unsafe_view",
     ("_unsafe_view",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("size", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("size", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -83,10 +83,10 @@ as_strided_packet = packet(
     "as_strided",
     ("as_strided",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("size", "static", NOT_GIVEN, False),
-        Parameter("stride", "static", NOT_GIVEN, False),
-        Parameter("storage_offset", "static", None, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("size", "static", NOT_GIVEN, False),
+        ("stride", "static", NOT_GIVEN, False),
+        ("storage_offset", "static", None, False),
     ),
     False,
 )
@@ -95,10 +95,10 @@ _strided_from_packet = packet(
     "_strided_from",
     ("_strided_from",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("size", "static", NOT_GIVEN, False),
-        Parameter("stride", "static", NOT_GIVEN, False),
-        Parameter("offset", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("size", "static", NOT_GIVEN, False),
+        ("stride", "static", NOT_GIVEN, False),
+        ("offset", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -107,9 +107,9 @@ expand_packet = packet(
     "expand",
     ("expand",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("size", "static", NOT_GIVEN, False),
-        Parameter("implicit", "static", False, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("size", "static", NOT_GIVEN, False),
+        ("implicit", "static", False, True),
     ),
     False,
 )
@@ -118,8 +118,8 @@ permute_packet = packet(
     "permute",
     ("permute",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dims", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dims", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -131,14 +131,14 @@ transpose_packet = packet(
         "transpose.Dimname",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim0", "static", NOT_GIVEN, False),
-        Parameter("dim1", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim0", "static", NOT_GIVEN, False),
+        ("dim1", "static", NOT_GIVEN, False),
     ),
     False,
 )
 transpose_plans = transpose_packet.plans
-t_packet = packet("t", ("t",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+t_packet = packet("t", ("t",), (("input", "tensor", NOT_GIVEN, False),), False)
 t_plans = t_packet.plans
 select_packet = packet(
     "select",
@@ -147,9 +147,9 @@ select_packet = packet(
         "select.Dimname",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("index", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("index", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -158,11 +158,11 @@ slice_packet = packet(
     "slice",
     ("slice.Tensor",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", 0, False),
-        Parameter("start", "static", None, False),
-        Parameter("end", "static", None, False),
-        Parameter("step", "static", 1, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", 0, False),
+        ("start", "static", None, False),
+        ("end", "static", None, False),
+        ("step", "static", 1, False),
     ),
     False,
 )
@@ -171,10 +171,10 @@ _slice_first_packet = packet(
     "_slice_first",
     ("_slice_first",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("start", "static", NOT_GIVEN, False),
-        Parameter("end", "static", NOT_GIVEN, False),
-        Parameter("step", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("start", "static", NOT_GIVEN, False),
+        ("end", "static", NOT_GIVEN, False),
+        ("step", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -188,8 +188,8 @@ squeeze_packet = packet(
         "squeeze.dimname",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -198,22 +198,22 @@ unsqueeze_packet = packet(
     "unsqueeze",
     ("unsqueeze",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
     ),
     False,
 )
 unsqueeze_plans = unsqueeze_packet.plans
-alias_packet = packet("alias", ("alias",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+alias_packet = packet("alias", ("alias",), (("input", "tensor", NOT_GIVEN, False),), False)
 alias_plans = alias_packet.plans
-detach_packet = packet("detach", ("detach",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+detach_packet = packet("detach", ("detach",), (("input", "tensor", NOT_GIVEN, False),), False)
 detach_plans = detach_packet.plans
 reshape_packet = packet(
     "reshape",
     ("reshape",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("shape", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("shape", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -222,10 +222,10 @@ select_backward_packet = packet(
     "select_backward",
     ("select_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("input_sizes", "static", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("index", "static", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("input_sizes", "static", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("index", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -234,12 +234,12 @@ slice_backward_packet = packet(
     "slice_backward",
     ("slice_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("input_sizes", "static", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("start", "static", NOT_GIVEN, False),
-        Parameter("end", "static", NOT_GIVEN, False),
-        Parameter("step", "static", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("input_sizes", "static", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("start", "static", NOT_GIVEN, False),
+        ("end", "static", NOT_GIVEN, False),
+        ("step", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -248,12 +248,12 @@ _as_strided_backward_packet = packet(
     "_as_strided_backward",
     ("_as_strided_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("input_sizes", "static", NOT_GIVEN, False),
-        Parameter("input_strides", "static", NOT_GIVEN, False),
-        Parameter("size", "static", NOT_GIVEN, False),
-        Parameter("stride", "static", NOT_GIVEN, False),
-        Parameter("offset", "static", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("input_sizes", "static", NOT_GIVEN, False),
+        ("input_strides", "static", NOT_GIVEN, False),
+        ("size", "static", NOT_GIVEN, False),
+        ("stride", "static", NOT_GIVEN, False),
+        ("offset", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -262,8 +262,8 @@ _select_first_packet = packet(
     "_select_first",
     ("_select_first",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("index", "number", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("index", "number", NOT_GIVEN, False),
     ),
     False,
 )
@@ -272,8 +272,8 @@ _basic_index_packet = packet(
     "_basic_index",
     ("_basic_index",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("index", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("index", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -282,9 +282,9 @@ _basic_index_backward_packet = packet(
     "_basic_index_backward",
     ("_basic_index_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("input_sizes", "static", NOT_GIVEN, False),
-        Parameter("index", "static", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("input_sizes", "static", NOT_GIVEN, False),
+        ("index", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -293,10 +293,10 @@ diagonal_packet = packet(
     "diagonal",
     ("diagonal",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("offset", "static", 0, False),
-        Parameter("dim1", "static", 0, False),
-        Parameter("dim2", "static", 1, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("offset", "static", 0, False),
+        ("dim1", "static", 0, False),
+        ("dim2", "static", 1, False),
     ),
     False,
 )
@@ -305,11 +305,11 @@ diagonal_backward_packet = packet(
     "diagonal_backward",
     ("diagonal_backward",),
     (
-        Parameter("grad_output", "tensor", NOT_GIVEN, False),
-        Parameter("input_sizes", "static", NOT_GIVEN, False),
-        Parameter("offset", "static", NOT_GIVEN, False),
-        Parameter("dim1", "static", NOT_GIVEN, False),
-        Parameter("dim2", "static", NOT_GIVEN, False),
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("input_sizes", "static", NOT_GIVEN, False),
+        ("offset", "static", NOT_GIVEN, False),
+        ("dim1", "static", NOT_GIVEN, False),
+        ("dim2", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -318,25 +318,25 @@ unfold_packet = packet(
     "unfold",
     ("unfold",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dimension", "static", NOT_GIVEN, False),
-        Parameter("size", "static", NOT_GIVEN, False),
-        Parameter("step", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dimension", "static", NOT_GIVEN, False),
+        ("size", "static", NOT_GIVEN, False),
+        ("step", "static", NOT_GIVEN, False),
     ),
     False,
 )
 unfold_plans = unfold_packet.plans
 view_as_real_packet = packet(
-    "view_as_real", ("view_as_real",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
+    "view_as_real", ("view_as_real",), (("input", "tensor", NOT_GIVEN, False),), False
 )
 view_as_real_plans = view_as_real_packet.plans
 view_as_complex_packet = packet(
-    "view_as_complex", ("view_as_complex",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
+    "view_as_complex", ("view_as_complex",), (("input", "tensor", NOT_GIVEN, False),), False
 )
 view_as_complex_plans = view_as_complex_packet.plans
-real_packet = packet("real", ("real",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+real_packet = packet("real", ("real",), (("input", "tensor", NOT_GIVEN, False),), False)
 real_plans = real_packet.plans
-imag_packet = packet("imag", ("imag",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+imag_packet = packet("imag", ("imag",), (("input", "tensor", NOT_GIVEN, False),), False)
 imag_plans = imag_packet.plans
 narrow_packet = packet(
     "narrow",
@@ -345,10 +345,10 @@ narrow_packet = packet(
         "narrow",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("start", "static", NOT_GIVEN, False),
-        Parameter("length", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("start", "static", NOT_GIVEN, False),
+        ("length", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -357,8 +357,8 @@ view_as_packet = packet(
     "view_as",
     ("view_as",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -367,8 +367,8 @@ reshape_as_packet = packet(
     "reshape_as",
     ("reshape_as",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -377,8 +377,8 @@ expand_as_packet = packet(
     "expand_as",
     ("expand_as",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("other", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("other", "tensor", NOT_GIVEN, False),
     ),
     False,
 )
@@ -387,8 +387,8 @@ broadcast_to_packet = packet(
     "broadcast_to",
     ("broadcast_to",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("size", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("size", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -400,9 +400,9 @@ movedim_packet = packet(
         "movedim.int",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("source", "static", NOT_GIVEN, False),
-        Parameter("destination", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("source", "static", NOT_GIVEN, False),
+        ("destination", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -414,9 +414,9 @@ moveaxis_packet = packet(
         "moveaxis.int",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("source", "static", NOT_GIVEN, False),
-        Parameter("destination", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("source", "static", NOT_GIVEN, False),
+        ("destination", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -425,9 +425,9 @@ swapaxes_packet = packet(
     "swapaxes",
     ("swapaxes",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("axis0", "static", NOT_GIVEN, False),
-        Parameter("axis1", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("axis0", "static", NOT_GIVEN, False),
+        ("axis1", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -436,14 +436,14 @@ swapdims_packet = packet(
     "swapdims",
     ("swapdims",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim0", "static", NOT_GIVEN, False),
-        Parameter("dim1", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim0", "static", NOT_GIVEN, False),
+        ("dim1", "static", NOT_GIVEN, False),
     ),
     False,
 )
 swapdims_plans = swapdims_packet.plans
-adjoint_packet = packet("adjoint", ("adjoint",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+adjoint_packet = packet("adjoint", ("adjoint",), (("input", "tensor", NOT_GIVEN, False),), False)
 adjoint_plans = adjoint_packet.plans
 flatten_packet = packet(
     "flatten",
@@ -454,11 +454,11 @@ flatten_packet = packet(
         "flatten.DimnameList",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("start_dim", "static", NOT_GIVEN, False),
-        Parameter("end_dim", "static", NOT_GIVEN, False),
-        Parameter("out_dim", "rare", None, False),
-        Parameter("dims", "rare", None, True),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("start_dim", "static", NOT_GIVEN, False),
+        ("end_dim", "static", NOT_GIVEN, False),
+        ("out_dim", "rare", None, False),
+        ("dims", "rare", None, True),
     ),
     False,
 )
@@ -470,14 +470,14 @@ unflatten_packet = packet(
         "unflatten._namedshape",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("sizes", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("sizes", "static", NOT_GIVEN, False),
     ),
     False,
 )
 unflatten_plans = unflatten_packet.plans
-ravel_packet = packet("ravel", ("ravel",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+ravel_packet = packet("ravel", ("ravel",), (("input", "tensor", NOT_GIVEN, False),), False)
 ravel_plans = ravel_packet.plans
 split_packet = packet(
     "split",
@@ -486,9 +486,9 @@ split_packet = packet(
         "split.sizes",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("split_size", "static", NOT_GIVEN, False),
-        Parameter("dim", "static", 0, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("split_size", "static", NOT_GIVEN, False),
+        ("dim", "static", 0, False),
     ),
     False,
 )
@@ -497,9 +497,9 @@ split_with_sizes_packet = packet(
     "split_with_sizes",
     ("split_with_sizes",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("split_sizes", "static", NOT_GIVEN, False),
-        Parameter("dim", "static", 0, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("split_sizes", "static", NOT_GIVEN, False),
+        ("dim", "static", 0, False),
     ),
     False,
 )
@@ -508,9 +508,9 @@ chunk_packet = packet(
     "chunk",
     ("chunk",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("chunks", "static", NOT_GIVEN, False),
-        Parameter("dim", "static", 0, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("chunks", "static", NOT_GIVEN, False),
+        ("dim", "static", 0, False),
     ),
     False,
 )
@@ -533,8 +533,8 @@ unbind_packet = packet(
         "unbind.Dimname",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", 0, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", 0, False),
     ),
     False,
 )
@@ -543,10 +543,10 @@ as_strided__packet = packet(
     "as_strided_",
     ("as_strided_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("size", "static", NOT_GIVEN, False),
-        Parameter("stride", "static", NOT_GIVEN, False),
-        Parameter("storage_offset", "static", None, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("size", "static", NOT_GIVEN, False),
+        ("stride", "static", NOT_GIVEN, False),
+        ("storage_offset", "static", None, False),
     ),
     False,
 )
@@ -559,8 +559,8 @@ squeeze__packet = packet(
         "squeeze_.dims",
     ),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -569,9 +569,9 @@ swapaxes__packet = packet(
     "swapaxes_",
     ("swapaxes_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("axis0", "static", NOT_GIVEN, False),
-        Parameter("axis1", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("axis0", "static", NOT_GIVEN, False),
+        ("axis1", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -580,22 +580,22 @@ swapdims__packet = packet(
     "swapdims_",
     ("swapdims_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim0", "static", NOT_GIVEN, False),
-        Parameter("dim1", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim0", "static", NOT_GIVEN, False),
+        ("dim1", "static", NOT_GIVEN, False),
     ),
     False,
 )
 swapdims__plans = swapdims__packet.plans
-t__packet = packet("t_", ("t_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+t__packet = packet("t_", ("t_",), (("input", "tensor", NOT_GIVEN, False),), False)
 t__plans = t__packet.plans
 transpose__packet = packet(
     "transpose_",
     ("transpose_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim0", "static", NOT_GIVEN, False),
-        Parameter("dim1", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim0", "static", NOT_GIVEN, False),
+        ("dim1", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -604,8 +604,8 @@ unsqueeze__packet = packet(
     "unsqueeze_",
     ("unsqueeze_",),
     (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
     ),
     False,
 )
