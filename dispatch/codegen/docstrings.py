@@ -15,7 +15,7 @@ from .examples import in_place_example, renamed, with_import
 from .location import ModelError
 from .model import NativeFunction
 from .python_form import parameter_name, parameters_text, returns_text
-from .shared_arguments import CHOSEN, DIMNAME, OUT, OUTS, SAME_AS_INPUT, SHARED_ARGUMENTS
+from .shared_arguments import CHOSEN, DIMNAME, OUT, OUT_OR_OUTS, OUTS, SAME_AS_INPUT, SHARED_ARGUMENTS
 from .signature import PythonSignature, takes_names
 
 WIDTH = 100
@@ -55,7 +55,7 @@ class Docstrings:
             example = (
                 docs.example_in_place
                 or in_place_example(
-                    docs.example, found.written_for, public_name(original), _is_method(self._signatures[name])
+                    docs.example, found.written_for, public_name(original), is_method(self._signatures[name])
                 )
                 or ""
             )
@@ -109,7 +109,8 @@ def is_function(signature: PythonSignature) -> bool:
     return any("function" in f.variants for f in signature.overloads if f.form != "out")
 
 
-def _is_method(signature: PythonSignature) -> bool:
+def is_method(signature: PythonSignature) -> bool:
+    """Whether tensors have the name as a method."""
     return any("method" in f.variants for f in signature.overloads)
 
 
@@ -123,7 +124,7 @@ def _sources(found: Documentation, signature: PythonSignature) -> tuple[str, lis
         return ", ".join(f"`{name}`" for name in named), references
     is_nn = any(f.python_module == "nn" for f in signature.overloads)
     if found.is_in_place:
-        place = "torch.ops.aten" if is_nn else "torch.Tensor" if _is_method(signature) else "torch"
+        place = "torch.ops.aten" if is_nn else "torch.Tensor" if is_method(signature) else "torch"
         return f"`{place}.{found.name}`", references
     public = public_name(signature).removeprefix("tt.")
     return f"`torch.{'nn.functional.' if is_nn else ''}{public}`", references
@@ -140,7 +141,7 @@ def _arguments(found: Documentation, signature: PythonSignature) -> Iterable[tup
             text = "" if parameter.name == "self" else _shared(parameter.name, has_input)
         if parameter.name == "self":
             text += (" It takes the result." if text else "Takes the result.") if found.is_in_place else ""
-            text += " The method's `self`." if _is_method(signature) and is_function(signature) else ""
+            text += " The method's `self`." if is_method(signature) and is_function(signature) else ""
         variadic = signature.variadic == parameter.name and not signature.general
         yield f"*{name}" if variadic else name, text
     if signature.has_out:
@@ -159,10 +160,15 @@ def _shared(name: str, has_input: bool) -> str:
 
 
 def _out(signature: PythonSignature) -> str:
-    outs = next(f.schema.out_arguments for f in signature.overloads if f.form == "out")
-    if len(outs) == 1:
+    """How ``out=`` is given: a tensor, a tuple of them, or either where overloads differ."""
+    forms = [f for f in signature.overloads if f.form == "out"]
+    counts = {len(f.schema.out_arguments) for f in forms}
+    if counts == {1}:
         return OUT
-    return OUTS.format(names=f"({', '.join(a.name for a in outs)})")
+    several = next(f for f in forms if len(f.schema.out_arguments) > 1)
+    results = [r.name for f in signature.overloads if f.form != "out" for r in f.schema.returns if r.name]
+    names = results[: max(counts)] or [a.name for a in several.schema.out_arguments]
+    return (OUT_OR_OUTS if 1 in counts else OUTS).format(names=f"({', '.join(names)})")
 
 
 def _notes(docs: OperatorDocs) -> list[str]:
@@ -217,4 +223,4 @@ def _lower(sentence: str) -> str:
     return f"{first.lower()}{space}{rest}" if is_word and not is_name else sentence
 
 
-__all__ = ["NAMESPACES", "Docstrings", "is_function", "public_name"]
+__all__ = ["NAMESPACES", "Docstrings", "is_function", "is_method", "public_name"]

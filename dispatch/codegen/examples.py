@@ -7,6 +7,7 @@ import doctest
 import re
 from collections.abc import Sequence
 
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 IMPORT = ">>> import triten as tt"
 
 
@@ -80,4 +81,13 @@ def with_import(example: str) -> str:
     return example if "import triten" in example else f"{IMPORT}\n{example}"
 
 
-__all__ = ["IMPORT", "in_place_example", "renamed", "with_import"]
+def failures_of(example: str, name: str) -> str:
+    """What doctest reports of an example that does not print what it says; nothing if it does."""
+    test = doctest.DocTestParser().get_doctest(example, {}, name, None, 0)
+    runner = doctest.DocTestRunner(optionflags=FLAGS, verbose=False)
+    reported: list[str] = []
+    runner.run(test, out=reported.append)
+    return "".join(reported)
+
+
+__all__ = ["FLAGS", "IMPORT", "failures_of", "in_place_example", "renamed", "with_import"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-OUT = "The tensor that takes the result and is returned. It is resized if its shape is another; its dtype stays."
-OUTS = "Tensors that take the results {names} and are returned. Each is resized if its shape is another."
+_TAKES = "of the result's shape, or empty and then resized."
+OUT = f"The tensor that takes the result and is returned: {_TAKES}"
+OUTS = f"A tuple of tensors that take the results {{names}} and are returned: each {_TAKES}"
+OUT_OR_OUTS = f"The tensor that takes the result, or a tuple of those that take {{names}}: each {_TAKES}"
 
 SHARED_ARGUMENTS = {
     "device": "The result's device; by default {device}.",
@@ -27,4 +29,4 @@ DIMNAME = "A name of a dimension, for tensors whose dimensions have names."
 SAME_AS_INPUT = "that of `input`"
 CHOSEN = {"device": "`tt.get_default_device()`", "dtype": "as said under Returns"}
 
-__all__ = ["CHOSEN", "DIMNAME", "OUT", "OUTS", "SAME_AS_INPUT", "SHARED_ARGUMENTS"]
+__all__ = ["CHOSEN", "DIMNAME", "OUT", "OUTS", "OUT_OR_OUTS", "SAME_AS_INPUT", "SHARED_ARGUMENTS"]
