@@ -1,7 +1,4 @@
-"""`python -m triten.dispatch.codegen [--check]`: write the generated code, or say whether it is fresh.
-
-`python -m triten.dispatch.codegen docs [FAMILY...]` says what lacks documentation and runs the examples.
-"""
+"""`python -m triten.dispatch.codegen [--check]`: write the generated code, or say whether it is fresh."""
 
 from __future__ import annotations
 
@@ -11,14 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from . import check_docs
 from .autograd import autograd_module
 from .deprecated import load_deprecated
 from .derivatives import load_derivatives
 from .docstrings import Docstrings
 from .documentation import documentation_of
 from .forward import forward_index, forward_module
-from .functions import functions_module, methods_module, packets_of
+from .functions import functions_module, methods_module, packets_of, signatures_of
 from .load import load_functions
 from .registrations import (
     functions_index_module,
@@ -38,7 +34,7 @@ def generate() -> dict[str, str]:
     derivatives = load_derivatives(DISPATCH / "derivatives.yaml", operators)
     deprecated = load_deprecated(DISPATCH / "deprecated.yaml", operators)
     families = operators.families()
-    docstrings = Docstrings(check_docs.signatures_of(operators), documentation_of(operators.functions))
+    docstrings = Docstrings(signatures_of(operators), documentation_of(operators.functions))
     files: dict[str, str] = {}
     names: dict[str, list[str]] = {}
     for family in families:
@@ -98,13 +94,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m triten.dispatch.codegen", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a file is stale")
     parser.add_argument("--output", type=Path, default=DISPATCH / "generated", help="the folder to write to")
-    docs = parser.add_subparsers(dest="command").add_parser("docs", help=check_docs.__doc__)
-    docs.add_argument(
-        "families", nargs="*", metavar="FAMILY", help="a file of native_functions; by default all"
-    )
     arguments = parser.parse_args()
-    if arguments.command == "docs":
-        return check_docs.main(DISPATCH / "native_functions", arguments.families)
     files = formatted(generate())
     present = {p.name for p in arguments.output.glob("*.py*")}
     stale = sorted(

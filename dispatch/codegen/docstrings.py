@@ -28,6 +28,10 @@ _PROPER = frozenset(
 """First words of summaries that keep their capital after "In place:"."""
 
 
+_NOT_METHODS = frozenset({"celu_", "selu_"})
+"""In-place forms that in PyTorch are functions alone."""
+
+
 class Docstrings:
     """The docstrings of all names that Python sees, by name; without documentation, the declarations alone.
 
@@ -66,7 +70,7 @@ class Docstrings:
                 )
         if found.alias_of is not None:
             original, alias = self._signatures[found.alias_of], self._signatures[name]
-            example = renamed(example, original.name, public_name(original), name, public_name(alias))
+            example = renamed(example, public_name(original), name, public_name(alias))
         return with_import(example)
 
     def _text(self, found: Documentation) -> str:
@@ -124,7 +128,8 @@ def _sources(found: Documentation, signature: PythonSignature) -> tuple[str, lis
         return ", ".join(f"`{name}`" for name in named), references
     is_nn = any(f.python_module == "nn" for f in signature.overloads)
     if found.is_in_place:
-        place = "torch.ops.aten" if is_nn else "torch.Tensor" if is_method(signature) else "torch"
+        is_torch_method = is_method(signature) and found.name not in _NOT_METHODS
+        place = "torch.ops.aten" if is_nn else "torch.Tensor" if is_torch_method else "torch"
         return f"`{place}.{found.name}`", references
     public = public_name(signature).removeprefix("tt.")
     return f"`torch.{'nn.functional.' if is_nn else ''}{public}`", references
@@ -141,7 +146,7 @@ def _arguments(found: Documentation, signature: PythonSignature) -> Iterable[tup
             text = "" if parameter.name == "self" else _shared(parameter.name, has_input)
         if parameter.name == "self":
             text += (" It takes the result." if text else "Takes the result.") if found.is_in_place else ""
-            text += " The method's `self`." if is_method(signature) and is_function(signature) else ""
+            text += " The method's `self`." if is_method(signature) else ""
         variadic = signature.variadic == parameter.name and not signature.general
         yield f"*{name}" if variadic else name, text
     if signature.has_out:

@@ -11,11 +11,14 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 IMPORT = ">>> import triten as tt"
 
 
-def renamed(example: str, name: str, public: str, alias: str, alias_public: str) -> str:
-    """The example of `name`, which users call as `public`, with calls of an alias in the place of its calls."""
+def renamed(example: str, public: str, alias: str, alias_public: str) -> str:
+    """The example of what users call as `public`, with calls of an alias in the place of its calls."""
     short = public.rpartition(".")[2]
-    text = re.sub(rf"\btt(\.\w+)*\.{short}\(", f"{alias_public}(", example)
-    return re.sub(rf"\.{name}\(", f".{alias}(", text)
+
+    def call(match: re.Match[str]) -> str:
+        return f"{alias_public if match[1] else '.' + alias}("
+
+    return re.sub(rf"(\btt(?:\.\w+)*)?\.{short}\(", call, example)
 
 
 def in_place_example(example: str, name: str, public: str, method: bool) -> str | None:

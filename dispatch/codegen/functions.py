@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 
 from .deprecated import Deprecated
 from .docstrings import Docstrings, is_function
+from .load import Operators
 from .model import NativeFunction
 from .python_form import parameter_name, result_annotation, returns_text
 from .signature import PythonParameter, PythonSignature, python_signature, united
@@ -448,6 +449,12 @@ def packets_of(functions: list[NativeFunction]) -> dict[str, PythonSignature]:
         if f.python_binding:
             grouped.setdefault(f.base, []).append(f)
     return {name: python_signature(name, overloads) for name, overloads in grouped.items()}
+
+
+def signatures_of(operators: Operators) -> dict[str, PythonSignature]:
+    """The signatures of all names that Python sees."""
+    families = [packets_of(operators.of_family(family)) for family in operators.families()]
+    return {name: signature for packets in families for name, signature in packets.items()}
 
 
 def parameter_source(p: PythonParameter) -> str:

@@ -10,7 +10,7 @@ OUT_OR_OUTS = f"The tensor that takes the result, or a tuple of those that take 
 SHARED_ARGUMENTS = {
     "device": "The result's device; by default {device}.",
     "dtype": "The result's dtype; by default {dtype}.",
-    "generator": "The source of the random numbers; by default the generator of the tensor's device.",
+    "generator": "The source of the random numbers; by default the device's own generator.",
     "layout": "The result's layout, which is `tt.strided`.",
     "memory_format": "The order of the result's dimensions in memory, such as `tt.channels_last`; "
     "`tt.preserve_format` keeps that of `input`.",

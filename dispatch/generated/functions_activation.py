@@ -268,7 +268,36 @@ def elu(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor"""
+    """Each element, or below zero an exponential that falls to -alpha (`torch.nn.functional.elu`).
+
+        scale * x if x > 0, scale * alpha * (e ** (input_scale * x) - 1) otherwise
+
+    Args:
+        input: A floating tensor of any shape.
+        alpha: The limit for large negative elements, with the opposite sign.
+        scale: A factor of the result; `tt.nn.functional.elu` leaves it at 1.
+        input_scale: A factor of the exponent; `tt.nn.functional.elu` leaves it at 1.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        NotImplementedError: `input` is complex, or of integers or bools.
+
+    References:
+        Clevert, Unterthiner and Hochreiter, 2016.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.elu(tt.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.6321,  0.0000,  2.0000])
+
+    Schema::
+
+        elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return elu_packet.call_parameters(input, alpha, scale, input_scale, out=out)
@@ -301,7 +330,35 @@ def elu(
 
 
 def elu_(input: Tensor, alpha: Number = INT_1, scale: Number = INT_1, input_scale: Number = INT_1) -> Tensor:
-    """elu_(Tensor(a!) self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor(a!)"""
+    """In place: each element, or below zero an exponential that falls to -alpha (`torch.ops.aten.elu_`).
+
+        scale * x if x > 0, scale * alpha * (e ** (input_scale * x) - 1) otherwise
+
+    Args:
+        input: A floating tensor of any shape. It takes the result. The method's `self`.
+        alpha: The limit for large negative elements, with the opposite sign.
+        scale: A factor of the result; `tt.nn.functional.elu` leaves it at 1.
+        input_scale: A factor of the exponent; `tt.nn.functional.elu` leaves it at 1.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        NotImplementedError: `input` is complex, or of integers or bools.
+
+    References:
+        Clevert, Unterthiner and Hochreiter, 2016.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([-1.0, 0.0, 2.0])
+        >>> x.elu_()
+        tensor([-0.6321,  0.0000,  2.0000])
+
+    Schema::
+
+        elu_(Tensor(a!) self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor(a!)
+    """
     if modes:
         return elu__packet.call_parameters(input, alpha, scale, input_scale)
     if alpha is INT_1 and scale is INT_1 and input_scale is INT_1:
@@ -322,7 +379,36 @@ def elu_(input: Tensor, alpha: Number = INT_1, scale: Number = INT_1, input_scal
 
 
 def hardswish(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """hardswish(Tensor self) -> Tensor"""
+    """A piecewise form of silu: zero up to -3, x from 3 on, and a parabola between them (`torch.nn.functional.hardswish`).
+
+        x * min(max(x + 3, 0), 6) / 6
+
+    Args:
+        input: A floating tensor of any shape.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        NotImplementedError: `input` is complex, or of integers or bools.
+
+    Note:
+        Minus infinity gives nan.
+
+    References:
+        Howard et al., Searching for MobileNetV3, 2019.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.hardswish(tt.tensor([-1.0, 0.0, 3.0]))
+        tensor([-0.3333,  0.0000,  3.0000])
+
+    Schema::
+
+        hardswish(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return hardswish_packet.call_parameters(input, out=out)
@@ -339,7 +425,35 @@ def hardswish(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def hardswish_(input: Tensor) -> Tensor:
-    """hardswish_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: a piecewise form of silu: zero up to -3, x from 3 on, and a parabola between them (`torch.ops.aten.hardswish_`).
+
+        x * min(max(x + 3, 0), 6) / 6
+
+    Args:
+        input: A floating tensor of any shape. It takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        NotImplementedError: `input` is complex, or of integers or bools.
+
+    Note:
+        Minus infinity gives nan.
+
+    References:
+        Howard et al., Searching for MobileNetV3, 2019.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([-1.0, 0.0, 3.0])
+        >>> x.hardswish_()
+        tensor([-0.3333,  0.0000,  3.0000])
+
+    Schema::
+
+        hardswish_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return hardswish__packet.call_parameters(input)
     try:
@@ -350,7 +464,33 @@ def hardswish_(input: Tensor) -> Tensor:
 
 
 def hardsigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """hardsigmoid(Tensor self) -> Tensor"""
+    """A piecewise linear form of the sigmoid: zero up to -3, 1 from 3 on, and a line between them (`torch.nn.functional.hardsigmoid`).
+
+        min(max(x + 3, 0), 6) / 6
+
+    Args:
+        input: A floating tensor of any shape.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        NotImplementedError: `input` is complex, or of integers or bools.
+
+    Note:
+        The gradient at -3 and 3 is zero.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.hardsigmoid(tt.tensor([-3.0, 0.0, 1.5]))
+        tensor([0.0000, 0.5000, 0.7500])
+
+    Schema::
+
+        hardsigmoid(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return hardsigmoid_packet.call_parameters(input, out=out)
@@ -367,7 +507,32 @@ def hardsigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def hardsigmoid_(input: Tensor) -> Tensor:
-    """hardsigmoid_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: a piecewise linear form of the sigmoid: zero up to -3, 1 from 3 on, and a line between them (`torch.ops.aten.hardsigmoid_`).
+
+        min(max(x + 3, 0), 6) / 6
+
+    Args:
+        input: A floating tensor of any shape. It takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        NotImplementedError: `input` is complex, or of integers or bools.
+
+    Note:
+        The gradient at -3 and 3 is zero.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([-3.0, 0.0, 1.5])
+        >>> x.hardsigmoid_()
+        tensor([0.0000, 0.5000, 0.7500])
+
+    Schema::
+
+        hardsigmoid_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return hardsigmoid__packet.call_parameters(input)
     try:
@@ -378,7 +543,34 @@ def hardsigmoid_(input: Tensor) -> Tensor:
 
 
 def hardshrink(input: Tensor, lambd: Number = 0.5, *, out: Tensor | None = None) -> Tensor:
-    """hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor"""
+    """Each element, or zero where it is no farther from zero than `lambd` (`torch.nn.functional.hardshrink`).
+
+        x if |x| > lambd, 0 otherwise
+
+    Args:
+        input: A floating tensor of any shape. The method's `self`.
+        lambd: The distance from zero up to which elements become zero.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        NotImplementedError: `input` is complex, or of integers or bools.
+
+    Note:
+        nan stays nan.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.hardshrink(tt.tensor([-1.0, 0.3, 0.5, 2.0]))
+        tensor([-1.,  0.,  0.,  2.])
+
+    Schema::
+
+        hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return hardshrink_packet.call_parameters(input, lambd, out=out)
@@ -395,7 +587,35 @@ def hardshrink(input: Tensor, lambd: Number = 0.5, *, out: Tensor | None = None)
 
 
 def softshrink(input: Tensor, lambd: Number = 0.5, *, out: Tensor | None = None) -> Tensor:
-    """softshrink(Tensor self, Scalar lambd=0.5) -> Tensor"""
+    """Each element moved towards zero by `lambd`, and zero where it is no farther away than that (`torch.nn.functional.softshrink`).
+
+        x - lambd if x > lambd, x + lambd if x < -lambd, 0 otherwise
+
+    Args:
+        input: A floating tensor of any shape.
+        lambd: How far elements move: a number that is not negative.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: `lambd` is negative.
+        NotImplementedError: `input` is complex, or of integers or bools.
+
+    Note:
+        nan stays nan.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.softshrink(tt.tensor([-1.0, 0.3, 0.5, 2.0]))
+        tensor([-0.5000,  0.0000,  0.0000,  1.5000])
+
+    Schema::
+
+        softshrink(Tensor self, Scalar lambd=0.5) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return softshrink_packet.call_parameters(input, lambd, out=out)
@@ -412,7 +632,36 @@ def softshrink(input: Tensor, lambd: Number = 0.5, *, out: Tensor | None = None)
 
 
 def mish(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """mish(Tensor self) -> Tensor"""
+    """Each element times the hyperbolic tangent of its softplus (`torch.nn.functional.mish`).
+
+        x * tanh(ln(1 + e ** x))
+
+    Args:
+        input: A floating tensor of any shape.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        NotImplementedError: `input` is complex, or of integers or bools.
+
+    Note:
+        Minus infinity gives nan.
+
+    References:
+        Misra, 2019.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.mish(tt.tensor([-1.0, 0.0, 1.0]))
+        tensor([-0.3034,  0.0000,  0.8651])
+
+    Schema::
+
+        mish(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return mish_packet.call_parameters(input, out=out)
@@ -429,7 +678,35 @@ def mish(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def mish_(input: Tensor) -> Tensor:
-    """mish_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: each element times the hyperbolic tangent of its softplus (`torch.ops.aten.mish_`).
+
+        x * tanh(ln(1 + e ** x))
+
+    Args:
+        input: A floating tensor of any shape. It takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        NotImplementedError: `input` is complex, or of integers or bools.
+
+    Note:
+        Minus infinity gives nan.
+
+    References:
+        Misra, 2019.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([-1.0, 0.0, 1.0])
+        >>> x.mish_()
+        tensor([-0.3034,  0.0000,  0.8651])
+
+    Schema::
+
+        mish_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return mish__packet.call_parameters(input)
     try:
@@ -440,7 +717,33 @@ def mish_(input: Tensor) -> Tensor:
 
 
 def log_sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """log_sigmoid(Tensor self) -> Tensor"""
+    """The logarithm of the logistic sigmoid, accurate where the sigmoid itself underflows (`torch.nn.functional.logsigmoid`).
+
+        -ln(1 + e ** -x)
+
+    Args:
+        input: A floating tensor of any shape.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        NotImplementedError: `input` is complex, or of integers or bools.
+
+    Note:
+        For large negative elements the result is the element itself.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.logsigmoid(tt.tensor([-100.0, 0.0, 2.0]))
+        tensor([-100.0000,   -0.6931,   -0.1269])
+
+    Schema::
+
+        log_sigmoid(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return log_sigmoid_packet.call_parameters(input, out=out)
@@ -457,7 +760,36 @@ def log_sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def threshold(input: Tensor, threshold: Number, value: Number, *, out: Tensor | None = None) -> Tensor:
-    """threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor"""
+    """Each element, or a given value where it is not above the threshold (`torch.nn.functional.threshold`).
+
+        x if x > threshold, value otherwise
+
+    Args:
+        input: A tensor of integers or floating numbers, of any shape.
+        threshold: The number that an element must exceed to stay.
+        value: The number that takes the place of the others; truncated to an integer where `input` is
+            of integers.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        NotImplementedError: `input` is complex or of bools.
+
+    Note:
+        nan stays nan. The gradient at the threshold is zero.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.threshold(tt.tensor([0.5, 1.0, 2.0]), 1.0, -5.0)
+        tensor([-5., -5.,  2.])
+
+    Schema::
+
+        threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return threshold_packet.call_parameters(input, threshold, value, out=out)
@@ -474,7 +806,36 @@ def threshold(input: Tensor, threshold: Number, value: Number, *, out: Tensor | 
 
 
 def threshold_(input: Tensor, threshold: Number, value: Number) -> Tensor:
-    """threshold_(Tensor(a!) self, Scalar threshold, Scalar value) -> Tensor(a!)"""
+    """In place: each element, or a given value where it is not above the threshold (`torch.ops.aten.threshold_`).
+
+        x if x > threshold, value otherwise
+
+    Args:
+        input: A tensor of integers or floating numbers, of any shape. It takes the result. The method's
+            `self`.
+        threshold: The number that an element must exceed to stay.
+        value: The number that takes the place of the others; truncated to an integer where `input` is
+            of integers.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        NotImplementedError: `input` is complex or of bools.
+
+    Note:
+        nan stays nan. The gradient at the threshold is zero.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0.5, 1.0, 2.0])
+        >>> x.threshold_(1.0, -5.0)
+        tensor([-5., -5.,  2.])
+
+    Schema::
+
+        threshold_(Tensor(a!) self, Scalar threshold, Scalar value) -> Tensor(a!)
+    """
     if modes:
         return threshold__packet.call_parameters(input, threshold, value)
     try:
@@ -487,7 +848,38 @@ def threshold_(input: Tensor, threshold: Number, value: Number) -> Tensor:
 def hardtanh(
     input: Tensor, min_val: Number = INT_NEG_1, max_val: Number = INT_1, *, out: Tensor | None = None
 ) -> Tensor:
-    """hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor"""
+    """Each element, held between two numbers (`torch.nn.functional.hardtanh`).
+
+        min(max(x, min_val), max_val)
+
+    Args:
+        input: A tensor of real numbers of any shape.
+        min_val: The lower bound.
+        max_val: The upper bound.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        ValueError: `min_val` is greater than `max_val`.
+        RuntimeError: `input` is of bools, or unsigned while a bound is negative.
+        NotImplementedError: `input` is complex.
+
+    Note:
+        The gradient is 1 between the bounds and zero on them and outside; `tt.clamp` has a gradient of
+        1 on its bounds.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.hardtanh(tt.tensor([-2.0, 0.5, 2.0]))
+        tensor([-1.0000,  0.5000,  1.0000])
+
+    Schema::
+
+        hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return hardtanh_packet.call_parameters(input, min_val, max_val, out=out)
@@ -518,7 +910,37 @@ def hardtanh(
 
 
 def hardtanh_(input: Tensor, min_val: Number = INT_NEG_1, max_val: Number = INT_1) -> Tensor:
-    """hardtanh_(Tensor(a!) self, Scalar min_val=-1, Scalar max_val=1) -> Tensor(a!)"""
+    """In place: each element, held between two numbers (`torch.ops.aten.hardtanh_`).
+
+        min(max(x, min_val), max_val)
+
+    Args:
+        input: A tensor of real numbers of any shape. It takes the result. The method's `self`.
+        min_val: The lower bound.
+        max_val: The upper bound.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        ValueError: `min_val` is greater than `max_val`.
+        RuntimeError: `input` is of bools, or unsigned while a bound is negative.
+        NotImplementedError: `input` is complex.
+
+    Note:
+        The gradient is 1 between the bounds and zero on them and outside; `tt.clamp` has a gradient of
+        1 on its bounds.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([-2.0, 0.5, 2.0])
+        >>> x.hardtanh_()
+        tensor([-1.0000,  0.5000,  1.0000])
+
+    Schema::
+
+        hardtanh_(Tensor(a!) self, Scalar min_val=-1, Scalar max_val=1) -> Tensor(a!)
+    """
     if modes:
         return hardtanh__packet.call_parameters(input, min_val, max_val)
     if min_val is INT_NEG_1 and max_val is INT_1:
@@ -538,7 +960,32 @@ def hardtanh_(input: Tensor, min_val: Number = INT_NEG_1, max_val: Number = INT_
 
 
 def relu6(input: Tensor) -> Tensor:
-    """relu6(Tensor self) -> Tensor"""
+    """Each element, held between 0 and 6 (`torch.nn.functional.relu6`).
+
+        min(max(x, 0), 6)
+
+    Args:
+        input: A tensor of real numbers of any shape.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: `input` is of bools.
+        NotImplementedError: `input` is complex.
+
+    Note:
+        nan stays nan. The gradient at 0 and 6 is zero.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.relu6(tt.tensor([-1.0, 3.0, 8.0]))
+        tensor([0., 3., 6.])
+
+    Schema::
+
+        relu6(Tensor self) -> Tensor
+    """
     if modes:
         return relu6_packet.call_parameters(input)
     try:
@@ -549,7 +996,33 @@ def relu6(input: Tensor) -> Tensor:
 
 
 def relu6_(input: Tensor) -> Tensor:
-    """relu6_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: each element, held between 0 and 6 (`torch.ops.aten.relu6_`).
+
+        min(max(x, 0), 6)
+
+    Args:
+        input: A tensor of real numbers of any shape. It takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: `input` is of bools.
+        NotImplementedError: `input` is complex.
+
+    Note:
+        nan stays nan. The gradient at 0 and 6 is zero.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([-1.0, 3.0, 8.0])
+        >>> x.relu6_()
+        tensor([0., 3., 6.])
+
+    Schema::
+
+        relu6_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return relu6__packet.call_parameters(input)
     try:
@@ -560,7 +1033,34 @@ def relu6_(input: Tensor) -> Tensor:
 
 
 def selu(input: Tensor) -> Tensor:
-    """selu(Tensor self) -> Tensor"""
+    """`elu` with constants that keep mean 0 and variance 1 from layer to layer (`torch.selu`).
+
+        scale * x if x > 0, scale * alpha * (e ** x - 1) otherwise, with scale = 1.0507 and alpha = 1.6733
+
+    Args:
+        input: A floating tensor of any shape.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        NotImplementedError: `input` is complex, or of integers or bools.
+
+    Note:
+        Large negative elements approach -1.7581.
+
+    References:
+        Klambauer et al., Self-Normalizing Neural Networks, 2017.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.selu(tt.tensor([-1.0, 0.0, 1.0]))
+        tensor([-1.1113,  0.0000,  1.0507])
+
+    Schema::
+
+        selu(Tensor self) -> Tensor
+    """
     if modes:
         return selu_packet.call_parameters(input)
     try:
@@ -571,7 +1071,35 @@ def selu(input: Tensor) -> Tensor:
 
 
 def selu_(input: Tensor) -> Tensor:
-    """selu_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: `elu` with constants that keep mean 0 and variance 1 from layer to layer (`torch.selu_`).
+
+        scale * x if x > 0, scale * alpha * (e ** x - 1) otherwise, with scale = 1.0507 and alpha = 1.6733
+
+    Args:
+        input: A floating tensor of any shape. It takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        NotImplementedError: `input` is complex, or of integers or bools.
+
+    Note:
+        Large negative elements approach -1.7581.
+
+    References:
+        Klambauer et al., Self-Normalizing Neural Networks, 2017.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([-1.0, 0.0, 1.0])
+        >>> x.selu_()
+        tensor([-1.1113,  0.0000,  1.0507])
+
+    Schema::
+
+        selu_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return selu__packet.call_parameters(input)
     try:
@@ -582,7 +1110,36 @@ def selu_(input: Tensor) -> Tensor:
 
 
 def celu(input: Tensor, alpha: Number = 1.0) -> Tensor:
-    """celu(Tensor self, Scalar alpha=1.0) -> Tensor"""
+    """Each element, or below zero an exponential that falls to -alpha; smooth for every `alpha` (`torch.celu`).
+
+        x if x > 0, alpha * (e ** (x / alpha) - 1) otherwise
+
+    Args:
+        input: A floating tensor of any shape.
+        alpha: The limit for large negative elements, with the opposite sign; not 0.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: `alpha` is 0.
+        NotImplementedError: `input` is complex, or of integers or bools.
+
+    Note:
+        Its slope at zero is 1 for every `alpha`, where that of `elu` jumps from alpha to 1.
+
+    References:
+        Barron, 2017.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.celu(tt.tensor([-1.0, 0.0, 2.0]), alpha=0.5)
+        tensor([-0.4323,  0.0000,  2.0000])
+
+    Schema::
+
+        celu(Tensor self, Scalar alpha=1.0) -> Tensor
+    """
     if modes:
         return celu_packet.call_parameters(input, alpha)
     try:
@@ -593,7 +1150,37 @@ def celu(input: Tensor, alpha: Number = 1.0) -> Tensor:
 
 
 def celu_(input: Tensor, alpha: Number = 1.0) -> Tensor:
-    """celu_(Tensor(a!) self, Scalar alpha=1.0) -> Tensor(a!)"""
+    """In place: each element, or below zero an exponential that falls to -alpha; smooth for every `alpha` (`torch.celu_`).
+
+        x if x > 0, alpha * (e ** (x / alpha) - 1) otherwise
+
+    Args:
+        input: A floating tensor of any shape. It takes the result. The method's `self`.
+        alpha: The limit for large negative elements, with the opposite sign; not 0.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: `alpha` is 0.
+        NotImplementedError: `input` is complex, or of integers or bools.
+
+    Note:
+        Its slope at zero is 1 for every `alpha`, where that of `elu` jumps from alpha to 1.
+
+    References:
+        Barron, 2017.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([-1.0, 0.0, 2.0])
+        >>> x.celu_(alpha=0.5)
+        tensor([-0.4323,  0.0000,  2.0000])
+
+    Schema::
+
+        celu_(Tensor(a!) self, Scalar alpha=1.0) -> Tensor(a!)
+    """
     if modes:
         return celu__packet.call_parameters(input, alpha)
     try:
@@ -604,7 +1191,36 @@ def celu_(input: Tensor, alpha: Number = 1.0) -> Tensor:
 
 
 def glu(input: Tensor, dim: int = -1, *, out: Tensor | None = None) -> Tensor:
-    """glu(Tensor self, int dim=-1) -> Tensor"""
+    """The first half of a dimension, gated by the sigmoid of the second half (`torch.nn.functional.glu`).
+
+        a * sigmoid(b), where a and b are the halves of the input
+
+    Args:
+        input: A floating tensor of at least one dimension.
+        dim: The dimension to split, of an even size; negative dimensions count from the end.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s dtype and shape, but with half the size in dimension `dim`.
+
+    Raises:
+        RuntimeError: The size of dimension `dim` is odd, or `input` has no dimensions.
+        IndexError: `dim` is out of range.
+        NotImplementedError: `input` is complex, or of integers or bools.
+
+    References:
+        Dauphin et al., 2017.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.glu(tt.tensor([1.0, 2.0, 0.0, 0.0]))
+        tensor([0.5000, 1.0000])
+
+    Schema::
+
+        glu(Tensor self, int dim=-1) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return glu_packet.call_parameters(input, dim, out=out)
@@ -621,7 +1237,40 @@ def glu(input: Tensor, dim: int = -1, *, out: Tensor | None = None) -> Tensor:
 
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """prelu(Tensor self, Tensor weight) -> Tensor"""
+    """Each element, multiplied by a weight where it is negative: one weight, or one for each channel (`torch.prelu`).
+
+        x if x > 0, weight * x otherwise
+
+    Args:
+        input: A floating tensor of shape (N, C, *) or of any other; dimension 1 holds the channels, and
+            a tensor of fewer than two dimensions has one channel. The method's `self`.
+        weight: A tensor of `input`'s dtype and of shape (C,), (1,) or ().
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: `weight` has more than one dimension, another dtype than `input`, or neither 1 nor
+            C elements.
+        NotImplementedError: `input` is complex, or of integers or bools.
+
+    Note:
+        Weights are learned: the gradient of each one is the sum over the elements that it multiplied.
+        The gradient in `input` at zero is the weight.
+
+    References:
+        He et al., Delving Deep into Rectifiers, 2015.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.prelu(tt.tensor([[-1.0, -2.0], [3.0, -4.0]]), tt.tensor([0.5, 0.1]))
+        tensor([[-0.5000, -0.2000],
+                [ 3.0000, -0.4000]])
+
+    Schema::
+
+        prelu(Tensor self, Tensor weight) -> Tensor
+    """
     if modes:
         return prelu_packet.call_parameters(input, weight)
     try:

@@ -162,7 +162,55 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor"""
+    """Means of values, weighted by the softmax of scaled products of queries and keys (`torch.nn.functional.scaled_dot_product_attention`).
+
+        softmax(query @ key^T * scale + attn_mask) @ value, the softmax along the keys
+
+    Args:
+        query: The queries, a floating tensor of shape (..., Hq, L, E), L queries of E features in each
+            of Hq heads. Heads and dimensions before them may be missing.
+        key: The keys, of shape (..., H, S, E) and `query`'s dtype.
+        value: The values, of shape (..., H, S, Ev) and `query`'s dtype.
+        attn_mask: A mask whose shape broadcasts to (..., Hq, L, S). A bool mask says with True which
+            keys take part; a floating one, of float32 or `query`'s dtype, is added to the products.
+        dropout_p: The probability with which a weight is set to 0. It holds always, so pass 0 outside
+            training.
+        is_causal: Whether query i sees keys 0 to i alone; not together with `attn_mask`. With L other
+            than S the triangle starts at the top left.
+        scale: The factor of the products; by default 1 / sqrt(E).
+        enable_gqa: Whether `key` and `value` may have fewer heads (dimension -3) than `query`;
+            neighbouring queries' heads then share one.
+
+    Returns:
+        A tensor of shape (..., Hq, L, Ev) and `query`'s dtype.
+
+    Raises:
+        RuntimeError: Shapes or dtypes do not fit, a tensor has fewer than 2 dimensions, `attn_mask` is
+            given beside `is_causal`, `dropout_p` is greater than 1, or `query`'s heads are no multiple
+            of the others with `enable_gqa`.
+
+    Note:
+        A query that sees no key gives 0. Where a fused kernel serves, the matrix of L x S weights is
+        never stored.
+
+    References:
+        Vaswani et al., Attention is all you need (2017).
+
+    Example:
+        >>> import triten as tt
+        >>> query, key = tt.zeros(2, 4), tt.zeros(2, 4)
+        >>> value = tt.tensor([[1.0], [3.0]])
+        >>> tt.scaled_dot_product_attention(query, key, value)
+        tensor([[2.],
+                [2.]])
+        >>> tt.scaled_dot_product_attention(query, key, value, is_causal=True)
+        tensor([[1.],
+                [2.]])
+
+    Schema::
+
+        scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor
+    """
     if modes:
         return scaled_dot_product_attention_packet.call_parameters(
             query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa

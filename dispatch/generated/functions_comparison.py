@@ -88,7 +88,38 @@ isneginf_outs = isneginf_packet.outs
 def isclose(
     input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> Tensor:
-    """isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor"""
+    """Where two tensors are equal within a tolerance, element by element (`torch.isclose`).
+
+        |input - other| <= atol + rtol * |other|
+
+    Args:
+        input: A tensor. The method's `self`.
+        other: A tensor of the same dtype, whose shape broadcasts with that of `input`; `rtol` is
+            relative to its elements.
+        rtol: The relative tolerance, at least 0.
+        atol: The absolute tolerance, at least 0.
+        equal_nan: Whether nan is close to nan.
+
+    Returns:
+        A tensor of bools of the broadcast shape.
+
+    Raises:
+        RuntimeError: The dtypes differ, the shapes do not broadcast, or a tolerance is negative.
+        TypeError: `input` or `other` is a number.
+
+    Note:
+        The test is not symmetric, as `rtol` is relative to `other`. An infinity is close only to the
+        infinity of the same sign.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.isclose(tt.tensor([1.0, 2.0]), tt.tensor([1.000001, 2.1]))
+        tensor([ True, False])
+
+    Schema::
+
+        isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor
+    """
     if modes:
         return isclose_packet.call_parameters(input, other, rtol, atol, equal_nan)
     try:
@@ -101,7 +132,38 @@ def isclose(
 def allclose(
     input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> bool:
-    """allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool"""
+    """Whether two tensors are equal within a tolerance in every element (`torch.allclose`).
+
+        all(|input - other| <= atol + rtol * |other|)
+
+    Args:
+        input: A tensor. The method's `self`.
+        other: A tensor of the same dtype, whose shape broadcasts with that of `input`; `rtol` is
+            relative to its elements.
+        rtol: The relative tolerance, at least 0.
+        atol: The absolute tolerance, at least 0.
+        equal_nan: Whether nan is close to nan.
+
+    Returns:
+        A Python bool; True if there are no elements.
+
+    Raises:
+        RuntimeError: The dtypes differ, the shapes do not broadcast, or a tolerance is negative.
+        TypeError: `input` or `other` is a number.
+
+    Note:
+        The answer must be known on the host: on CUDA the call waits for the device. `tt.isclose`
+        answers for each element.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.allclose(tt.tensor([1.0, 2.0]), tt.tensor([1.0, 2.0 + 1e-6]))
+        True
+
+    Schema::
+
+        allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool
+    """
     if modes:
         return allclose_packet.call_parameters(input, other, rtol, atol, equal_nan)
     try:
@@ -112,7 +174,32 @@ def allclose(
 
 
 def equal(input: Tensor, other: Tensor) -> bool:
-    """equal(Tensor self, Tensor other) -> bool"""
+    """Whether two tensors have the same shape and equal elements (`torch.equal`).
+
+    Args:
+        input: A tensor. The method's `self`.
+        other: A tensor on the same device.
+
+    Returns:
+        A Python bool.
+
+    Raises:
+        TypeError: `input` or `other` is a number.
+
+    Note:
+        Shapes do not broadcast: different ones give False. Dtypes need not be the same. A nan makes the
+        tensors unequal; -0.0 equals 0.0. On CUDA the call waits for the device. `tt.eq` compares
+        element by element.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.equal(tt.tensor([1, 2]), tt.tensor([1, 2]))
+        True
+
+    Schema::
+
+        equal(Tensor self, Tensor other) -> bool
+    """
     if modes:
         return equal_packet.call_parameters(input, other)
     try:
@@ -123,7 +210,23 @@ def equal(input: Tensor, other: Tensor) -> bool:
 
 
 def isreal(input: Tensor) -> Tensor:
-    """isreal(Tensor self) -> Tensor"""
+    """Where an element has no imaginary part (`torch.isreal`).
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+
+    Returns:
+        A tensor of bools of `input`'s shape; True throughout if `input` is not complex.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.isreal(tt.tensor([1 + 0j, 2j]))
+        tensor([ True, False])
+
+    Schema::
+
+        isreal(Tensor self) -> Tensor
+    """
     if modes:
         return isreal_packet.call_parameters(input)
     try:
@@ -134,7 +237,28 @@ def isreal(input: Tensor) -> Tensor:
 
 
 def isposinf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """isposinf(Tensor self) -> Tensor"""
+    """Where an element is positive infinity (`torch.isposinf`).
+
+    Args:
+        input: A tensor of real numbers of any shape. The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of bools of `input`'s shape; False throughout for integers and bools.
+
+    Raises:
+        RuntimeError: `input` is complex, or `out` is not of bools.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.isposinf(tt.tensor([1.0, float('inf'), float('-inf')]))
+        tensor([False,  True, False])
+
+    Schema::
+
+        isposinf(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return isposinf_packet.call_parameters(input, out=out)
@@ -151,7 +275,28 @@ def isposinf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def isneginf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """isneginf(Tensor self) -> Tensor"""
+    """Where an element is negative infinity (`torch.isneginf`).
+
+    Args:
+        input: A tensor of real numbers of any shape. The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of bools of `input`'s shape; False throughout for integers and bools.
+
+    Raises:
+        RuntimeError: `input` is complex, or `out` is not of bools.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.isneginf(tt.tensor([1.0, float('inf'), float('-inf')]))
+        tensor([False, False,  True])
+
+    Schema::
+
+        isneginf(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return isneginf_packet.call_parameters(input, out=out)

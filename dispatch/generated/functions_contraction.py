@@ -259,7 +259,36 @@ def tensordot(
 
 
 def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """inner(Tensor self, Tensor other) -> Tensor"""
+    """Sums of products over the last dimensions of two tensors (`torch.inner`).
+
+        out[..., i, ..., j] = sum_k input[..., i, k] * other[..., j, k]
+
+    Args:
+        input: A tensor of shape (*, n). The method's `self`.
+        other: A tensor of shape (**, n) and of the same dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of shape (*, **), of the operands' dtype. If an operand has no dimensions, the product
+        of the two.
+
+    Raises:
+        RuntimeError: The last dimensions differ in size, or the dtypes differ.
+        NotImplementedError: Both operands have dimensions and are of dtype bool.
+
+    Note:
+        Two vectors give their dot product; complex elements are not conjugated.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.inner(tt.tensor([[1, 2], [3, 4]]), tt.tensor([1, 10]))
+        tensor([21, 43])
+
+    Schema::
+
+        inner(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return inner_packet.call_parameters(input, other, out=out)
@@ -276,7 +305,29 @@ def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """kron(Tensor self, Tensor other) -> Tensor"""
+    """Kronecker product, which puts a multiple of the second tensor in place of each element of the first (`torch.kron`).
+
+        out[i * m + k, j * n + l] = input[i, j] * other[k, l], where `other` has the shape (m, n)
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+        other: A tensor of any shape; the one with fewer dimensions gets dimensions of size 1 in front.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor whose sizes are the products of the operands' sizes, of the dtype to which their dtypes
+        are promoted.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.kron(tt.tensor([1, 10]), tt.tensor([1, 2, 3]))
+        tensor([ 1,  2,  3, 10, 20, 30])
+
+    Schema::
+
+        kron(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return kron_packet.call_parameters(input, other, out=out)
@@ -293,7 +344,30 @@ def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def trace(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """trace(Tensor self) -> Tensor"""
+    """Sum of the diagonal of a matrix (`torch.trace`).
+
+        sum_i input[i, i]
+
+    Args:
+        input: A matrix of shape (n, m). The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor without dimensions, of `input`'s dtype; integers are summed as int64.
+
+    Raises:
+        RuntimeError: `input` is not a matrix.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.trace(tt.tensor([[1, 2, 5], [3, 4, 6]]))
+        tensor(5)
+
+    Schema::
+
+        trace(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return trace_packet.call_parameters(input, out=out)
@@ -318,7 +392,41 @@ def addr(
     alpha: Number = INT_1,
     out: Tensor | None = None,
 ) -> Tensor:
-    """addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    """The outer product of two vectors, added to a matrix, each with a factor (`torch.addr`).
+
+        out[i, j] = beta * input[i, j] + alpha * vec1[i] * vec2[j]
+
+    Args:
+        input: The matrix that is added; it is broadcast to the shape (n, m). The method's `self`.
+        vec1: A vector of shape (n,), which runs along the rows.
+        vec2: A vector of shape (m,), which runs along the columns.
+        beta: The factor of `input`. If it is 0, `input` is not read, so that its nan and inf do not
+            spread.
+        alpha: The factor of the outer product.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of shape (n, m), of the dtype to which the operands' dtypes are promoted.
+
+    Raises:
+        RuntimeError: `vec1` or `vec2` is not one-dimensional, `input` cannot be broadcast, or the
+            operands are of integers and `beta` or `alpha` is not.
+
+    Note:
+        For bools, a factor is true or false, products are conjunctions, and sums are disjunctions. In
+        place, `input` must have the shape of the result.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.addr(tt.zeros(2, 2), tt.tensor([1.0, 2.0]), tt.tensor([3.0, 4.0]), alpha=10)
+        tensor([[30., 40.],
+                [60., 80.]])
+
+    Schema::
+
+        addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return addr_packet.call_parameters(input, vec1, vec2, beta, alpha, out=out)
@@ -355,7 +463,41 @@ def addr(
 def addr_(
     input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = INT_1, alpha: Number = INT_1
 ) -> Tensor:
-    """addr_(Tensor(a!) self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
+    """In place: the outer product of two vectors, added to a matrix, each with a factor (`torch.Tensor.addr_`).
+
+        out[i, j] = beta * input[i, j] + alpha * vec1[i] * vec2[j]
+
+    Args:
+        input: The matrix that is added; it is broadcast to the shape (n, m). It takes the result. The
+            method's `self`.
+        vec1: A vector of shape (n,), which runs along the rows.
+        vec2: A vector of shape (m,), which runs along the columns.
+        beta: The factor of `input`. If it is 0, `input` is not read, so that its nan and inf do not
+            spread.
+        alpha: The factor of the outer product.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: `vec1` or `vec2` is not one-dimensional, `input` cannot be broadcast, or the
+            operands are of integers and `beta` or `alpha` is not.
+
+    Note:
+        For bools, a factor is true or false, products are conjunctions, and sums are disjunctions. In
+        place, `input` must have the shape of the result.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.zeros(2, 2)
+        >>> x.addr_(tt.tensor([1.0, 2.0]), tt.tensor([3.0, 4.0]), alpha=10)
+        tensor([[30., 40.],
+                [60., 80.]])
+
+    Schema::
+
+        addr_(Tensor(a!) self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)
+    """
     if modes:
         return addr__packet.call_parameters(input, vec1, vec2, beta, alpha)
     if beta is INT_1 and alpha is INT_1:
@@ -377,7 +519,33 @@ def addr_(
 
 
 def linalg_vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor:
-    """linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor"""
+    """Inner products of the vectors along one dimension, with the first ones conjugated (`torch.linalg.vecdot`).
+
+        sum_i conj(x_i) * y_i
+
+    Args:
+        x: A tensor of a floating or complex dtype; its vectors are conjugated.
+        y: A tensor of the same dtype, whose shape broadcasts with `x`'s.
+        dim: The dimension of the vectors.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape without the dimension `dim`, of the operands' dtype.
+
+    Raises:
+        RuntimeError: The operands are neither floating nor complex, or their shapes cannot be
+            broadcast.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.linalg.vecdot(tt.tensor([[1.0, 2.0], [3.0, 4.0]]), tt.tensor([1.0, 10.0]))
+        tensor([21., 43.])
+
+    Schema::
+
+        linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return linalg_vecdot_packet.call_parameters(x, y, dim, out=out)
@@ -394,7 +562,38 @@ def linalg_vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = N
 
 
 def linalg_multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """linalg_multi_dot(Tensor[] tensors) -> Tensor"""
+    """Product of two or more matrices, in the order of multiplications that costs least (`torch.linalg.multi_dot`).
+
+    Args:
+        tensors: A list of matrices whose inner sizes match. The first may be a vector, which counts as
+            a row, and the last may be a vector, which counts as a column.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A matrix of shape (n, m), for a first matrix of n rows and a last one of m columns. A vector at
+        an end takes away the dimension at that end.
+
+    Raises:
+        RuntimeError: Fewer than two tensors are given, one has a wrong number of dimensions, the sizes
+            do not match, or the dtypes differ.
+
+    Note:
+        The cheapest order of the multiplications is found by dynamic programming over their numbers of
+        scalar products. Batches of matrices are not taken.
+
+    References:
+        T. H. Cormen et al., Introduction to Algorithms, section "Matrix-chain multiplication".
+
+    Example:
+        >>> import triten as tt
+        >>> tt.linalg.multi_dot([tt.ones(1, 2), tt.ones(2, 3), tt.ones(3, 1)])
+        tensor([[6.]])
+
+    Schema::
+
+        linalg_multi_dot(Tensor[] tensors) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return linalg_multi_dot_packet.call_parameters(tensors, out=out)
@@ -450,7 +649,36 @@ def chain_matmul(matrices: Sequence[Tensor], *, out: Tensor | None = None) -> Te
 
 
 def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor:
-    """linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor"""
+    """Cross products of the vectors of three elements along one dimension (`torch.linalg.cross`).
+
+        (x_1 y_2 - x_2 y_1, x_2 y_0 - x_0 y_2, x_0 y_1 - x_1 y_0)
+
+    Args:
+        input: A tensor whose dimension `dim` has size 3.
+        other: A tensor with as many dimensions and the same dtype, whose shape broadcasts with
+            `input`'s.
+        dim: The dimension of the vectors, of size 3 in both operands.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the operands' dtype.
+
+    Raises:
+        RuntimeError: The numbers of dimensions differ, `dim` is not of size 3 in both operands, or the
+            shapes cannot be broadcast.
+        IndexError: `dim` is out of range.
+        NotImplementedError: The operands are of dtype bool.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.linalg.cross(tt.tensor([1, 0, 0]), tt.tensor([0, 1, 0]))
+        tensor([0, 0, 1])
+
+    Schema::
+
+        linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return linalg_cross_packet.call_parameters(input, other, dim, out=out)
@@ -467,7 +695,41 @@ def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | N
 
 
 def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
-    """cross(Tensor self, Tensor other, int? dim=None) -> Tensor"""
+    """Cross products of the vectors of three elements along one dimension, by default the first of size 3 (`torch.cross`).
+
+        (x_1 y_2 - x_2 y_1, x_2 y_0 - x_0 y_2, x_0 y_1 - x_1 y_0)
+
+    Args:
+        input: A tensor with a dimension of size 3. The method's `self`.
+        other: A tensor with as many dimensions and the same dtype, whose shape broadcasts with
+            `input`'s.
+        dim: The dimension of the vectors, of size 3 in both operands; by default the first dimension of
+            size 3 of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the operands' dtype.
+
+    Raises:
+        RuntimeError: The numbers of dimensions differ, `dim` is not of size 3 in both operands, `input`
+            has no dimension of size 3, or the shapes cannot be broadcast.
+        IndexError: `dim` is out of range.
+        NotImplementedError: The operands are of dtype bool.
+
+    Note:
+        Name the dimension: the default depends on the sizes. `tt.linalg.cross` takes the last dimension
+        by default.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.cross(tt.tensor([[1, 0, 0]]), tt.tensor([[0, 1, 0]]), dim=1)
+        tensor([[0, 0, 1]])
+
+    Schema::
+
+        cross(Tensor self, Tensor other, int? dim=None) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return cross_packet.call_parameters(input, other, dim, out=out)
@@ -486,7 +748,42 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor |
 def cov(
     input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None
 ) -> Tensor:
-    """cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor"""
+    """Covariance matrix of variables, of which each row holds the observations (`torch.cov`).
+
+        out[i, j] = sum_n w_n (x_in - mean_i) conj(x_jn - mean_j) / (sum_n w_n - correction), w = fweights * aweights
+
+    Args:
+        input: A matrix of V rows, the variables, and N columns, the observations. A vector or a single
+            number is one variable. The method's `self`.
+        correction: What is subtracted from the number of observations in the divisor; 1 gives the
+            unbiased estimate, 0 the average over the observations.
+        fweights: How many times each observation counts, integers of shape (N,), not negative.
+        aweights: The relative importance of each observation, floating numbers of shape (N,), not
+            negative. With both, the weights are multiplied.
+
+    Returns:
+        A matrix of shape (V, V), or a tensor without dimensions for one variable. Integers give the
+        default dtype.
+
+    Raises:
+        RuntimeError: `input` has more than two dimensions or is of dtype bool, or the weights have a
+            wrong shape or dtype or are negative.
+
+    Note:
+        The divisor is never less than 0; where it is 0, as for one observation with `correction` 1, the
+        result is nan or inf. With `aweights`, the correction is multiplied by sum(w * aweights) /
+        sum(w).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.cov(tt.tensor([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]]))
+        tensor([[ 1., -1.],
+                [-1.,  1.]])
+
+    Schema::
+
+        cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor
+    """
     if modes:
         return cov_packet.call_parameters(input, correction, fweights, aweights)
     try:
@@ -501,7 +798,35 @@ def cov(
 
 
 def corrcoef(input: Tensor) -> Tensor:
-    """corrcoef(Tensor self) -> Tensor"""
+    """Pearson's correlation coefficients of variables, of which each row holds the observations (`torch.corrcoef`).
+
+        out[i, j] = cov[i, j] / sqrt(cov[i, i] * cov[j, j])
+
+    Args:
+        input: A matrix of V rows, the variables, and N columns, the observations. A vector or a single
+            number is one variable. The method's `self`.
+
+    Returns:
+        A matrix of shape (V, V), or a tensor without dimensions for one variable. Integers give the
+        default dtype.
+
+    Raises:
+        RuntimeError: `input` has more than two dimensions or is of dtype bool.
+
+    Note:
+        Results are clipped to [-1, 1], real and imaginary parts each. A variable that does not vary
+        gives nan.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.corrcoef(tt.tensor([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]]))
+        tensor([[ 1., -1.],
+                [-1.,  1.]])
+
+    Schema::
+
+        corrcoef(Tensor self) -> Tensor
+    """
     if modes:
         return corrcoef_packet.call_parameters(input)
     try:

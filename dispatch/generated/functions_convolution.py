@@ -284,8 +284,52 @@ def conv1d(
     dilation: int | Sequence[int] = 1,
     groups: int = 1,
 ) -> Tensor:
-    """conv1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] dilation=1, SymInt groups=1) -> Tensor
-    conv1d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, str padding="valid", SymInt[1] dilation=1, SymInt groups=1) -> Tensor
+    """The convolution of signals with filters (a cross-correlation: filters are not flipped) (`torch.conv1d`).
+
+        y[n, o, l] = bias[o] + sum_c sum_i weight[o, c, i] * x[n, c, l * stride - padding + i * dilation]
+
+    Signatures::
+
+        tt.conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1) -> Tensor
+        tt.conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1, padding: str = 'valid', dilation: int | Sequence[int] = 1, groups: int = 1) -> Tensor
+
+    Args:
+        input: A tensor of shape (N, C, L), or (C, L) without a batch.
+        weight: The filters, of shape (O, C / groups, k) and of `input`'s dtype.
+        bias: One number for each filter, of shape (O,); by default none is added.
+        stride: The step of the window, a number.
+        padding: The number of zeros added at both ends, a number; or 'valid' for none, or 'same' for as
+            many as keep the size, with stride 1 only.
+        dilation: The distance of the filter's elements, a number; 1 means that they are neighbours.
+        groups: The number of groups into which channels and filters are split; each filter sees the
+            channels of its group alone. With groups = C each channel has filters of its own.
+
+    Returns:
+        A tensor of shape (N, O, L_out), or (O, L_out), of `input`'s dtype, with L_out = (L + 2 *
+        padding - dilation * (k - 1) - 1) // stride + 1.
+
+    Raises:
+        RuntimeError: Shapes or dtypes do not fit, C or O is not divisible by `groups`, the window is
+            larger than the padded input, `stride` or `dilation` is not positive, `padding` is negative
+            or an unknown string, or 'same' meets a stride other than 1.
+        NotImplementedError: The dtype is bool, or of integers on CUDA.
+
+    Note:
+        Where 'same' needs an odd number of zeros, the end gets one more than the beginning.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[[1.0, 2.0, 3.0, 4.0]]])
+        >>> weight = tt.tensor([[[1.0, 1.0]]])
+        >>> tt.conv1d(x, weight)
+        tensor([[[3., 5., 7.]]])
+        >>> tt.conv1d(x, weight, padding="same")
+        tensor([[[3., 5., 7., 4.]]])
+
+    Schema::
+
+        conv1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] dilation=1, SymInt groups=1) -> Tensor
+        conv1d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, str padding="valid", SymInt[1] dilation=1, SymInt groups=1) -> Tensor
     """
     if modes:
         return conv1d_packet.call_parameters(input, weight, bias, stride, padding, dilation, groups)
@@ -307,8 +351,54 @@ def conv2d(
     dilation: int | Sequence[int] = 1,
     groups: int = 1,
 ) -> Tensor:
-    """conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] dilation=1, SymInt groups=1) -> Tensor
-    conv2d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, str padding="valid", SymInt[2] dilation=1, SymInt groups=1) -> Tensor
+    """The convolution of images with filters (a cross-correlation: filters are not flipped) (`torch.conv2d`).
+
+        y[n, o] = bias[o] + sum_c weight[o, c] * x[n, c], where * slides the filter over each channel
+
+    Signatures::
+
+        tt.conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1) -> Tensor
+        tt.conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1, padding: str = 'valid', dilation: int | Sequence[int] = 1, groups: int = 1) -> Tensor
+
+    Args:
+        input: A tensor of shape (N, C, H, W), or (C, H, W) without a batch.
+        weight: The filters, of shape (O, C / groups, kH, kW) and of `input`'s dtype.
+        bias: One number for each filter, of shape (O,); by default none is added.
+        stride: The step of the window, a number or a tuple of 2.
+        padding: The number of zeros added at both ends of each dimension, a number or a tuple of 2; or
+            'valid' for none, or 'same' for as many as keep the size, with stride 1 only.
+        dilation: The distance of the filter's elements, a number or a tuple of 2; 1 means that they are
+            neighbours.
+        groups: The number of groups into which channels and filters are split; each filter sees the
+            channels of its group alone. With groups = C each channel has filters of its own.
+
+    Returns:
+        A tensor of shape (N, O, H_out, W_out), or (O, H_out, W_out), of `input`'s dtype, with W_out =
+        (W + 2 * padding - dilation * (kW - 1) - 1) // stride + 1 and the like.
+
+    Raises:
+        RuntimeError: Shapes or dtypes do not fit, C or O is not divisible by `groups`, the window is
+            larger than the padded input, `stride` or `dilation` is not positive, `padding` is negative
+            or an unknown string, or 'same' meets a stride other than 1.
+        NotImplementedError: The dtype is bool, or of integers on CUDA.
+
+    Note:
+        Where 'same' needs an odd number of zeros, the end gets one more than the beginning.
+
+    Example:
+        >>> import triten as tt
+        >>> x, weight = tt.ones(1, 1, 3, 3), tt.ones(1, 1, 2, 2)
+        >>> tt.conv2d(x, weight)
+        tensor([[[[4., 4.],
+                  [4., 4.]]]])
+        >>> tt.conv2d(x, weight, stride=2, padding=1)
+        tensor([[[[1., 2.],
+                  [2., 4.]]]])
+
+    Schema::
+
+        conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] dilation=1, SymInt groups=1) -> Tensor
+        conv2d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, str padding="valid", SymInt[2] dilation=1, SymInt groups=1) -> Tensor
     """
     if modes:
         return conv2d_packet.call_parameters(input, weight, bias, stride, padding, dilation, groups)
@@ -330,8 +420,50 @@ def conv3d(
     dilation: int | Sequence[int] = 1,
     groups: int = 1,
 ) -> Tensor:
-    """conv3d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] dilation=1, SymInt groups=1) -> Tensor
-    conv3d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, str padding="valid", SymInt[3] dilation=1, SymInt groups=1) -> Tensor
+    """The convolution of volumes with filters (a cross-correlation: filters are not flipped) (`torch.conv3d`).
+
+        y[n, o] = bias[o] + sum_c weight[o, c] * x[n, c], where * slides the filter over each channel
+
+    Signatures::
+
+        tt.conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1) -> Tensor
+        tt.conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1, padding: str = 'valid', dilation: int | Sequence[int] = 1, groups: int = 1) -> Tensor
+
+    Args:
+        input: A tensor of shape (N, C, D, H, W), or (C, D, H, W) without a batch.
+        weight: The filters, of shape (O, C / groups, kD, kH, kW) and of `input`'s dtype.
+        bias: One number for each filter, of shape (O,); by default none is added.
+        stride: The step of the window, a number or a tuple of 3.
+        padding: The number of zeros added at both ends of each dimension, a number or a tuple of 3; or
+            'valid' for none, or 'same' for as many as keep the size, with stride 1 only.
+        dilation: The distance of the filter's elements, a number or a tuple of 3; 1 means that they are
+            neighbours.
+        groups: The number of groups into which channels and filters are split; each filter sees the
+            channels of its group alone. With groups = C each channel has filters of its own.
+
+    Returns:
+        A tensor of shape (N, O, D_out, H_out, W_out), or (O, D_out, H_out, W_out), of `input`'s dtype,
+        with W_out = (W + 2 * padding - dilation * (kW - 1) - 1) // stride + 1 and the like.
+
+    Raises:
+        RuntimeError: Shapes or dtypes do not fit, C or O is not divisible by `groups`, the window is
+            larger than the padded input, `stride` or `dilation` is not positive, `padding` is negative
+            or an unknown string, or 'same' meets a stride other than 1.
+        NotImplementedError: The dtype is bool, or of integers on CUDA.
+
+    Note:
+        Where 'same' needs an odd number of zeros, the end gets one more than the beginning.
+
+    Example:
+        >>> import triten as tt
+        >>> x, weight = tt.ones(1, 1, 2, 2, 3), tt.ones(1, 1, 2, 2, 2)
+        >>> tt.conv3d(x, weight)
+        tensor([[[[[8., 8.]]]]])
+
+    Schema::
+
+        conv3d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] dilation=1, SymInt groups=1) -> Tensor
+        conv3d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, str padding="valid", SymInt[3] dilation=1, SymInt groups=1) -> Tensor
     """
     if modes:
         return conv3d_packet.call_parameters(input, weight, bias, stride, padding, dilation, groups)
@@ -354,7 +486,47 @@ def conv_transpose1d(
     groups: int = 1,
     dilation: int | Sequence[int] = 1,
 ) -> Tensor:
-    """conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) -> Tensor"""
+    """The transpose of a convolution of signals: each element adds its multiple of the filter to the result (`torch.conv_transpose1d`).
+
+    Args:
+        input: A tensor of shape (N, C, L), or (C, L) without a batch.
+        weight: The filters, of shape (C, O / groups, k) and of `input`'s dtype; those of the `conv1d`
+            whose transpose this is.
+        bias: One number for each channel of the result, of shape (O,); by default none is added.
+        stride: The distance in the result of neighbouring elements' filters, a number.
+        padding: The number of elements cut off at both ends of the result, a number.
+        output_padding: The number of elements added at the end, a number; smaller than `stride` or
+            `dilation`. It chooses among the sizes that a convolution with a stride maps to the same
+            size.
+        groups: The number of groups into which channels of `input` and of the result are split.
+        dilation: The distance of the filter's elements, a number.
+
+    Returns:
+        A tensor of shape (N, O, L_out), or (O, L_out), of `input`'s dtype, with L_out = (L - 1) *
+        stride - 2 * padding + dilation * (k - 1) + output_padding + 1.
+
+    Raises:
+        RuntimeError: Shapes or dtypes do not fit, the result would have a size below 1,
+            `output_padding` is too large, `stride` or `dilation` is not positive, or `padding` is
+            negative.
+        NotImplementedError: The dtype is bool, or of integers on CUDA.
+
+    Note:
+        It computes the gradient of `conv1d` with respect to its input, and does not undo the
+        convolution.
+
+    Example:
+        >>> import triten as tt
+        >>> x, weight = tt.tensor([[[1.0, 2.0]]]), tt.tensor([[[1.0, 1.0]]])
+        >>> tt.conv_transpose1d(x, weight)
+        tensor([[[1., 3., 2.]]])
+        >>> tt.conv_transpose1d(x, weight, stride=2)
+        tensor([[[1., 1., 2., 2.]]])
+
+    Schema::
+
+        conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) -> Tensor
+    """
     if modes:
         return conv_transpose1d_packet.call_parameters(
             input, weight, bias, stride, padding, output_padding, groups, dilation
@@ -386,7 +558,47 @@ def conv_transpose2d(
     groups: int = 1,
     dilation: int | Sequence[int] = 1,
 ) -> Tensor:
-    """conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor"""
+    """The transpose of a convolution of images: each element adds its multiple of the filter to the result (`torch.conv_transpose2d`).
+
+    Args:
+        input: A tensor of shape (N, C, H, W), or (C, H, W) without a batch.
+        weight: The filters, of shape (C, O / groups, kH, kW) and of `input`'s dtype; those of the
+            `conv2d` whose transpose this is.
+        bias: One number for each channel of the result, of shape (O,); by default none is added.
+        stride: The distance in the result of neighbouring elements' filters, a number or a tuple of 2.
+        padding: The number of elements cut off at both ends of each dimension of the result, a number
+            or a tuple of 2.
+        output_padding: The number of elements added at the end of each dimension, a number or a tuple
+            of 2; smaller than `stride` or `dilation`. It chooses among the sizes that a convolution
+            with a stride maps to the same size.
+        groups: The number of groups into which channels of `input` and of the result are split.
+        dilation: The distance of the filter's elements, a number or a tuple of 2.
+
+    Returns:
+        A tensor of shape (N, O, H_out, W_out), or (O, H_out, W_out), of `input`'s dtype, with W_out =
+        (W - 1) * stride - 2 * padding + dilation * (kW - 1) + output_padding + 1 and the like.
+
+    Raises:
+        RuntimeError: Shapes or dtypes do not fit, the result would have a size below 1,
+            `output_padding` is too large, `stride` or `dilation` is not positive, or `padding` is
+            negative.
+        NotImplementedError: The dtype is bool, or of integers on CUDA.
+
+    Note:
+        It computes the gradient of `conv2d` with respect to its input, and does not undo the
+        convolution.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.conv_transpose2d(tt.ones(1, 1, 2, 2), tt.ones(1, 1, 2, 2))
+        tensor([[[[1., 2., 1.],
+                  [2., 4., 2.],
+                  [1., 2., 1.]]]])
+
+    Schema::
+
+        conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor
+    """
     if modes:
         return conv_transpose2d_packet.call_parameters(
             input, weight, bias, stride, padding, output_padding, groups, dilation
@@ -418,7 +630,46 @@ def conv_transpose3d(
     groups: int = 1,
     dilation: int | Sequence[int] = 1,
 ) -> Tensor:
-    """conv_transpose3d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] output_padding=0, SymInt groups=1, SymInt[3] dilation=1) -> Tensor"""
+    """The transpose of a convolution of volumes: each element adds its multiple of the filter to the result (`torch.conv_transpose3d`).
+
+    Args:
+        input: A tensor of shape (N, C, D, H, W), or (C, D, H, W) without a batch.
+        weight: The filters, of shape (C, O / groups, kD, kH, kW) and of `input`'s dtype; those of the
+            `conv3d` whose transpose this is.
+        bias: One number for each channel of the result, of shape (O,); by default none is added.
+        stride: The distance in the result of neighbouring elements' filters, a number or a tuple of 3.
+        padding: The number of elements cut off at both ends of each dimension of the result, a number
+            or a tuple of 3.
+        output_padding: The number of elements added at the end of each dimension, a number or a tuple
+            of 3; smaller than `stride` or `dilation`. It chooses among the sizes that a convolution
+            with a stride maps to the same size.
+        groups: The number of groups into which channels of `input` and of the result are split.
+        dilation: The distance of the filter's elements, a number or a tuple of 3.
+
+    Returns:
+        A tensor of shape (N, O, D_out, H_out, W_out), or (O, D_out, H_out, W_out), of `input`'s dtype,
+        with W_out = (W - 1) * stride - 2 * padding + dilation * (kW - 1) + output_padding + 1 and the
+        like.
+
+    Raises:
+        RuntimeError: Shapes or dtypes do not fit, the result would have a size below 1,
+            `output_padding` is too large, `stride` or `dilation` is not positive, or `padding` is
+            negative.
+        NotImplementedError: The dtype is bool, or of integers on CUDA.
+
+    Note:
+        It computes the gradient of `conv3d` with respect to its input, and does not undo the
+        convolution.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.conv_transpose3d(tt.ones(1, 1, 1, 1, 2), tt.ones(1, 1, 1, 1, 2))
+        tensor([[[[[1., 2., 1.]]]]])
+
+    Schema::
+
+        conv_transpose3d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] output_padding=0, SymInt groups=1, SymInt[3] dilation=1) -> Tensor
+    """
     if modes:
         return conv_transpose3d_packet.call_parameters(
             input, weight, bias, stride, padding, output_padding, groups, dilation
@@ -451,7 +702,43 @@ def convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> Tensor:
-    """convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor"""
+    """The convolution of signals, images or volumes, or its transpose, with every option given (`torch.convolution`).
+
+    Args:
+        input: A tensor of shape (N, C, ...) with one to three spatial dimensions.
+        weight: The filters, of shape (O, C / groups, ...), or (C, O / groups, ...) where `transposed`.
+        bias: One number for each channel of the result, of shape (O,), or None.
+        stride: The steps of the window, one for each spatial dimension.
+        padding: The numbers of zeros added at both ends of each spatial dimension (cut off the result
+            where `transposed`).
+        dilation: The distances of the filter's elements.
+        transposed: Whether the transpose of the convolution is computed.
+        output_padding: The numbers of elements added at the end of each dimension of the transpose's
+            result; else zeros.
+        groups: The number of groups into which channels are split.
+
+    Returns:
+        A tensor of shape (N, O, ...) and `input`'s dtype.
+
+    Raises:
+        RuntimeError: Shapes or dtypes do not fit, `stride` or `dilation` is not positive, or `padding`
+            is negative.
+        NotImplementedError: The dtype is bool, or of integers on CUDA.
+
+    Note:
+        The operator behind `conv1d` to `conv3d` and `conv_transpose1d` to `conv_transpose3d`, whose
+        pages say more.
+
+    Example:
+        >>> import triten as tt
+        >>> x, weight = tt.tensor([[[1.0, 2.0, 3.0]]]), tt.tensor([[[1.0, 1.0]]])
+        >>> tt.convolution(x, weight, None, [1], [0], [1], False, [0], 1)
+        tensor([[[3., 5.]]])
+
+    Schema::
+
+        convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor
+    """
     if modes:
         return convolution_packet.call_parameters(
             input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
@@ -690,7 +977,32 @@ def _convolution_double_backward(
 
 
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
-    """conv_tbc(Tensor self, Tensor weight, Tensor bias, int pad=0) -> Tensor"""
+    """The convolution of sequences whose time stands first, the channels last (`torch.conv_tbc`).
+
+        y[t, b, o] = bias[o] + sum_k sum_c x[t + k - pad, b, c] * weight[k, c, o]
+
+    Args:
+        input: A tensor of shape (T, B, C): time, batch, channels.
+        weight: The filters, of shape (K, C, O).
+        bias: One number for each channel of the result, of shape (O,).
+        pad: The number of zeros added at both ends of the time.
+
+    Returns:
+        A tensor of shape (T + 2 * pad - K + 1, B, O).
+
+    Raises:
+        RuntimeError: A tensor has another number of dimensions, or the channels differ.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[[1.0]], [[2.0]], [[3.0]]])
+        >>> tt.conv_tbc(x, tt.ones(2, 1, 1), tt.zeros(1)).flatten()
+        tensor([3., 5.])
+
+    Schema::
+
+        conv_tbc(Tensor self, Tensor weight, Tensor bias, int pad=0) -> Tensor
+    """
     if modes:
         return conv_tbc_packet.call_parameters(input, weight, bias, pad)
     try:
@@ -709,7 +1021,33 @@ def convolution_backward_input(
     dilation: Sequence[int],
     groups: int,
 ) -> Tensor:
-    """convolution_backward_input(Tensor grad_output, Tensor weight, SymInt[] input_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor"""
+    """The gradient of a convolution with respect to its input (`torch.ops.aten.convolution_backward`).
+
+    Args:
+        grad_output: The gradient of the convolution's result, of shape (N, O, ...).
+        weight: The filters, of shape (O, C / groups, ...).
+        input_size: The shape of the convolution's input, (N, C, ...).
+        stride: The steps of the window, one for each spatial dimension.
+        padding: The numbers of zeros that the convolution added at both ends of each spatial dimension.
+        dilation: The distances of the filter's elements.
+        groups: The number of groups into which channels are split.
+
+    Returns:
+        A tensor of shape `input_size` and `grad_output`'s dtype.
+
+    Note:
+        The part of `convolution_backward` for the input, as an operator of its own.
+
+    Example:
+        >>> import triten as tt
+        >>> weight = tt.tensor([[[1.0, 1.0]]])
+        >>> tt.convolution_backward_input(tt.ones(1, 1, 3), weight, [1, 1, 4], [1], [0], [1], 1)
+        tensor([[[1., 2., 2., 1.]]])
+
+    Schema::
+
+        convolution_backward_input(Tensor grad_output, Tensor weight, SymInt[] input_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor
+    """
     if modes:
         return convolution_backward_input_packet.call_parameters(
             grad_output, weight, input_size, stride, padding, dilation, groups
@@ -734,7 +1072,33 @@ def convolution_backward_weight(
     dilation: Sequence[int],
     groups: int,
 ) -> Tensor:
-    """convolution_backward_weight(Tensor grad_output, Tensor input, SymInt[] weight_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor"""
+    """The gradient of a convolution with respect to its filters (`torch.ops.aten.convolution_backward`).
+
+    Args:
+        grad_output: The gradient of the convolution's result, of shape (N, O, ...).
+        input: The convolution's input, of shape (N, C, ...).
+        weight_size: The shape of the filters, (O, C / groups, ...).
+        stride: The steps of the window, one for each spatial dimension.
+        padding: The numbers of zeros that the convolution added at both ends of each spatial dimension.
+        dilation: The distances of the filter's elements.
+        groups: The number of groups into which channels are split.
+
+    Returns:
+        A tensor of shape `weight_size`.
+
+    Note:
+        The part of `convolution_backward` for the filters, as an operator of its own.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[[1.0, 2.0, 3.0, 4.0]]])
+        >>> tt.convolution_backward_weight(tt.ones(1, 1, 3), x, [1, 1, 2], [1], [0], [1], 1)
+        tensor([[[6., 9.]]])
+
+    Schema::
+
+        convolution_backward_weight(Tensor grad_output, Tensor input, SymInt[] weight_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor
+    """
     if modes:
         return convolution_backward_weight_packet.call_parameters(
             grad_output, input, weight_size, stride, padding, dilation, groups

@@ -119,7 +119,36 @@ def _copy_from(input: Tensor, dst: Tensor, non_blocking: bool = False) -> Tensor
 
 
 def clone(input: Tensor, *, memory_format: memory_format | None = None) -> Tensor:
-    """clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor"""
+    """A copy of a tensor in memory of its own (`torch.clone`).
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+        memory_format: How the copy lies in memory: `tt.preserve_format`, the default, keeps `input`'s
+            strides if it is dense and has no overlaps, and is contiguous otherwise;
+            `tt.contiguous_format`; `tt.channels_last` for 4 dimensions, `tt.channels_last_3d` for 5.
+
+    Returns:
+        A tensor of `input`'s shape, dtype and device.
+
+    Raises:
+        RuntimeError: The memory format asks for another number of dimensions, as `tt.channels_last`
+            does for 4.
+
+    Note:
+        The gradient flows through the copy back to `input`; `input.detach().clone()` cuts it off.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.0, 2.0])
+        >>> y = tt.clone(x)
+        >>> y += 10
+        >>> x
+        tensor([1., 2.])
+
+    Schema::
+
+        clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor
+    """
     if modes:
         return clone_packet.call_parameters(input, memory_format)
     try:

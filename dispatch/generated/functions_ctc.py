@@ -69,8 +69,56 @@ def _ctc_loss_backward(*args: Any, **kwargs: Any) -> Tensor:
 
 
 def ctc_loss(*args: Any, **kwargs: Any) -> Tensor:
-    """ctc_loss.IntList(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, int reduction=Mean, bool zero_infinity=False) -> Tensor
-    ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, int reduction=Mean, bool zero_infinity=False) -> Tensor
+    """The negative log likelihood of label sequences under frame-wise log-probabilities (CTC) (`torch.nn.functional.ctc_loss`).
+
+        -log(sum over alignments of targets to frames of prod_t p_t(label_t))
+
+    Signatures::
+
+        tt.ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Sequence[int], target_lengths: Sequence[int], blank: int = 0, reduction: int = 1, zero_infinity: bool = False) -> Tensor
+        tt.ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: int = 0, reduction: int = 1, zero_infinity: bool = False) -> Tensor
+
+    Args:
+        log_probs: Log-probabilities of C labels, of float32 or float64 and shape (T, N, C) for T frames
+            of N sequences, or (T, C).
+        targets: Labels without blanks, of shape (N, S) with sequences padded to length S, or (sum of
+            target_lengths,) with sequences one after another.
+        input_lengths: The number of frames of each sequence, at most T; a sequence of N integers or a
+            tensor of shape (N,) (or () for shape (T, C)).
+        target_lengths: The number of labels of each target, given likewise.
+        blank: The label that stands for no label.
+        reduction: 0 gives each sequence's loss, 1 the mean of the losses divided by their targets'
+            lengths (an empty target's by 1), 2 the sum.
+        zero_infinity: Whether infinite losses, those of targets too long for their frames, and their
+            gradients are made 0.
+
+    Returns:
+        A tensor without dimensions, or of shape (N,) where `reduction` is 0 and `log_probs` has three
+        dimensions.
+
+    Raises:
+        RuntimeError: A length exceeds its tensor's size, the numbers of sequences differ, or `blank` is
+            no label.
+        NotImplementedError: `log_probs` is of another dtype than float32 and float64.
+
+    Note:
+        An alignment gives each frame a label or the blank, such that repeated labels merge and blanks
+        vanish; equal neighbouring labels thus need a blank between them.
+
+    References:
+        Graves et al., Connectionist temporal classification (2006).
+
+    Example:
+        >>> import triten as tt
+        >>> log_probs = tt.log_softmax(tt.zeros(2, 1, 2), 2)
+        >>> loss = tt.ctc_loss(log_probs, tt.tensor([[1]]), (2,), (1,), reduction=2)
+        >>> tt.exp(-loss)
+        tensor(0.7500)
+
+    Schema::
+
+        ctc_loss.IntList(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, int reduction=Mean, bool zero_infinity=False) -> Tensor
+        ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, int reduction=Mean, bool zero_infinity=False) -> Tensor
     """
     if modes or "out" in kwargs:
         return ctc_loss_packet.call(*args, **kwargs)

@@ -173,7 +173,35 @@ def _cdist_backward(
 
 
 def pdist(input: Tensor, p: float = 2) -> Tensor:
-    """pdist(Tensor self, float p=2) -> Tensor"""
+    """Distances between all pairs of rows of a matrix (`torch.nn.functional.pdist`).
+
+        sum_k(abs(x_ik - x_jk) ** p) ** (1 / p), for i < j
+
+    Args:
+        input: A matrix of N rows of M elements, of dtype float32 or float64.
+        p: The order of the norm, a number from 0 to inf. 0 counts the elements that differ, inf takes
+            the largest difference.
+
+    Returns:
+        A vector of N * (N - 1) / 2 distances of `input`'s dtype, in the order (0, 1), (0, 2), ..., (1,
+        2), ...; empty for fewer than two rows.
+
+    Raises:
+        RuntimeError: `input` is not a matrix or not of a floating dtype, or `p` is negative.
+        NotImplementedError: `input` is of dtype float16 or bfloat16.
+
+    Note:
+        This is the part of `tt.cdist(input, input, p)` above the diagonal.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.pdist(tt.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]]), 1)
+        tensor([7., 1., 6.])
+
+    Schema::
+
+        pdist(Tensor self, float p=2) -> Tensor
+    """
     if modes:
         return pdist_packet.call_parameters(input, p)
     try:
@@ -220,7 +248,32 @@ def _pdist_backward(
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor"""
+    """Bilinear map of two vectors, with a matrix of weights for each output and an optional bias (`torch.nn.functional.bilinear`).
+
+        out[k] = sum_ij input1[i] * weight[k, i, j] * input2[j] + bias[k]
+
+    Args:
+        input1: A tensor of shape (*, C), where * is any number of dimensions.
+        input2: A tensor of shape (*, D), with the same dimensions *; they are not broadcast.
+        weight: The weights, of shape (K, C, D).
+        bias: What is added, of shape (K,); by default nothing.
+
+    Returns:
+        A tensor of shape (*, K) and of the operands' dtype.
+
+    Raises:
+        RuntimeError: The dimensions * differ, the other sizes do not match, or the dtypes differ.
+
+    Example:
+        >>> import triten as tt
+        >>> weight = tt.eye(2).reshape(1, 2, 2)
+        >>> tt.nn.functional.bilinear(tt.tensor([1.0, 2.0]), tt.tensor([3.0, 4.0]), weight)
+        tensor([11.])
+
+    Schema::
+
+        bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor
+    """
     if modes:
         return bilinear_packet.call_parameters(input1, input2, weight, bias)
     try:

@@ -151,8 +151,51 @@ def embedding_bag(
     include_last_offset: bool = NOT_GIVEN,
     padding_idx: int | None = NOT_GIVEN,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False) -> (Tensor, Tensor, Tensor, Tensor)
-    embedding_bag.padding_idx(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq, int mode, bool sparse, Tensor? per_sample_weights, bool include_last_offset, int? padding_idx) -> (Tensor, Tensor, Tensor, Tensor)
+    """Rows of a table, looked up by bags of indices and reduced to one row for each bag (`torch.embedding_bag`).
+
+    Signatures::
+
+        tt.embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool = False, mode: int = 0, sparse: bool = False, per_sample_weights: Tensor | None = None, include_last_offset: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]
+        tt.embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool, mode: int, sparse: bool, per_sample_weights: Tensor | None, include_last_offset: bool, padding_idx: int | None) -> tuple[Tensor, Tensor, Tensor, Tensor]
+
+    Args:
+        weight: The table, a floating tensor of shape (rows, D).
+        indices: The indices of all bags, one after another, int32 or int64 of shape (N,).
+        offsets: The places in `indices` at which the B bags start, integers of shape (B,); the first is
+            0.
+        scale_grad_by_freq: Whether a row's gradient is divided by the number of times that its index
+            occurs.
+        mode: 0 gives the sum of a bag's rows, 1 their mean, 2 their elementwise maximum.
+        sparse: Has no effect; gradients are dense.
+        per_sample_weights: A factor for each looked-up row, of shape (N,); with mode 0 only.
+        include_last_offset: Whether `offsets` ends with an additional element, the end of the last bag.
+        padding_idx: An index whose rows do not count; None, as by default, for none. It is passed after
+            all others.
+
+    Returns:
+        A tuple `(output, offset2bag, bag_size, max_indices)`. The output has shape (B, D); the others
+        say which bag each index belongs to, how many of its indices count and, with mode 2, which row
+        each maximum comes from.
+
+    Raises:
+        RuntimeError: An index is no row of the table, the first offset is not 0, an offset exceeds N,
+            `mode` is none of the above, or a tensor has another shape or dtype.
+
+    Note:
+        An empty bag gives 0. `tt.nn.functional.embedding_bag` names the mode and gives the output
+        alone.
+
+    Example:
+        >>> import triten as tt
+        >>> weight = tt.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+        >>> tt.embedding_bag(weight, tt.tensor([0, 1, 2]), tt.tensor([0, 2]))[0]
+        tensor([[4., 6.],
+                [5., 6.]])
+
+    Schema::
+
+        embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False) -> (Tensor, Tensor, Tensor, Tensor)
+        embedding_bag.padding_idx(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq, int mode, bool sparse, Tensor? per_sample_weights, bool include_last_offset, int? padding_idx) -> (Tensor, Tensor, Tensor, Tensor)
     """
     if modes:
         return embedding_bag_packet.call_parameters(

@@ -502,8 +502,40 @@ def _empty(
 
 
 def empty(*sizes: Any, **options: Any) -> Tensor:
-    """empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
-    empty.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
+    """A tensor whose elements are not initialized (`torch.empty`).
+
+    Args:
+        *size: The sizes, as a tuple or one by one.
+        dtype: The dtype; by default the default floating dtype.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+            may overlap with other work.
+        memory_format: The order in memory: `tt.contiguous_format`, or `tt.channels_last` for four and
+            `tt.channels_last_3d` for five dimensions.
+        names: Names of the dimensions.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A tensor of shape `size`; its elements are what the memory happens to hold.
+
+    Raises:
+        RuntimeError: A size is negative, or `memory_format` is for another number of dimensions.
+
+    Note:
+        Write every element before reading one; `zeros` and `full` initialize.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.empty(2, 3).shape
+        triten.Size([2, 3])
+
+    Schema::
+
+        empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
+        empty.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
     """
     if not options and not modes:
         try:
@@ -528,7 +560,37 @@ def empty_strided(
     pin_memory: bool | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    """A tensor with given sizes and strides whose elements are not initialized (`torch.empty_strided`).
+
+    Args:
+        size: The sizes.
+        stride: For each dimension the number of elements in memory from one index to the next; not
+            negative.
+        dtype: The dtype; by default the default floating dtype.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+            may overlap with other work.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A tensor of shape `size` over memory of just the extent that the strides reach.
+
+    Raises:
+        RuntimeError: `size` and `stride` differ in length, or a number is negative.
+
+    Note:
+        Strides may let elements overlap; such a tensor must not be written to in place.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.empty_strided((2, 3), (1, 2)).stride()
+        (1, 2)
+
+    Schema::
+
+        empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+    """
     if modes:
         made = empty_strided_packet.call_parameters(size, stride, dtype, layout, device, pin_memory)
         return made.requires_grad_() if requires_grad else made
@@ -553,8 +615,38 @@ def full(
     out: Tensor | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    full.names(SymInt[] size, Scalar fill_value, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+    """A tensor that holds one value everywhere (`torch.full`).
+
+    Args:
+        size: The sizes, as a tuple.
+        fill_value: The value.
+        dtype: The dtype; by default that of the value: bool, int64, the default floating or the default
+            complex dtype.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+            may overlap with other work.
+        names: Names of the dimensions.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A tensor of shape `size`.
+
+    Raises:
+        RuntimeError: A size is negative, or `dtype` cannot represent the value.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.full((2, 3), 7)
+        tensor([[7, 7, 7],
+                [7, 7, 7]])
+
+    Schema::
+
+        full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        full.names(SymInt[] size, Scalar fill_value, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or out is not None or names is not None:
         made = full_packet.call_parameters(
@@ -601,8 +693,36 @@ def _zeros(
 
 
 def zeros(*sizes: Any, **options: Any) -> Tensor:
-    """zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    zeros.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+    """A tensor of zeros (`torch.zeros`).
+
+    Args:
+        *size: The sizes, as a tuple or one by one.
+        dtype: The dtype; by default the default floating dtype.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+            may overlap with other work.
+        names: Names of the dimensions.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A tensor of shape `size`.
+
+    Raises:
+        RuntimeError: A size is negative.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.zeros(2, 3)
+        tensor([[0., 0., 0.],
+                [0., 0., 0.]])
+
+    Schema::
+
+        zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        zeros.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if not options and not modes:
         try:
@@ -648,8 +768,36 @@ def _ones(
 
 
 def ones(*sizes: Any, **options: Any) -> Tensor:
-    """ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    ones.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+    """A tensor of ones (`torch.ones`).
+
+    Args:
+        *size: The sizes, as a tuple or one by one.
+        dtype: The dtype; by default the default floating dtype.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+            may overlap with other work.
+        names: Names of the dimensions.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A tensor of shape `size`.
+
+    Raises:
+        RuntimeError: A size is negative.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.ones(2, 3)
+        tensor([[1., 1., 1.],
+                [1., 1., 1.]])
+
+    Schema::
+
+        ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        ones.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if not options and not modes:
         try:
@@ -674,7 +822,34 @@ def empty_like(
     memory_format: memory_format | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
+    """A tensor of another one's shape, dtype and device whose elements are not initialized (`torch.empty_like`).
+
+    Args:
+        input: The tensor whose properties are taken.
+        dtype: The dtype, if not `input`'s.
+        layout: The result's layout, which is `tt.strided`.
+        device: The device, if not `input`'s.
+        pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+            may overlap with other work.
+        memory_format: The order in memory. By default, `tt.preserve_format`, the strides are `input`'s
+            if it is dense, and else in the same order.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A tensor of `input`'s shape, which does not require grad unless `requires_grad` is set.
+
+    Note:
+        Write every element before reading one; `zeros_like` and `full_like` initialize.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.empty_like(tt.zeros(3, 2).t()).stride()
+        (1, 2)
+
+    Schema::
+
+        empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
+    """
     if modes:
         made = empty_like_packet.call_parameters(input, dtype, layout, device, pin_memory, memory_format)
         return made.requires_grad_() if requires_grad else made
@@ -697,7 +872,31 @@ def zeros_like(
     memory_format: memory_format | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
+    """Zeros in another tensor's shape, dtype and device (`torch.zeros_like`).
+
+    Args:
+        input: The tensor whose properties are taken.
+        dtype: The dtype, if not `input`'s.
+        layout: The result's layout, which is `tt.strided`.
+        device: The device, if not `input`'s.
+        pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+            may overlap with other work.
+        memory_format: The order in memory. By default, `tt.preserve_format`, the strides are `input`'s
+            if it is dense, and else in the same order.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A tensor of `input`'s shape, which does not require grad unless `requires_grad` is set.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.zeros_like(tt.tensor([1, 2]))
+        tensor([0, 0])
+
+    Schema::
+
+        zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
+    """
     if modes:
         made = zeros_like_packet.call_parameters(input, dtype, layout, device, pin_memory, memory_format)
         return made.requires_grad_() if requires_grad else made
@@ -720,7 +919,31 @@ def ones_like(
     memory_format: memory_format | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
+    """Ones in another tensor's shape, dtype and device (`torch.ones_like`).
+
+    Args:
+        input: The tensor whose properties are taken.
+        dtype: The dtype, if not `input`'s.
+        layout: The result's layout, which is `tt.strided`.
+        device: The device, if not `input`'s.
+        pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+            may overlap with other work.
+        memory_format: The order in memory. By default, `tt.preserve_format`, the strides are `input`'s
+            if it is dense, and else in the same order.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A tensor of `input`'s shape, which does not require grad unless `requires_grad` is set.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.ones_like(tt.tensor([5, 6]))
+        tensor([1, 1])
+
+    Schema::
+
+        ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
+    """
     if modes:
         made = ones_like_packet.call_parameters(input, dtype, layout, device, pin_memory, memory_format)
         return made.requires_grad_() if requires_grad else made
@@ -744,7 +967,35 @@ def full_like(
     memory_format: memory_format | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
+    """One value everywhere, in another tensor's shape, dtype and device (`torch.full_like`).
+
+    Args:
+        input: The tensor whose properties are taken.
+        fill_value: The value; it is converted to the result's dtype.
+        dtype: The dtype, if not `input`'s.
+        layout: The result's layout, which is `tt.strided`.
+        device: The device, if not `input`'s.
+        pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+            may overlap with other work.
+        memory_format: The order in memory. By default, `tt.preserve_format`, the strides are `input`'s
+            if it is dense, and else in the same order.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A tensor of `input`'s shape, which does not require grad unless `requires_grad` is set.
+
+    Raises:
+        RuntimeError: The dtype cannot represent the value, as an integer dtype a complex number.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.full_like(tt.tensor([1.0, 2.0]), 7)
+        tensor([7., 7.])
+
+    Schema::
+
+        full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
+    """
     if modes:
         made = full_like_packet.call_parameters(
             input, fill_value, dtype, layout, device, pin_memory, memory_format
@@ -762,8 +1013,36 @@ def full_like(
 
 
 def fill_(input: Tensor, value: Number | Tensor) -> Tensor:
-    """fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)
-    fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)
+    """In place: a tensor of the same shape and dtype that holds one value everywhere (`torch.Tensor.fill_`).
+
+    Signatures::
+
+        tt.fill_(input: Tensor, value: Number) -> Tensor
+        tt.fill_(input: Tensor, value: Tensor) -> Tensor
+
+    Args:
+        input: A tensor of any shape. It takes the result. The method's `self`.
+        value: The value, a number or a tensor without dimensions; it is converted to `input`'s dtype.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: `value` is a tensor with dimensions, or complex where `input` is not.
+
+    Note:
+        The gradient of `input` is 0, and that of a tensor `value` is the sum of the result's.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.zeros(2)
+        >>> x.fill_(5)
+        tensor([5., 5.])
+
+    Schema::
+
+        fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)
+        fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)
     """
     if modes:
         return fill__packet.call_parameters(input, value)
@@ -778,8 +1057,35 @@ def fill_(input: Tensor, value: Number | Tensor) -> Tensor:
 
 
 def fill(input: Tensor, value: Number | Tensor) -> Tensor:
-    """fill.Scalar(Tensor self, Scalar value) -> Tensor
-    fill.Tensor(Tensor self, Tensor value) -> Tensor
+    """A tensor of the same shape and dtype that holds one value everywhere (`torch.fill`).
+
+    Signatures::
+
+        tt.fill(input: Tensor, value: Number) -> Tensor
+        tt.fill(input: Tensor, value: Tensor) -> Tensor
+
+    Args:
+        input: A tensor of any shape.
+        value: The value, a number or a tensor without dimensions; it is converted to `input`'s dtype.
+
+    Returns:
+        A new tensor of `input`'s shape, dtype and device.
+
+    Raises:
+        RuntimeError: `value` is a tensor with dimensions, or complex where `input` is not.
+
+    Note:
+        The gradient of `input` is 0, and that of a tensor `value` is the sum of the result's.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.fill(tt.zeros(2), 5)
+        tensor([5., 5.])
+
+    Schema::
+
+        fill.Scalar(Tensor self, Scalar value) -> Tensor
+        fill.Tensor(Tensor self, Tensor value) -> Tensor
     """
     if modes:
         return fill_packet.call_parameters(input, value)
@@ -794,7 +1100,26 @@ def fill(input: Tensor, value: Number | Tensor) -> Tensor:
 
 
 def zero_(input: Tensor) -> Tensor:
-    """zero_(Tensor(a!) self) -> Tensor(a!)"""
+    """Every element set to 0, in place (`torch.zero_`).
+
+    Args:
+        input: A tensor of any shape, which is written to. The method's `self`.
+
+    Returns:
+        `input`.
+
+    Raises:
+        RuntimeError: `input` is a leaf that requires grad.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.zero_(tt.tensor([1, 2]))
+        tensor([0, 0])
+
+    Schema::
+
+        zero_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return zero__packet.call_parameters(input)
     try:
@@ -813,7 +1138,35 @@ def scalar_tensor(
     pin_memory: bool | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    """A tensor without dimensions that holds one number (`torch.scalar_tensor`).
+
+    Args:
+        s: The number.
+        dtype: The dtype; by default the default floating dtype, whatever the number is.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+            may overlap with other work.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A tensor of shape ().
+
+    Raises:
+        RuntimeError: The dtype cannot represent the number.
+
+    Note:
+        `tt.tensor` takes the dtype from the number.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.scalar_tensor(3)
+        tensor(3.)
+
+    Schema::
+
+        scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+    """
     if modes:
         made = scalar_tensor_packet.call_parameters(s, dtype, layout, device, pin_memory)
         return made.requires_grad_() if requires_grad else made
@@ -827,9 +1180,53 @@ def scalar_tensor(
 
 
 def arange(*args: Any, requires_grad: bool = False, **kwargs: Any) -> Tensor:
-    """arange(Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+    """The numbers from a start up to an end, which is left out, at equal distances (`torch.arange`).
+
+        start + i * step, for i from 0 to ceil((end - start) / step) - 1
+
+    Signatures::
+
+        tt.arange(end: Number, *, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+        tt.arange(start: Number, end: Number, *, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+        tt.arange(start: Number, end: Number, step: Number = 1, *, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+
+    Args:
+        end: The number before which the sequence ends.
+        start: The first number; by default 0.
+        step: The distance, which may be negative; by default 1.
+        dtype: The dtype; by default int64 where all three are integers, and else the default floating
+            dtype.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+            may overlap with other work.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A vector of `ceil((end - start) / step)` elements.
+
+    Raises:
+        RuntimeError: `step` is 0 or leads away from `end`, or a bound is not finite or is complex.
+        NotImplementedError: `dtype` is bool.
+
+    Note:
+        With fractional steps rounding may give one element more or less than expected; `linspace` takes
+        their number.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.arange(1, 4)
+        tensor([1, 2, 3])
+        >>> tt.arange(1, 2, 0.5)
+        tensor([1.0000, 1.5000])
+
+    Schema::
+
+        arange(Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if len(args) == 1 and not kwargs and args[0].__class__ is int and not modes:
         plan = arange_short.get(args[0])
@@ -855,8 +1252,46 @@ def range(
     out: Tensor | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """range(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    range.step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+    """The numbers from a start to an end, which is included, at equal distances (`torch.range`).
+
+        start + i * step, for i from 0 to floor((end - start) / step)
+
+    Signatures::
+
+        tt.range(start: Number, end: Number, *, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+        tt.range(start: Number, end: Number, step: Number = 1, *, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+
+    Args:
+        start: The first number.
+        end: The number at which the sequence ends, if it is reached.
+        step: The distance, which may be negative; by default 1.
+        dtype: The dtype; by default the default floating dtype, for integers too.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+            may overlap with other work.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A vector of `floor((end - start) / step) + 1` elements.
+
+    Raises:
+        RuntimeError: `step` is 0 or leads away from `end`.
+
+    Note:
+        This function is deprecated and warns, since Python's `range` leaves the end out; use `arange`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.range(1, 4)
+        tensor([1., 2., 3., 4.])
+
+    Schema::
+
+        range(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        range.step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or out is not None:
         made = range_packet.call_parameters(start, end, step, dtype, layout, device, pin_memory, out=out)
@@ -893,10 +1328,52 @@ def linspace(
     out: Tensor | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    linspace.Tensor_Tensor(Tensor start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    linspace.Tensor_Scalar(Tensor start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    linspace.Scalar_Tensor(Scalar start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+    """A given number of values at equal distances from a start to an end, both included (`torch.linspace`).
+
+        start + i * (end - start) / (steps - 1), for i from 0 to steps - 1
+
+    Signatures::
+
+        tt.linspace(start: Number, end: Number, steps: int, *, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+        tt.linspace(start: Tensor, end: Tensor, steps: int, *, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+        tt.linspace(start: Tensor, end: Number, steps: int, *, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+        tt.linspace(start: Number, end: Tensor, steps: int, *, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+
+    Args:
+        start: The first value, a number or a tensor without dimensions.
+        end: The last value, a number or a tensor without dimensions.
+        steps: The number of values; not negative. A single value is `start`.
+        dtype: The dtype; by default the default floating dtype, or the complex one where a bound is
+            complex.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+            may overlap with other work.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A vector of `steps` elements.
+
+    Raises:
+        RuntimeError: `steps` is negative, or a bound is a tensor with dimensions.
+
+    Note:
+        The second half is computed from `end`, so that the last element is `end` exactly. Values of an
+        integer dtype are rounded towards zero.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.linspace(0, 1, 5)
+        tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
+
+    Schema::
+
+        linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        linspace.Tensor_Tensor(Tensor start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        linspace.Tensor_Scalar(Tensor start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        linspace.Scalar_Tensor(Scalar start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or out is not None:
         made = linspace_packet.call_parameters(start, end, steps, dtype, layout, device, pin_memory, out=out)
@@ -949,8 +1426,41 @@ def eye(
     out: Tensor | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+    """A matrix with ones on the main diagonal and zeros elsewhere (`torch.eye`).
+
+    Signatures::
+
+        tt.eye(n: int, *, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+        tt.eye(n: int, m: int, *, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+
+    Args:
+        n: The number of rows.
+        m: The number of columns; by default `n`.
+        dtype: The dtype; by default the default floating dtype.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+            may overlap with other work.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A tensor of shape (n, m).
+
+    Raises:
+        RuntimeError: `n` or `m` is negative.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.eye(2, 3)
+        tensor([[1., 0., 0.],
+                [0., 1., 0.]])
+
+    Schema::
+
+        eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or out is not None:
         made = eye_packet.call_parameters(n, m, dtype, layout, device, pin_memory, out=out)
@@ -977,10 +1487,52 @@ def logspace(
     out: Tensor | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    logspace.Tensor_Tensor(Tensor start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    logspace.Tensor_Scalar(Tensor start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    logspace.Scalar_Tensor(Scalar start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+    """Powers of a base whose exponents lie at equal distances (`torch.logspace`).
+
+        base ** (start + i * (end - start) / (steps - 1)), for i from 0 to steps - 1
+
+    Signatures::
+
+        tt.logspace(start: Number, end: Number, steps: int, base: float = 10.0, *, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+        tt.logspace(start: Tensor, end: Tensor, steps: int, base: float = 10.0, *, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+        tt.logspace(start: Tensor, end: Number, steps: int, base: float = 10.0, *, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+        tt.logspace(start: Number, end: Tensor, steps: int, base: float = 10.0, *, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+
+    Args:
+        start: The first exponent, a number or a tensor without dimensions.
+        end: The last exponent, a number or a tensor without dimensions.
+        steps: The number of values; not negative. A single value is `base ** start`.
+        base: The base of the powers.
+        dtype: The dtype; by default the default floating dtype, or the complex one where an exponent is
+            complex.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+            may overlap with other work.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A vector of `steps` elements.
+
+    Raises:
+        RuntimeError: `steps` is negative, or an exponent is a tensor with dimensions.
+
+    Note:
+        A negative base gives nan at exponents that are not whole.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.logspace(0, 2, 3)
+        tensor([  1.,  10., 100.])
+
+    Schema::
+
+        logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        logspace.Tensor_Tensor(Tensor start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        logspace.Tensor_Scalar(Tensor start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        logspace.Scalar_Tensor(Scalar start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or out is not None:
         made = logspace_packet.call_parameters(
@@ -1024,7 +1576,34 @@ def empty_permuted(
     pin_memory: bool | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """empty_permuted(SymInt[] size, int[] physical_layout, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    """A tensor without gaps, its dimensions in a given order in memory, whose elements are not initialized (`torch.empty_permuted`).
+
+    Args:
+        size: The sizes.
+        physical_layout: The dimensions in the order of memory, each once, that with the largest stride
+            first; negative ones are not allowed.
+        dtype: The dtype; by default the default floating dtype.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+            may overlap with other work.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A tensor of shape `size`.
+
+    Raises:
+        RuntimeError: `physical_layout` does not hold each dimension exactly once.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.empty_permuted((2, 3, 4), (2, 0, 1)).stride()
+        (3, 1, 6)
+
+    Schema::
+
+        empty_permuted(SymInt[] size, int[] physical_layout, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+    """
     if modes:
         made = empty_permuted_packet.call_parameters(size, physical_layout, dtype, layout, device, pin_memory)
         return made.requires_grad_() if requires_grad else made

@@ -669,7 +669,45 @@ def linalg_lu_factor_ex(
     check_errors: bool = False,
     out: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, Tensor info)"""
+    """LU factorisation in compact form, with a code instead of an error for singular matrices (`torch.linalg.lu_factor_ex`).
+
+        A = P L U
+
+    Args:
+        A: Matrices of shape (*, m, n), of dtype float32, float64, complex64 or complex128.
+        pivot: Whether rows are interchanged for the sake of accuracy. False exists on CUDA only.
+        check_errors: Whether a singular matrix raises an error, as in `tt.linalg.lu_factor`. On CUDA
+            the check waits for the device.
+        out: A tuple of tensors that take the results (LU, pivots, info) and are returned: each of the
+            result's shape, or empty and then resized.
+
+    Returns:
+        A named tuple `(LU, pivots, info)`. `LU`, of shape (*, m, n), holds U in and above the diagonal
+        and L, without its unit diagonal, below. `pivots`, int32 of shape (*, min(m, n)), says that row
+        i was interchanged with row pivots[i], counted from 1. `info`, int32 of shape (*), is 0, or the
+        number of the first diagonal element of U that is 0.
+
+    Raises:
+        RuntimeError: `A` has fewer than two dimensions, `pivot` is False on the CPU, or `check_errors`
+            is set and a matrix is singular.
+        NotImplementedError: `A` is of another dtype.
+
+    References:
+        LAPACK getrf, cuSOLVER getrf.
+
+    Example:
+        >>> import triten as tt
+        >>> LU, pivots, info = tt.linalg.lu_factor_ex(tt.tensor([[1.0, 3.0], [2.0, 4.0]]))
+        >>> LU
+        tensor([[2.0000, 4.0000],
+                [0.5000, 1.0000]])
+        >>> pivots, info
+        (tensor([2, 2], dtype=triten.int32), tensor(0, dtype=triten.int32))
+
+    Schema::
+
+        linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, Tensor info)
+    """
     if modes or out is not None:
         if modes:
             return linalg_lu_factor_ex_packet.call_parameters(A, pivot, check_errors, out=out)
@@ -703,7 +741,47 @@ def linalg_cholesky_ex(
     check_errors: bool = False,
     out: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)"""
+    """Cholesky factorisation, with a code instead of an error for matrices that are not positive definite (`torch.linalg.cholesky_ex`).
+
+        A = L L^H, or A = U^H U if `upper` is True
+
+    Args:
+        input: Hermitian positive definite matrices A, of shape (*, n, n), of dtype float32, float64,
+            complex64 or complex128. Only the lower triangle is read, or the upper one if `upper` is
+            True.
+        upper: Whether the upper triangular factor U is computed instead of the lower one.
+        check_errors: Whether a matrix that is not positive definite raises an error, as in
+            `tt.linalg.cholesky`. On CUDA the check waits for the device.
+        out: A tuple of tensors that take the results (L, info) and are returned: each of the result's
+            shape, or empty and then resized.
+
+    Returns:
+        A named tuple `(L, info)`. `L`, of `input`'s shape, is the triangular factor. `info`, int32 of
+        shape (*), is 0, or the order of the first leading minor that is not positive definite; the
+        factor is then not complete.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions, its matrices are not square, or it is of
+            integers or bools.
+        LinAlgError: `check_errors` is set and a matrix is not positive definite.
+        NotImplementedError: `input` is of dtype float16 or bfloat16.
+
+    References:
+        LAPACK potrf, cuSOLVER potrf.
+
+    Example:
+        >>> import triten as tt
+        >>> L, info = tt.linalg.cholesky_ex(tt.tensor([[4.0, 2.0], [2.0, 5.0]]))
+        >>> L
+        tensor([[2., 0.],
+                [1., 2.]])
+        >>> info
+        tensor(0, dtype=triten.int32)
+
+    Schema::
+
+        linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)
+    """
     if modes or out is not None:
         if modes:
             return linalg_cholesky_ex_packet.call_parameters(input, upper, check_errors, out=out)
@@ -728,7 +806,46 @@ def linalg_solve_triangular(
     unitriangular: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
-    """linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor"""
+    """Solution of linear equations with triangular matrices (`torch.linalg.solve_triangular`).
+
+        A X = B, or X A = B if `left` is False
+
+    Args:
+        input: Triangular matrices A, of shape (*, n, n), of dtype float32, float64, complex64 or
+            complex128. The other triangle is not read.
+        B: The right-hand sides, of shape (*, n, k), or (*, k, n) if `left` is False; the dimensions *
+            broadcast.
+        upper: Whether A is upper triangular; it must be given.
+        left: Whether the unknowns stand at the right of A.
+        unitriangular: Whether the diagonal of A counts as ones and is not read.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        The solutions X, of `B`'s shape with the dimensions * broadcast, and of the operands' dtype.
+
+    Raises:
+        RuntimeError: An operand has fewer than two dimensions, A is not square, or the sizes or dtypes
+            do not match.
+        NotImplementedError: The operands are of another dtype.
+
+    Note:
+        A zero on the diagonal is not an error; the solution then has inf or nan.
+
+    References:
+        BLAS trsm, cuBLAS trsm.
+
+    Example:
+        >>> import triten as tt
+        >>> A = tt.tensor([[1.0, 2.0], [0.0, 4.0]])
+        >>> tt.linalg.solve_triangular(A, tt.tensor([[5.0], [8.0]]), upper=True)
+        tensor([[1.],
+                [2.]])
+
+    Schema::
+
+        linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return linalg_solve_triangular_packet.call_parameters(
@@ -747,7 +864,42 @@ def linalg_solve_triangular(
 
 
 def geqrf(input: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-    """geqrf(Tensor self) -> (Tensor a, Tensor tau)"""
+    """QR factorisation as Householder reflectors, in LAPACK's compact form (`torch.geqrf`).
+
+    Args:
+        input: Matrices of shape (*, m, n), of dtype float32, float64, complex64 or complex128. The
+            method's `self`.
+        out: A tuple of tensors that take the results (a, tau) and are returned: each of the result's
+            shape, or empty and then resized.
+
+    Returns:
+        A named tuple `(a, tau)`. `a`, of `input`'s shape, holds R in and above the diagonal and the
+        vectors v of the reflectors 1 - tau v v^H, without their leading 1, below. `tau`, of shape (*,
+        min(m, n)), holds their factors.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions.
+        NotImplementedError: `input` is of another dtype.
+
+    Note:
+        `tt.linalg.householder_product` makes Q of the reflectors, `tt.ormqr` multiplies by it,
+        `tt.linalg.qr` does both steps at once.
+
+    References:
+        LAPACK geqrf, cuSOLVER geqrf.
+
+    Example:
+        >>> import triten as tt
+        >>> A = tt.tensor([[3.0, 1.0], [4.0, 2.0]])
+        >>> a, tau = tt.geqrf(A)
+        >>> tt.linalg.householder_product(a, tau) @ a.triu()
+        tensor([[3.0000, 1.0000],
+                [4.0000, 2.0000]])
+
+    Schema::
+
+        geqrf(Tensor self) -> (Tensor a, Tensor tau)
+    """
     if modes or out is not None:
         if modes:
             return geqrf_packet.call_parameters(input, out=out)
@@ -764,7 +916,39 @@ def geqrf(input: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[T
 
 
 def linalg_householder_product(input: Tensor, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """linalg_householder_product(Tensor input, Tensor tau) -> Tensor"""
+    """First columns of a product of Householder reflectors (`torch.linalg.householder_product`).
+
+        H_1 H_2 ... H_k, with H_i = 1 - tau_i v_i v_i^H
+
+    Args:
+        input: Matrices of shape (*, m, n), with m >= n, whose columns below the diagonal hold the
+            vectors v_i without their leading 1. The diagonal and what is above it are not read.
+        tau: The factors of the reflectors, of shape (*, k), with k <= n.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        The first n columns of the products, of shape (*, m, n), and of `input`'s dtype.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions or more columns than rows, `tau` has more
+            elements than `input` has columns, or the dimensions * or the dtypes differ.
+        NotImplementedError: The operands are neither of float32, float64, complex64 nor complex128.
+
+    References:
+        LAPACK orgqr and ungqr, cuSOLVER orgqr and ungqr.
+
+    Example:
+        >>> import triten as tt
+        >>> v = tt.tensor([[0.0], [1.0]])
+        >>> tt.linalg.householder_product(v, tt.tensor([1.0]))
+        tensor([[ 0.],
+                [-1.]])
+
+    Schema::
+
+        linalg_householder_product(Tensor input, Tensor tau) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return linalg_householder_product_packet.call_parameters(input, tau, out=out)
@@ -789,7 +973,44 @@ def ormqr(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor"""
+    """Product of a matrix and the orthogonal matrix Q of Householder reflectors (`torch.ormqr`).
+
+        Q C, Q^H C, C Q or C Q^H, with Q = H_1 H_2 ... H_k
+
+    Args:
+        input: The reflectors' vectors, of shape (*, r, k), as `tt.geqrf` returns them; r is m if `left`
+            is True, otherwise n. The method's `self`.
+        input2: The factors tau of the reflectors, of shape (*, k).
+        input3: The matrices C, of shape (*, m, n).
+        left: Whether Q stands at the left of C.
+        transpose: Whether Q^H takes the place of Q.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        The products, of `input3`'s shape and dtype.
+
+    Raises:
+        RuntimeError: An operand has too few dimensions, or the sizes or dtypes do not match.
+        NotImplementedError: The operands are neither of float32, float64, complex64 nor complex128.
+
+    Note:
+        Q is the whole square matrix of r rows, and is never formed.
+
+    References:
+        LAPACK ormqr and unmqr, cuSOLVER ormqr and unmqr.
+
+    Example:
+        >>> import triten as tt
+        >>> v = tt.tensor([[0.0], [1.0]])
+        >>> tt.ormqr(v, tt.tensor([1.0]), tt.tensor([[2.0], [3.0]]))
+        tensor([[-3.],
+                [-2.]])
+
+    Schema::
+
+        ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return ormqr_packet.call_parameters(input, input2, input3, left, transpose, out=out)
@@ -825,7 +1046,43 @@ def _linalg_eigh(
 
 
 def linalg_eig(input: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-    """linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)"""
+    """Eigenvalues and eigenvectors of square matrices (`torch.linalg.eig`).
+
+        A V = V diag(eigenvalues)
+
+    Args:
+        input: Matrices A of shape (*, n, n), of dtype float32, float64, complex64 or complex128.
+        out: A tuple of tensors that take the results (eigenvalues, eigenvectors) and are returned: each
+            of the result's shape, or empty and then resized.
+
+    Returns:
+        A named tuple `(eigenvalues, eigenvectors)`, of shapes (*, n) and (*, n, n) and of a complex
+        dtype, for real matrices too. The eigenvectors are the columns, each of Euclidean norm 1. The
+        eigenvalues are in no particular order.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions, its matrices are not square, it is of
+            integers or bools, or it holds inf or nan.
+        NotImplementedError: `input` is of dtype float16 or bfloat16.
+
+    Note:
+        An eigenvector is determined only up to a factor of modulus 1, so that a gradient is meaningful
+        only for functions which do not depend on that factor; it is not finite where two eigenvalues
+        are equal. `tt.linalg.eigh` is faster and more accurate for Hermitian matrices.
+
+    References:
+        LAPACK geev, cuSOLVER Xgeev.
+
+    Example:
+        >>> import triten as tt
+        >>> eigenvalues, eigenvectors = tt.linalg.eig(tt.tensor([[0.0, -1.0], [1.0, 0.0]]))
+        >>> eigenvalues
+        tensor([0.+1.j, 0.-1.j])
+
+    Schema::
+
+        linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)
+    """
     if modes or out is not None:
         if modes:
             return linalg_eig_packet.call_parameters(input, out=out)
@@ -894,7 +1151,50 @@ def linalg_ldl_factor_ex(
     check_errors: bool = False,
     out: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """linalg_ldl_factor_ex(Tensor self, *, bool hermitian=False, bool check_errors=False) -> (Tensor LD, Tensor pivots, Tensor info)"""
+    """LDL factorisation in LAPACK's compact form, with a code instead of an error for singular matrices (`torch.linalg.ldl_factor_ex`).
+
+        A = L D L^T, or A = L D L^H if `hermitian` is True
+
+    Args:
+        input: Symmetric or Hermitian matrices A of shape (*, n, n), of dtype float32, float64,
+            complex64 or complex128. Only the lower triangle is read.
+        hermitian: Whether complex matrices are Hermitian; otherwise they are symmetric. Real matrices
+            are the same either way.
+        check_errors: Whether a singular matrix raises an error, as in `tt.linalg.ldl_factor`. On CUDA
+            the check waits for the device.
+        out: A tuple of tensors that take the results (LD, pivots, info) and are returned: each of the
+            result's shape, or empty and then resized.
+
+    Returns:
+        A named tuple `(LD, pivots, info)`. `LD`, of `input`'s shape, holds the blocks of D, of order 1
+        and 2, on its diagonal and L below. `pivots`, int32 of shape (*, n), holds the interchanges of
+        rows as LAPACK's sytrf gives them. `info`, int32 of shape (*), is 0, or the number of the first
+        block of D that is 0.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions, its matrices are not square, or it is of
+            integers or bools.
+        LinAlgError: `check_errors` is set and a matrix is singular.
+        NotImplementedError: `input` is of dtype float16 or bfloat16, or on CUDA complex with
+            `hermitian`.
+
+    Note:
+        `tt.linalg.ldl_solve` solves equations with the result.
+
+    References:
+        LAPACK sytrf and hetrf, cuSOLVER sytrf.
+
+    Example:
+        >>> import triten as tt
+        >>> LD, pivots, info = tt.linalg.ldl_factor_ex(tt.tensor([[4.0, 2.0], [2.0, 3.0]]))
+        >>> LD
+        tensor([[4.0000, 0.0000],
+                [0.5000, 2.0000]])
+
+    Schema::
+
+        linalg_ldl_factor_ex(Tensor self, *, bool hermitian=False, bool check_errors=False) -> (Tensor LD, Tensor pivots, Tensor info)
+    """
     if modes or out is not None:
         if modes:
             return linalg_ldl_factor_ex_packet.call_parameters(input, hermitian, check_errors, out=out)
@@ -913,7 +1213,40 @@ def linalg_ldl_factor_ex(
 def linalg_ldl_solve(
     LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False, out: Tensor | None = None
 ) -> Tensor:
-    """linalg_ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor"""
+    """Solution of the equations A X = B from the LDL factorisation of A (`torch.linalg.ldl_solve`).
+
+    Args:
+        LD: The compact factors, of shape (*, n, n), from `tt.linalg.ldl_factor`.
+        pivots: The interchanges of rows, integers of shape (*, n), from the same factorisation.
+        B: The right-hand sides, of shape (*, n, k).
+        hermitian: The value that the factorisation was given.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        The solutions X, of `B`'s shape with the dimensions * broadcast, and of the operands' dtype.
+
+    Raises:
+        RuntimeError: `LD` does not hold square matrices, `B` has fewer than two dimensions, `pivots` is
+            not of integers, or the sizes or dtypes do not match.
+
+    Note:
+        Not supported: CUDA on a GPU, since CuPy has no binding of cuSOLVER's sytrs.
+
+    References:
+        LAPACK sytrs and hetrs.
+
+    Example:
+        >>> import triten as tt
+        >>> LD, pivots = tt.linalg.ldl_factor(tt.tensor([[4.0, 2.0], [2.0, 3.0]]))
+        >>> tt.linalg.ldl_solve(LD, pivots, tt.tensor([[8.0], [8.0]]))
+        tensor([[1.],
+                [2.]])
+
+    Schema::
+
+        linalg_ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return linalg_ldl_solve_packet.call_parameters(LD, pivots, B, hermitian, out=out)
@@ -932,7 +1265,45 @@ def linalg_ldl_solve(
 def linalg_ldl_factor(
     input: Tensor, *, hermitian: bool = False, out: tuple[Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """linalg_ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)"""
+    """LDL factorisation of symmetric or Hermitian matrices, in LAPACK's compact form (`torch.linalg.ldl_factor`).
+
+        A = L D L^T, or A = L D L^H if `hermitian` is True
+
+    Args:
+        input: Symmetric or Hermitian matrices A of shape (*, n, n), of dtype float32, float64,
+            complex64 or complex128. Only the lower triangle is read. They need not be positive
+            definite.
+        hermitian: Whether complex matrices are Hermitian; otherwise they are symmetric. Real matrices
+            are the same either way.
+        out: A tuple of tensors that take the results (LD, pivots) and are returned: each of the
+            result's shape, or empty and then resized.
+
+    Returns:
+        A named tuple `(LD, pivots)`. `LD`, of `input`'s shape, holds the blocks of D, of order 1 and 2,
+        on its diagonal and L below. `pivots`, int32 of shape (*, n), holds the interchanges of rows as
+        LAPACK's sytrf gives them.
+
+    Raises:
+        LinAlgError: A matrix is singular.
+        RuntimeError: `input` has fewer than two dimensions, its matrices are not square, or it is of
+            integers or bools.
+        NotImplementedError: `input` is of dtype float16 or bfloat16, or on CUDA complex with
+            `hermitian`.
+
+    References:
+        LAPACK sytrf and hetrf, cuSOLVER sytrf.
+
+    Example:
+        >>> import triten as tt
+        >>> LD, pivots = tt.linalg.ldl_factor(tt.tensor([[4.0, 2.0], [2.0, 3.0]]))
+        >>> tt.linalg.ldl_solve(LD, pivots, tt.tensor([[8.0], [8.0]]))
+        tensor([[1.],
+                [2.]])
+
+    Schema::
+
+        linalg_ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)
+    """
     if modes or out is not None:
         if modes:
             return linalg_ldl_factor_packet.call_parameters(input, hermitian, out=out)
@@ -951,7 +1322,44 @@ def linalg_ldl_factor(
 def linalg_lu_factor(
     A: Tensor, *, pivot: bool = True, out: tuple[Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)"""
+    """LU factorisation in the compact form that `tt.linalg.lu_solve` takes (`torch.linalg.lu_factor`).
+
+        A = P L U
+
+    Args:
+        A: Matrices of shape (*, m, n), of dtype float32, float64, complex64 or complex128.
+        pivot: Whether rows are interchanged for the sake of accuracy. False exists on CUDA only.
+        out: A tuple of tensors that take the results (LU, pivots) and are returned: each of the
+            result's shape, or empty and then resized.
+
+    Returns:
+        A named tuple `(LU, pivots)`. `LU`, of shape (*, m, n), holds U in and above the diagonal and L,
+        without its unit diagonal, below. `pivots`, int32 of shape (*, min(m, n)), says that row i was
+        interchanged with row pivots[i], counted from 1.
+
+    Raises:
+        RuntimeError: `A` has fewer than two dimensions, `pivot` is False on the CPU, or a diagonal
+            element of U is 0.
+        NotImplementedError: `A` is of another dtype.
+
+    Note:
+        On CUDA the check for singular matrices waits for the device; `tt.linalg.lu_factor_ex` does not
+        check.
+
+    References:
+        LAPACK getrf, cuSOLVER getrf.
+
+    Example:
+        >>> import triten as tt
+        >>> LU, pivots = tt.linalg.lu_factor(tt.tensor([[1.0, 3.0], [2.0, 4.0]]))
+        >>> LU
+        tensor([[2.0000, 4.0000],
+                [0.5000, 1.0000]])
+
+    Schema::
+
+        linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)
+    """
     if modes or out is not None:
         if modes:
             return linalg_lu_factor_packet.call_parameters(A, pivot, out=out)
@@ -988,7 +1396,36 @@ def lu_unpack(
     *,
     out: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> (Tensor P, Tensor L, Tensor U)"""
+    """The matrices P, L and U of a compact LU factorisation (`torch.lu_unpack`).
+
+        A = P L U
+
+    Args:
+        LU_data: The compact factors, of shape (*, m, n), from `tt.linalg.lu_factor`.
+        LU_pivots: The interchanges of rows, int32 of shape (*, min(m, n)), from the same factorisation.
+        unpack_data: Whether `L` and `U` are made; otherwise they are empty.
+        unpack_pivots: Whether `P` is made; otherwise it is empty.
+        out: A tuple of tensors that take the results (P, L, U) and are returned: each of the result's
+            shape, or empty and then resized.
+
+    Returns:
+        A named tuple `(P, L, U)` of shapes (*, m, m), (*, m, k) and (*, k, n), with k = min(m, n).
+
+    Raises:
+        RuntimeError: `LU_pivots` is not of dtype int32.
+
+    Example:
+        >>> import triten as tt
+        >>> LU, pivots = tt.linalg.lu_factor(tt.tensor([[1.0, 3.0], [2.0, 4.0]]))
+        >>> P, L, U = tt.lu_unpack(LU, pivots)
+        >>> L
+        tensor([[1.0000, 0.0000],
+                [0.5000, 1.0000]])
+
+    Schema::
+
+        lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> (Tensor P, Tensor L, Tensor U)
+    """
     if modes or out is not None:
         if modes:
             return lu_unpack_packet.call_parameters(LU_data, LU_pivots, unpack_data, unpack_pivots, out=out)
@@ -1007,7 +1444,46 @@ def lu_unpack(
 def linalg_lu(
     A: Tensor, *, pivot: bool = True, out: tuple[Tensor, Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)"""
+    """LU factorisation with partial pivoting, as three matrices (`torch.linalg.lu`).
+
+        A = P L U
+
+    Args:
+        A: Matrices of shape (*, m, n), of dtype float32, float64, complex64 or complex128.
+        pivot: Whether rows are interchanged for the sake of accuracy. False exists on CUDA only; `P` is
+            then empty.
+        out: A tuple of tensors that take the results (P, L, U) and are returned: each of the result's
+            shape, or empty and then resized.
+
+    Returns:
+        A named tuple `(P, L, U)`, with k = min(m, n). `P`, of shape (*, m, m), is a permutation matrix,
+        `L`, of shape (*, m, k), is lower triangular with a unit diagonal, and `U`, of shape (*, k, n),
+        is upper triangular.
+
+    Raises:
+        RuntimeError: `A` has fewer than two dimensions, or `pivot` is False on the CPU.
+        NotImplementedError: `A` is of another dtype.
+
+    Note:
+        A singular matrix is factorised too; its `U` has zeros on the diagonal.
+
+    References:
+        LAPACK getrf, cuSOLVER getrf.
+
+    Example:
+        >>> import triten as tt
+        >>> P, L, U = tt.linalg.lu(tt.tensor([[1.0, 3.0], [2.0, 4.0]]))
+        >>> P @ L @ U
+        tensor([[1., 3.],
+                [2., 4.]])
+        >>> U
+        tensor([[2., 4.],
+                [0., 1.]])
+
+    Schema::
+
+        linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)
+    """
     if modes or out is not None:
         if modes:
             return linalg_lu_packet.call_parameters(A, pivot, out=out)
@@ -1032,7 +1508,42 @@ def linalg_lu_solve(
     adjoint: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
-    """linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor"""
+    """Solution of linear equations from the compact LU factorisation of their matrix (`torch.linalg.lu_solve`).
+
+        A X = B, or X A = B if `left` is False
+
+    Args:
+        LU: The compact factors of square matrices, of shape (*, n, n), from `tt.linalg.lu_factor`.
+        pivots: The interchanges of rows, int32 of shape (*, n), from the same factorisation.
+        B: The right-hand sides, of shape (*, n, k), or (*, k, n) if `left` is False; the dimensions *
+            broadcast.
+        left: Whether the unknowns stand at the right of A.
+        adjoint: Whether A's conjugate transpose takes the place of A.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        The solutions X, of `B`'s shape with the dimensions * broadcast, and of the operands' dtype.
+
+    Raises:
+        RuntimeError: `LU` does not hold square matrices, `B` has fewer than two dimensions, the sizes
+            or dtypes do not match, or `pivots` is not of dtype int32.
+        NotImplementedError: The operands are neither of float32, float64, complex64 nor complex128.
+
+    References:
+        LAPACK getrs, cuSOLVER getrs.
+
+    Example:
+        >>> import triten as tt
+        >>> LU, pivots = tt.linalg.lu_factor(tt.tensor([[2.0, 1.0], [1.0, 1.0]]))
+        >>> tt.linalg.lu_solve(LU, pivots, tt.tensor([[3.0], [2.0]]))
+        tensor([[1.],
+                [1.]])
+
+    Schema::
+
+        linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return linalg_lu_solve_packet.call_parameters(LU, pivots, B, left, adjoint, out=out)
@@ -1049,7 +1560,36 @@ def linalg_lu_solve(
 
 
 def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor"""
+    """Solution of the equations A X = B from the compact LU factorisation of A (`torch.lu_solve`).
+
+    Args:
+        input: The right-hand sides B, of shape (*, n, k). The method's `self`.
+        LU_data: The compact factors of A, of shape (*, n, n), from `tt.linalg.lu_factor`.
+        LU_pivots: The interchanges of rows, int32 of shape (*, n), from the same factorisation.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        The solutions X, of shape (*, n, k), and of the operands' dtype.
+
+    Raises:
+        RuntimeError: `LU_data` does not hold square matrices, `input` has fewer than two dimensions,
+            the sizes or dtypes do not match, or `LU_pivots` is not of dtype int32.
+
+    Note:
+        An old name; `tt.linalg.lu_solve` has the factorisation first, and more options.
+
+    Example:
+        >>> import triten as tt
+        >>> LU, pivots = tt.linalg.lu_factor(tt.tensor([[2.0, 1.0], [1.0, 1.0]]))
+        >>> tt.lu_solve(tt.tensor([[3.0], [2.0]]), LU, pivots)
+        tensor([[1.],
+                [1.]])
+
+    Schema::
+
+        lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return lu_solve_packet.call_parameters(input, LU_data, LU_pivots, out=out)
@@ -1068,7 +1608,41 @@ def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor |
 def linalg_inv_ex(
     A: Tensor, *, check_errors: bool = False, out: tuple[Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)"""
+    """Inverses of square matrices, with a code instead of an error for singular ones (`torch.linalg.inv_ex`).
+
+    Args:
+        A: Matrices of shape (*, n, n), of dtype float32, float64, complex64 or complex128.
+        check_errors: Whether a singular matrix raises an error, as in `tt.linalg.inv`. On CUDA the
+            check waits for the device.
+        out: A tuple of tensors that take the results (inverse, info) and are returned: each of the
+            result's shape, or empty and then resized.
+
+    Returns:
+        A named tuple `(inverse, info)`. `inverse` has `A`'s shape and dtype. `info`, int32 of shape
+        (*), is 0, or the number of the first zero on the diagonal of the LU factorisation; that inverse
+        then holds no meaningful numbers.
+
+    Raises:
+        RuntimeError: `A` has fewer than two dimensions, its matrices are not square, or it is of
+            another dtype.
+        LinAlgError: `check_errors` is set and a matrix is singular.
+
+    References:
+        LAPACK gesv or getrf and getrs, cuSOLVER getrf and getrs.
+
+    Example:
+        >>> import triten as tt
+        >>> inverse, info = tt.linalg.inv_ex(tt.tensor([[2.0, 0.0], [0.0, 4.0]]))
+        >>> inverse
+        tensor([[0.5000, 0.0000],
+                [0.0000, 0.2500]])
+        >>> info
+        tensor(0, dtype=triten.int32)
+
+    Schema::
+
+        linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)
+    """
     if modes or out is not None:
         if modes:
             return linalg_inv_ex_packet.call_parameters(A, check_errors, out=out)
@@ -1085,7 +1659,40 @@ def linalg_inv_ex(
 
 
 def linalg_inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """linalg_inv(Tensor A) -> Tensor"""
+    """Inverses of square matrices (`torch.linalg.inv`).
+
+    Args:
+        A: Matrices of shape (*, n, n), of dtype float32, float64, complex64 or complex128.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        The inverses, of `A`'s shape and dtype.
+
+    Raises:
+        LinAlgError: A matrix is singular; the message names the zero on the diagonal, and the member of
+            the batch.
+        RuntimeError: `A` has fewer than two dimensions, its matrices are not square, or it is of
+            another dtype.
+
+    Note:
+        Where the inverse is only multiplied by something, `tt.linalg.solve` is faster and more
+        accurate. On CUDA the check for singular matrices waits for the device; `tt.linalg.inv_ex` does
+        not check.
+
+    References:
+        LAPACK gesv or getrf and getrs, cuSOLVER getrf and getrs.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.linalg.inv(tt.tensor([[2.0, 0.0], [0.0, 4.0]]))
+        tensor([[0.5000, 0.0000],
+                [0.0000, 0.2500]])
+
+    Schema::
+
+        linalg_inv(Tensor A) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return linalg_inv_packet.call_parameters(A, out=out)
@@ -1102,7 +1709,36 @@ def linalg_inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def inverse(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """inverse(Tensor self) -> Tensor"""
+    """Inverses of square matrices (`torch.inverse`).
+
+    Args:
+        input: Matrices of shape (*, n, n), of dtype float32, float64, complex64 or complex128. The
+            method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        The inverses, of `input`'s shape and dtype.
+
+    Raises:
+        LinAlgError: A matrix is singular; the message names the zero on the diagonal, and the member of
+            the batch.
+        RuntimeError: `input` has fewer than two dimensions, its matrices are not square, or it is of
+            another dtype.
+
+    Note:
+        The same as `tt.linalg.inv`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.inverse(tt.tensor([[2.0, 0.0], [0.0, 4.0]]))
+        tensor([[0.5000, 0.0000],
+                [0.0000, 0.2500]])
+
+    Schema::
+
+        inverse(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return inverse_packet.call_parameters(input, out=out)
@@ -1150,7 +1786,42 @@ def linalg_solve_ex(
     check_errors: bool = False,
     out: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)"""
+    """Solution of square linear equations, with a code instead of an error for singular matrices (`torch.linalg.solve_ex`).
+
+        A X = B, or X A = B if `left` is False
+
+    Args:
+        A: Matrices of shape (*, n, n), of dtype float32, float64, complex64 or complex128.
+        B: The right-hand sides, as in `tt.linalg.solve`.
+        left: Whether the unknowns stand at the right of A.
+        check_errors: Whether a singular matrix raises an error, as in `tt.linalg.solve`. On CUDA the
+            check waits for the device.
+        out: A tuple of tensors that take the results (result, info) and are returned: each of the
+            result's shape, or empty and then resized.
+
+    Returns:
+        A named tuple `(result, info)`. `result` is the solution X, as in `tt.linalg.solve`. `info`,
+        int32 of shape (*), is 0, or the number of the first zero on the diagonal of the LU
+        factorisation; that solution then holds no meaningful numbers.
+
+    Raises:
+        RuntimeError: `A` does not hold square matrices, or the sizes or dtypes do not match.
+        LinAlgError: `check_errors` is set and a matrix is singular.
+
+    References:
+        LAPACK gesv or getrf and getrs, cuSOLVER getrf and getrs.
+
+    Example:
+        >>> import triten as tt
+        >>> A = tt.tensor([[2.0, 0.0], [0.0, 4.0]])
+        >>> result, info = tt.linalg.solve_ex(A, tt.tensor([2.0, 4.0]))
+        >>> result
+        tensor([1., 1.])
+
+    Schema::
+
+        linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)
+    """
     if modes or out is not None:
         if modes:
             return linalg_solve_ex_packet.call_parameters(A, B, left, check_errors, out=out)
@@ -1167,7 +1838,45 @@ def linalg_solve_ex(
 
 
 def linalg_solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None = None) -> Tensor:
-    """linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor"""
+    """Solution of square linear equations (`torch.linalg.solve`).
+
+        A X = B, or X A = B if `left` is False
+
+    Args:
+        A: Matrices of shape (*, n, n), of dtype float32, float64, complex64 or complex128.
+        B: The right-hand sides, of shape (*, n, k), or (*, k, n) if `left` is False, and of `A`'s
+            dtype; the dimensions * broadcast. A tensor of shape (n,), or of `A`'s shape without its
+            last dimension, holds vectors.
+        left: Whether the unknowns stand at the right of A.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        The solutions X, of `B`'s shape with the dimensions * broadcast, and of the operands' dtype.
+
+    Raises:
+        LinAlgError: A matrix is singular.
+        RuntimeError: `A` does not hold square matrices or is of integers or bools, or the sizes or
+            dtypes do not match.
+        NotImplementedError: The operands are of dtype float16 or bfloat16.
+
+    Note:
+        On CUDA the check for singular matrices waits for the device; `tt.linalg.solve_ex` does not
+        check.
+
+    References:
+        LAPACK gesv or getrf and getrs, cuSOLVER getrf and getrs.
+
+    Example:
+        >>> import triten as tt
+        >>> A = tt.tensor([[2.0, 0.0], [0.0, 4.0]])
+        >>> tt.linalg.solve(A, tt.tensor([2.0, 4.0]))
+        tensor([1., 1.])
+
+    Schema::
+
+        linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return linalg_solve_packet.call_parameters(A, B, left, out=out)
@@ -1192,7 +1901,39 @@ def triangular_solve(
     *,
     out: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)"""
+    """Solution of the equations A X = B with triangular matrices A (`torch.triangular_solve`).
+
+    Args:
+        input: The right-hand sides B, of shape (*, n, k). The method's `self`.
+        A: Triangular matrices, of shape (*, n, n); the other triangle is not read.
+        upper: Whether A is upper triangular.
+        transpose: Whether A's transpose takes the place of A.
+        unitriangular: Whether the diagonal of A counts as ones and is not read.
+        out: A tuple of tensors that take the results (solution, cloned_coefficient) and are returned:
+            each of the result's shape, or empty and then resized.
+
+    Returns:
+        A named tuple `(solution, cloned_coefficient)`, the solutions X of shape (*, n, k) and a copy of
+        A.
+
+    Raises:
+        RuntimeError: An operand has fewer than two dimensions, A is not square, or the dtypes differ.
+        NotImplementedError: The operands are neither of float32, float64, complex64 nor complex128.
+
+    Note:
+        An old name; `tt.linalg.solve_triangular` has the matrix first and does not copy it.
+
+    Example:
+        >>> import triten as tt
+        >>> A = tt.tensor([[1.0, 2.0], [0.0, 4.0]])
+        >>> tt.triangular_solve(tt.tensor([[5.0], [8.0]]), A).solution
+        tensor([[1.],
+                [2.]])
+
+    Schema::
+
+        triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)
+    """
     if modes or out is not None:
         if modes:
             return triangular_solve_packet.call_parameters(input, A, upper, transpose, unitriangular, out=out)
@@ -1209,7 +1950,44 @@ def triangular_solve(
 
 
 def linalg_cholesky(input: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Tensor:
-    """linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor"""
+    """Cholesky factorisation of Hermitian positive definite matrices (`torch.linalg.cholesky`).
+
+        A = L L^H, or A = U^H U if `upper` is True
+
+    Args:
+        input: Hermitian positive definite matrices A, of shape (*, n, n), of dtype float32, float64,
+            complex64 or complex128. Only the lower triangle is read, or the upper one if `upper` is
+            True.
+        upper: Whether the upper triangular factor U is computed instead of the lower one.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        The triangular factor, of `input`'s shape and dtype.
+
+    Raises:
+        LinAlgError: A matrix is not positive definite; the message names the leading minor, and the
+            member of the batch.
+        RuntimeError: `input` has fewer than two dimensions, its matrices are not square, or it is of
+            integers or bools.
+        NotImplementedError: `input` is of dtype float16 or bfloat16.
+
+    Note:
+        On CUDA the check waits for the device; `tt.linalg.cholesky_ex` does not check.
+
+    References:
+        LAPACK potrf, cuSOLVER potrf.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.linalg.cholesky(tt.tensor([[4.0, 2.0], [2.0, 5.0]]))
+        tensor([[2., 0.],
+                [1., 2.]])
+
+    Schema::
+
+        linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return linalg_cholesky_packet.call_parameters(input, upper, out=out)
@@ -1226,7 +2004,41 @@ def linalg_cholesky(input: Tensor, *, upper: bool = False, out: Tensor | None = 
 
 
 def cholesky(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
-    """cholesky(Tensor self, bool upper=False) -> Tensor"""
+    """Cholesky factorisation of Hermitian positive definite matrices (`torch.cholesky`).
+
+        A = L L^H, or A = U^H U if `upper` is True
+
+    Args:
+        input: Hermitian positive definite matrices A, of shape (*, n, n), of dtype float32, float64,
+            complex64 or complex128. The method's `self`.
+        upper: Whether the upper triangular factor U is computed instead of the lower one.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        The triangular factor, of `input`'s shape and dtype.
+
+    Raises:
+        LinAlgError: A matrix is not positive definite.
+        RuntimeError: The matrices are not square.
+        NotImplementedError: `input` is of another dtype.
+
+    Note:
+        An old name; `tt.linalg.cholesky` computes the same.
+
+    References:
+        LAPACK potrf, cuSOLVER potrf.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.cholesky(tt.tensor([[4.0, 2.0], [2.0, 5.0]]), upper=True)
+        tensor([[2., 1.],
+                [0., 2.]])
+
+    Schema::
+
+        cholesky(Tensor self, bool upper=False) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return cholesky_packet.call_parameters(input, upper, out=out)
@@ -1245,7 +2057,37 @@ def cholesky(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -
 def cholesky_solve(
     input: Tensor, input2: Tensor, upper: bool = False, *, out: Tensor | None = None
 ) -> Tensor:
-    """cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor"""
+    """Solution of the equations A X = B from the Cholesky factor of A (`torch.cholesky_solve`).
+
+        X = A^-1 B, with A = L L^H, or A = U^H U if `upper` is True
+
+    Args:
+        input: The right-hand sides B, of shape (*, n, k). The method's `self`.
+        input2: The triangular factors, of shape (*, n, n), from `tt.linalg.cholesky`; the other
+            triangle is not read.
+        upper: Whether `input2` holds upper triangular factors.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        The solutions X, of shape (*, n, k) with the dimensions * broadcast, and of the operands' dtype.
+
+    Raises:
+        RuntimeError: An operand has fewer than two dimensions, the factors are not square, or the sizes
+            or dtypes do not match.
+        NotImplementedError: The operands are neither of float32, float64, complex64 nor complex128.
+
+    Example:
+        >>> import triten as tt
+        >>> L = tt.linalg.cholesky(tt.tensor([[4.0, 2.0], [2.0, 5.0]]))
+        >>> tt.cholesky_solve(tt.tensor([[6.0], [7.0]]), L)
+        tensor([[1.],
+                [1.]])
+
+    Schema::
+
+        cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return cholesky_solve_packet.call_parameters(input, input2, upper, out=out)
@@ -1262,7 +2104,35 @@ def cholesky_solve(
 
 
 def cholesky_inverse(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
-    """cholesky_inverse(Tensor self, bool upper=False) -> Tensor"""
+    """Inverses of Hermitian positive definite matrices, from their Cholesky factors (`torch.cholesky_inverse`).
+
+        A^-1, with A = L L^H, or A = U^H U if `upper` is True
+
+    Args:
+        input: The triangular factors, of shape (*, n, n), of dtype float32, float64, complex64 or
+            complex128; the other triangle is not read. The method's `self`.
+        upper: Whether `input` holds upper triangular factors.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        The inverses of the matrices A, of `input`'s shape and dtype.
+
+    Raises:
+        LinAlgError: A factor has a 0 on its diagonal.
+        RuntimeError: `input` has fewer than two dimensions, or its matrices are not square.
+        NotImplementedError: `input` is of another dtype.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.cholesky_inverse(tt.tensor([[2.0, 0.0], [0.0, 1.0]]))
+        tensor([[0.2500, 0.0000],
+                [0.0000, 1.0000]])
+
+    Schema::
+
+        cholesky_inverse(Tensor self, bool upper=False) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return cholesky_inverse_packet.call_parameters(input, upper, out=out)
@@ -1281,7 +2151,46 @@ def cholesky_inverse(input: Tensor, upper: bool = False, *, out: Tensor | None =
 def linalg_qr(
     A: Tensor, mode: str = "reduced", *, out: tuple[Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)"""
+    """QR factorisation, into orthonormal columns and an upper triangular matrix (`torch.linalg.qr`).
+
+        A = Q R
+
+    Args:
+        A: Matrices of shape (*, m, n), of dtype float32, float64, complex64 or complex128.
+        mode: 'reduced' gives min(m, n) columns of Q, 'complete' all m, and 'r' only R, with an empty Q.
+        out: A tuple of tensors that take the results (Q, R) and are returned: each of the result's
+            shape, or empty and then resized.
+
+    Returns:
+        A named tuple `(Q, R)`. With k = min(m, n), 'reduced' gives the shapes (*, m, k) and (*, k, n),
+        'complete' (*, m, m) and (*, m, n).
+
+    Raises:
+        RuntimeError: `A` has fewer than two dimensions or is of integers or bools, or `mode` is none of
+            these strings.
+        NotImplementedError: `A` is of dtype float16 or bfloat16.
+
+    Note:
+        The diagonal of R may hold negative numbers. The gradient needs linearly independent columns,
+        and does not exist for mode 'r', nor for 'complete' with more rows than columns.
+
+    References:
+        LAPACK geqrf and orgqr, cuSOLVER geqrf and orgqr.
+
+    Example:
+        >>> import triten as tt
+        >>> Q, R = tt.linalg.qr(tt.tensor([[3.0, 1.0], [4.0, 2.0]]))
+        >>> R
+        tensor([[-5.0000, -2.2000],
+                [ 0.0000,  0.4000]])
+        >>> Q @ R
+        tensor([[3.0000, 1.0000],
+                [4.0000, 2.0000]])
+
+    Schema::
+
+        linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)
+    """
     if modes or out is not None:
         if modes:
             return linalg_qr_packet.call_parameters(A, mode, out=out)
@@ -1300,7 +2209,41 @@ def linalg_qr(
 def qr(
     input: Tensor, some: bool = True, *, out: tuple[Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)"""
+    """QR factorisation, into orthonormal columns and an upper triangular matrix (`torch.qr`).
+
+        input = Q R
+
+    Args:
+        input: Matrices of shape (*, m, n), of dtype float32, float64, complex64 or complex128. The
+            method's `self`.
+        some: Whether Q has min(m, n) columns; otherwise it has all m.
+        out: A tuple of tensors that take the results (Q, R) and are returned: each of the result's
+            shape, or empty and then resized.
+
+    Returns:
+        A named tuple `(Q, R)`. With k = min(m, n), the shapes are (*, m, k) and (*, k, n), or (*, m, m)
+        and (*, m, n) if `some` is False.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions or is of integers or bools.
+
+    Note:
+        An old name; `tt.linalg.qr` has a mode in place of `some`.
+
+    References:
+        LAPACK geqrf and orgqr, cuSOLVER geqrf and orgqr.
+
+    Example:
+        >>> import triten as tt
+        >>> Q, R = tt.qr(tt.tensor([[3.0, 1.0], [4.0, 2.0]]))
+        >>> R
+        tensor([[-5.0000, -2.2000],
+                [ 0.0000,  0.4000]])
+
+    Schema::
+
+        qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)
+    """
     if modes or out is not None:
         if modes:
             return qr_packet.call_parameters(input, some, out=out)
@@ -1317,7 +2260,40 @@ def qr(
 
 
 def orgqr(input: Tensor, input2: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """orgqr(Tensor self, Tensor input2) -> Tensor"""
+    """First columns of a product of Householder reflectors (`torch.orgqr`).
+
+    Args:
+        input: The reflectors' vectors, of shape (*, m, n), with m >= n, as `tt.geqrf` returns them. The
+            method's `self`.
+        input2: The factors tau of the reflectors, of shape (*, k), with k <= n.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        The first n columns of the products, of shape (*, m, n), and of `input`'s dtype.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions or more columns than rows, `input2` has more
+            elements than `input` has columns, or the dimensions * or the dtypes differ.
+        NotImplementedError: The operands are neither of float32, float64, complex64 nor complex128.
+
+    Note:
+        An old name; `tt.linalg.householder_product` computes the same.
+
+    References:
+        LAPACK orgqr and ungqr, cuSOLVER orgqr and ungqr.
+
+    Example:
+        >>> import triten as tt
+        >>> v = tt.tensor([[0.0], [1.0]])
+        >>> tt.orgqr(v, tt.tensor([1.0]))
+        tensor([[ 0.],
+                [-1.]])
+
+    Schema::
+
+        orgqr(Tensor self, Tensor input2) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return orgqr_packet.call_parameters(input, input2, out=out)
@@ -1336,7 +2312,43 @@ def orgqr(input: Tensor, input2: Tensor, *, out: Tensor | None = None) -> Tensor
 def linalg_eigh(
     input: Tensor, UPLO: str = "L", *, out: tuple[Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """linalg_eigh(Tensor self, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)"""
+    """Eigenvalues and eigenvectors of Hermitian (for real matrices, symmetric) matrices (`torch.linalg.eigh`).
+
+        A = Q diag(eigenvalues) Q^H
+
+    Args:
+        input: Hermitian matrices A of shape (*, n, n), of dtype float32, float64, complex64 or
+            complex128. Only one triangle is read.
+        UPLO: The triangle that is read, 'L' for the lower one (the default) or 'U' for the upper one.
+        out: A tuple of tensors that take the results (eigenvalues, eigenvectors) and are returned: each
+            of the result's shape, or empty and then resized.
+
+    Returns:
+        A named tuple `(eigenvalues, eigenvectors)`. The eigenvalues, of shape (*, n), are real and
+        ascend. The eigenvectors, of shape (*, n, n), are the columns, orthonormal.
+
+    Raises:
+        RuntimeError: The matrices are not square, or `UPLO` is neither 'L' nor 'U'.
+        NotImplementedError: `input` is of another dtype.
+
+    Note:
+        An eigenvector is determined only up to a factor of modulus 1, so that a gradient is meaningful
+        only for functions which do not depend on that factor; it is not finite where two eigenvalues
+        are equal.
+
+    References:
+        LAPACK syevd and heevd, cuSOLVER syevd and heevd.
+
+    Example:
+        >>> import triten as tt
+        >>> eigenvalues, eigenvectors = tt.linalg.eigh(tt.tensor([[2.0, 1.0], [1.0, 2.0]]))
+        >>> eigenvalues
+        tensor([1., 3.])
+
+    Schema::
+
+        linalg_eigh(Tensor self, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)
+    """
     if modes or out is not None:
         if modes:
             return linalg_eigh_packet.call_parameters(input, UPLO, out=out)
@@ -1353,7 +2365,35 @@ def linalg_eigh(
 
 
 def linalg_eigvalsh(input: Tensor, UPLO: str = "L", *, out: Tensor | None = None) -> Tensor:
-    """linalg_eigvalsh(Tensor self, str UPLO='L') -> Tensor"""
+    """Eigenvalues of Hermitian (for real matrices, symmetric) matrices (`torch.linalg.eigvalsh`).
+
+    Args:
+        input: Hermitian matrices of shape (*, n, n), of dtype float32, float64, complex64 or
+            complex128. Only one triangle is read.
+        UPLO: The triangle that is read, 'L' for the lower one (the default) or 'U' for the upper one.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        The eigenvalues, real, ascending, of shape (*, n).
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions, its matrices are not square, or `UPLO` is
+            neither 'L' nor 'U'.
+        NotImplementedError: `input` is of another dtype.
+
+    References:
+        LAPACK syevd and heevd, cuSOLVER syevd and heevd.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.linalg.eigvalsh(tt.tensor([[2.0, 1.0], [1.0, 2.0]]))
+        tensor([1., 3.])
+
+    Schema::
+
+        linalg_eigvalsh(Tensor self, str UPLO='L') -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return linalg_eigvalsh_packet.call_parameters(input, UPLO, out=out)
@@ -1370,7 +2410,37 @@ def linalg_eigvalsh(input: Tensor, UPLO: str = "L", *, out: Tensor | None = None
 
 
 def linalg_eigvals(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """linalg_eigvals(Tensor self) -> Tensor"""
+    """Eigenvalues of square matrices (`torch.linalg.eigvals`).
+
+    Args:
+        input: Matrices of shape (*, n, n), of dtype float32, float64, complex64 or complex128.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        The eigenvalues, of shape (*, n) and of a complex dtype, for real matrices too, in no particular
+        order.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions, its matrices are not square, it is of
+            integers or bools, or it holds inf or nan.
+        NotImplementedError: `input` is of dtype float16 or bfloat16.
+
+    Note:
+        `tt.linalg.eigvalsh` is faster and more accurate for Hermitian matrices.
+
+    References:
+        LAPACK geev, cuSOLVER Xgeev.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.linalg.eigvals(tt.tensor([[0.0, -1.0], [1.0, 0.0]]))
+        tensor([0.+1.j, 0.-1.j])
+
+    Schema::
+
+        linalg_eigvals(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return linalg_eigvals_packet.call_parameters(input, out=out)
@@ -1393,7 +2463,52 @@ def linalg_svd(
     driver: str | None = None,
     out: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)"""
+    """Singular value decomposition (`torch.linalg.svd`).
+
+        A = U diag(S) Vh
+
+    Args:
+        A: Matrices of shape (*, m, n), of dtype float32, float64, complex64 or complex128.
+        full_matrices: Whether `U` has all m columns and `Vh` all n rows; otherwise they have min(m, n).
+        driver: On CUDA, cuSOLVER's method, 'gesvd' or the library's choice (None); not taken on the
+            CPU.
+        out: A tuple of tensors that take the results (U, S, Vh) and are returned: each of the result's
+            shape, or empty and then resized.
+
+    Returns:
+        A named tuple `(U, S, Vh)`. With k = min(m, n), the shapes are (*, m, m), (*, k) and (*, n, n),
+        or (*, m, k), (*, k) and (*, k, n) if `full_matrices` is False. `S` is real, not negative, and
+        descends; `U` has orthonormal columns and `Vh` orthonormal rows.
+
+    Raises:
+        RuntimeError: `A` has fewer than two dimensions or is of integers or bools, or `driver` is given
+            on the CPU.
+        LinAlgError: The algorithm does not converge, or on the CPU a matrix holds nan.
+        NotImplementedError: `A` is of dtype float16 or bfloat16.
+
+    Note:
+        Pairs of singular vectors are determined only up to a common factor of modulus 1, so that a
+        gradient is meaningful only for functions which do not depend on that factor; it is not finite
+        where two singular values are equal. `tt.linalg.svdvals` is the better choice where only `S` is
+        needed.
+
+        Not supported: The drivers 'gesvdj' and 'gesvda' of cuSOLVER.
+
+    References:
+        LAPACK gesdd, cuSOLVER gesvd.
+
+    Example:
+        >>> import triten as tt
+        >>> U, S, Vh = tt.linalg.svd(tt.tensor([[3.0, 0.0], [0.0, -4.0], [0.0, 0.0]]), full_matrices=False)
+        >>> S
+        tensor([4., 3.])
+        >>> U.shape, Vh.shape
+        (triten.Size([3, 2]), triten.Size([2, 2]))
+
+    Schema::
+
+        linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)
+    """
     if modes or out is not None:
         if modes:
             return linalg_svd_packet.call_parameters(A, full_matrices, driver, out=out)
@@ -1410,7 +2525,41 @@ def linalg_svd(
 
 
 def linalg_svdvals(A: Tensor, *, driver: str | None = None, out: Tensor | None = None) -> Tensor:
-    """linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor"""
+    """Singular values of matrices, in descending order (`torch.linalg.svdvals`).
+
+    Args:
+        A: Matrices of shape (*, m, n), of dtype float32, float64, complex64 or complex128.
+        driver: On CUDA, cuSOLVER's method, 'gesvd' or the library's choice (None); not taken on the
+            CPU.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        The singular values, real, not negative, of shape (*, min(m, n)).
+
+    Raises:
+        RuntimeError: `A` has fewer than two dimensions or is of integers or bools, or `driver` is given
+            on the CPU.
+        LinAlgError: The algorithm does not converge, or on the CPU a matrix holds nan.
+        NotImplementedError: `A` is of dtype float16 or bfloat16.
+
+    Note:
+        The gradient exists where singular values are equal too.
+
+        Not supported: The drivers 'gesvdj' and 'gesvda' of cuSOLVER.
+
+    References:
+        LAPACK gesdd, cuSOLVER gesvd.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.linalg.svdvals(tt.tensor([[3.0, 0.0], [0.0, -4.0]]))
+        tensor([4., 3.])
+
+    Schema::
+
+        linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return linalg_svdvals_packet.call_parameters(A, driver, out=out)
@@ -1433,7 +2582,43 @@ def svd(
     *,
     out: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)"""
+    """Singular value decomposition, with V in place of its conjugate transpose (`torch.svd`).
+
+        input = U diag(S) V^H
+
+    Args:
+        input: Matrices of shape (*, m, n), of dtype float32, float64, complex64 or complex128. The
+            method's `self`.
+        some: Whether `U` and `V` have min(m, n) columns; otherwise they are square.
+        compute_uv: Whether the singular vectors are computed; otherwise `U` and `V` are square and full
+            of zeros.
+        out: A tuple of tensors that take the results (U, S, V) and are returned: each of the result's
+            shape, or empty and then resized.
+
+    Returns:
+        A named tuple `(U, S, V)`. With k = min(m, n), the shapes are (*, m, k), (*, k) and (*, n, k),
+        or (*, m, m), (*, k) and (*, n, n) if `some` is False.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions or is of integers or bools.
+
+    Note:
+        An old name; `tt.linalg.svd` returns the conjugate transpose of V, and `full_matrices` is the
+        opposite of `some`.
+
+    References:
+        LAPACK gesdd, cuSOLVER gesvd.
+
+    Example:
+        >>> import triten as tt
+        >>> U, S, V = tt.svd(tt.tensor([[3.0, 0.0], [0.0, -4.0]]))
+        >>> S
+        tensor([4., 3.])
+
+    Schema::
+
+        svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)
+    """
     if modes or out is not None:
         if modes:
             return svd_packet.call_parameters(input, some, compute_uv, out=out)
@@ -1457,7 +2642,50 @@ def linalg_lstsq(
     driver: str | None = None,
     out: tuple[Tensor, Tensor, Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)"""
+    """Solution of linear least-squares problems (`torch.linalg.lstsq`).
+
+        the X for which norm(A X - B) is smallest
+
+    Args:
+        input: Matrices A of shape (*, m, n), of dtype float32, float64, complex64 or complex128.
+        b: The right-hand sides B, of shape (*, m, k) or (*, m), and of the same dtype.
+        rcond: Singular values of at most `rcond` times the largest count as 0; by default the dtype's
+            precision times max(m, n). Not used by 'gels'.
+        driver: LAPACK's method. 'gelsy' (pivoted QR, the CPU's default), 'gelsd' and 'gelss' (singular
+            values) serve every matrix; 'gels' (QR, the default on CUDA) needs full rank.
+        out: A tuple of tensors that take the results (solution, residuals, rank, singular_values) and
+            are returned: each of the result's shape, or empty and then resized.
+
+    Returns:
+        A named tuple `(solution, residuals, rank, singular_values)`. `solution` has the shape (*, n,
+        k), or (*, n) for vectors. `residuals`, the squared norms of A X - B of shape (*, k), is given
+        if m > n, every matrix has rank n and the driver is not 'gelsy'; otherwise it is empty. `rank`,
+        int64 of shape (*), is empty for 'gels', and `singular_values`, of shape (*, min(m, n)), for
+        'gels' and 'gelsy'.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions or is of another dtype, the rows or the
+            dtypes of the operands differ, or `driver` is none of these strings.
+
+    Note:
+        Of several solutions, every driver but 'gels' gives the one of least norm; 'gels' does so if m <
+        n and the rank is m. On CUDA all drivers but 'gels' use the singular value decomposition;
+        PyTorch has only 'gels' there.
+
+    References:
+        LAPACK gelsy, gels, gelsd and gelss.
+
+    Example:
+        >>> import triten as tt
+        >>> A = tt.tensor([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]])
+        >>> tt.linalg.lstsq(A, tt.tensor([[1.0], [3.0], [5.0]])).solution
+        tensor([[1.0000],
+                [2.0000]])
+
+    Schema::
+
+        linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)
+    """
     if modes or out is not None:
         if modes:
             return linalg_lstsq_packet.call_parameters(input, b, rcond, driver, out=out)

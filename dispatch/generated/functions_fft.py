@@ -628,7 +628,47 @@ def _fft_c2c(
 def fft_fft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """fft_fft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor"""
+    """Discrete Fourier transform along one dimension (`torch.fft.fft`).
+
+        out[k] = sum_j input[j] * exp(-2 pi i j k / n)
+
+    Args:
+        input: A tensor of any shape, of a floating or complex dtype; integers and bools are computed in
+            the default dtype.
+        n: The length of the signal; `input` is cut off or filled with zeros at the end to have it. By
+            default `input`'s size.
+        dim: The dimension that is transformed; by default the last.
+        norm: 'backward' (the default) leaves the sums as they are, 'ortho' divides by sqrt(n),
+            'forward' by n.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A complex tensor of `input`'s shape with the size `n` in `dim`.
+
+    Raises:
+        RuntimeError: `n` or the size is less than 1, `norm` is none of these strings, or `input` is of
+            dtype float16 or bfloat16.
+        IndexError: `dim` is out of range, as it is for a tensor without dimensions.
+
+    Note:
+        Frequencies stand in the order of `tt.fft.fftfreq`: 0, the positive ones, then the negative
+        ones. For a real signal `tt.fft.rfft` computes only the half that is not redundant.
+
+        Not supported: float16 and bfloat16.
+
+    References:
+        SciPy's pocketfft on the CPU, cuFFT on CUDA.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.fft.fft(tt.tensor([0j, 1, 0, 0]))
+        tensor([ 1.+0.j,  0.-1.j, -1.+0.j,  0.+1.j])
+
+    Schema::
+
+        fft_fft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return fft_fft_packet.call_parameters(input, n, dim, norm, out=out)
@@ -647,7 +687,44 @@ def fft_fft(
 def fft_ifft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """fft_ifft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor"""
+    """Inverse discrete Fourier transform along one dimension (`torch.fft.ifft`).
+
+        out[j] = 1 / n * sum_k input[k] * exp(2 pi i j k / n)
+
+    Args:
+        input: A tensor of any shape, of a floating or complex dtype; integers and bools are computed in
+            the default dtype.
+        n: The length of the signal; `input` is cut off or filled with zeros at the end to have it. By
+            default `input`'s size.
+        dim: The dimension that is transformed; by default the last.
+        norm: 'backward' (the default) divides by n, 'ortho' by sqrt(n), 'forward' leaves the sums as
+            they are.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A complex tensor of `input`'s shape with the size `n` in `dim`.
+
+    Raises:
+        RuntimeError: `n` or the size is less than 1, `norm` is none of these strings, or `input` is of
+            dtype float16 or bfloat16.
+        IndexError: `dim` is out of range, as it is for a tensor without dimensions.
+
+    Note:
+        Not supported: float16 and bfloat16.
+
+    References:
+        SciPy's pocketfft on the CPU, cuFFT on CUDA.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.fft.ifft(tt.tensor([0j, 4, 0, 0]))
+        tensor([ 1.+0.j,  0.+1.j, -1.+0.j,  0.-1.j])
+
+    Schema::
+
+        fft_ifft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return fft_ifft_packet.call_parameters(input, n, dim, norm, out=out)
@@ -666,7 +743,45 @@ def fft_ifft(
 def fft_rfft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """fft_rfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor"""
+    """Discrete Fourier transform of a real signal along one dimension, the frequencies from 0 upwards (`torch.fft.rfft`).
+
+        out[k] = sum_j input[j] * exp(-2 pi i j k / n), for k from 0 to n // 2
+
+    Args:
+        input: A real tensor of any shape; integers and bools are computed in the default dtype.
+        n: The length of the signal; `input` is cut off or filled with zeros at the end to have it. By
+            default `input`'s size.
+        dim: The dimension that is transformed; by default the last.
+        norm: 'backward' (the default) leaves the sums as they are, 'ortho' divides by sqrt(n),
+            'forward' by n.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A complex tensor of `input`'s shape with the size n // 2 + 1 in `dim`.
+
+    Raises:
+        RuntimeError: `input` is complex or of dtype float16 or bfloat16, `n` or the size is less than
+            1, or `norm` is none of these strings.
+        IndexError: `dim` is out of range, as it is for a tensor without dimensions.
+
+    Note:
+        The frequencies left out are the complex conjugates of these. `tt.fft.irfft` is the inverse.
+
+        Not supported: float16 and bfloat16.
+
+    References:
+        SciPy's pocketfft on the CPU, cuFFT on CUDA.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.fft.rfft(tt.tensor([0.0, 1.0, 0.0, 0.0]))
+        tensor([ 1.+0.j,  0.-1.j, -1.+0.j])
+
+    Schema::
+
+        fft_rfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return fft_rfft_packet.call_parameters(input, n, dim, norm, out=out)
@@ -685,7 +800,46 @@ def fft_rfft(
 def fft_irfft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """fft_irfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor"""
+    """Inverse of `tt.fft.rfft`: a real signal from the frequencies from 0 upwards (`torch.fft.irfft`).
+
+    Args:
+        input: Half of a Hermitian spectrum, a tensor of any shape, of a floating or complex dtype;
+            integers and bools are computed in the default dtype.
+        n: The length of the result; by default 2 * (m - 1), where m is `input`'s size. Elements beyond
+            n // 2 + 1 are cut off, missing ones are zeros.
+        dim: The dimension that is transformed; by default the last.
+        norm: 'backward' (the default) divides by n, 'ortho' by sqrt(n), 'forward' leaves the sums as
+            they are.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A real tensor of `input`'s shape with the size `n` in `dim`.
+
+    Raises:
+        RuntimeError: `n` or the size is less than 1, `norm` is none of these strings, or `input` is of
+            dtype float16 or bfloat16.
+        IndexError: `dim` is out of range, as it is for a tensor without dimensions.
+
+    Note:
+        Give `n` for signals of odd length: the spectrum of n = 2 m has the same size as that of n = 2 m
+        + 1. The imaginary parts at frequency 0 and, if n is even, at the last one are ignored.
+
+        Not supported: float16 and bfloat16.
+
+    References:
+        SciPy's pocketfft on the CPU, cuFFT on CUDA.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.0, 2.0, 3.0, 4.0])
+        >>> tt.fft.irfft(tt.fft.rfft(x))
+        tensor([1., 2., 3., 4.])
+
+    Schema::
+
+        fft_irfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return fft_irfft_packet.call_parameters(input, n, dim, norm, out=out)
@@ -704,7 +858,45 @@ def fft_irfft(
 def fft_hfft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """fft_hfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor"""
+    """Discrete Fourier transform of a Hermitian signal, of which the first half is given; the result is real (`torch.fft.hfft`).
+
+    Args:
+        input: Half of a Hermitian signal, a tensor of any shape, of a floating or complex dtype;
+            integers and bools are computed in the default dtype.
+        n: The length of the result; by default 2 * (m - 1), where m is `input`'s size. Elements beyond
+            n // 2 + 1 are cut off, missing ones are zeros.
+        dim: The dimension that is transformed; by default the last.
+        norm: 'backward' (the default) leaves the sums as they are, 'ortho' divides by sqrt(n),
+            'forward' by n.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A real tensor of `input`'s shape with the size `n` in `dim`.
+
+    Raises:
+        RuntimeError: `n` or the size is less than 1, `norm` is none of these strings, or `input` is of
+            dtype float16 or bfloat16.
+        IndexError: `dim` is out of range, as it is for a tensor without dimensions.
+
+    Note:
+        `tt.fft.ihfft` is the inverse. `tt.fft.irfft` does the same, scaled and with the opposite sign
+        in the exponent.
+
+        Not supported: float16 and bfloat16.
+
+    References:
+        SciPy's pocketfft on the CPU, cuFFT on CUDA.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.fft.hfft(tt.tensor([1.0, 2.0, 1.0]))
+        tensor([ 6.,  0., -2.,  0.])
+
+    Schema::
+
+        fft_hfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return fft_hfft_packet.call_parameters(input, n, dim, norm, out=out)
@@ -723,7 +915,41 @@ def fft_hfft(
 def fft_ihfft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """fft_ihfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor"""
+    """Inverse of `tt.fft.hfft`: the first half of a Hermitian signal from its real transform (`torch.fft.ihfft`).
+
+    Args:
+        input: A real tensor of any shape; integers and bools are computed in the default dtype.
+        n: The length of the signal; `input` is cut off or filled with zeros at the end to have it. By
+            default `input`'s size.
+        dim: The dimension that is transformed; by default the last.
+        norm: 'backward' (the default) divides by n, 'ortho' by sqrt(n), 'forward' leaves the sums as
+            they are.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A complex tensor of `input`'s shape with the size n // 2 + 1 in `dim`.
+
+    Raises:
+        RuntimeError: `input` is complex or of dtype float16 or bfloat16, `n` or the size is less than
+            1, or `norm` is none of these strings.
+        IndexError: `dim` is out of range, as it is for a tensor without dimensions.
+
+    Note:
+        Not supported: float16 and bfloat16.
+
+    References:
+        SciPy's pocketfft on the CPU, cuFFT on CUDA.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.fft.ihfft(tt.tensor([6.0, 0.0, -2.0, 0.0])).real
+        tensor([1., 2., 1.])
+
+    Schema::
+
+        fft_ihfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return fft_ihfft_packet.call_parameters(input, n, dim, norm, out=out)
@@ -747,7 +973,46 @@ def fft_fft2(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """fft_fft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor"""
+    """Discrete Fourier transform over two dimensions (`torch.fft.fft2`).
+
+    Args:
+        input: A tensor of any shape, of a floating or complex dtype; integers and bools are computed in
+            the default dtype.
+        s: The lengths in the dimensions `dim`, to which `input` is cut off or filled with zeros at the
+            end; -1 leaves a dimension as it is. By default `input`'s sizes.
+        dim: The dimensions that are transformed; by default the last two.
+        norm: 'backward' (the default) leaves the sums as they are, 'ortho' divides by sqrt(n),
+            'forward' by n, where n is the product of the transformed sizes.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A complex tensor of `input`'s shape with the sizes `s` in `dim`.
+
+    Raises:
+        RuntimeError: `input` is of dtype float16 or bfloat16, a length is less than 1, `s` and `dim`
+            differ in length, a dimension occurs twice, or `norm` is none of these strings.
+        IndexError: A dimension is out of range.
+
+    Note:
+        It is `tt.fft.fft` along one dimension after another. For a real signal `tt.fft.rfft2` computes
+        only the half that is not redundant.
+
+        Not supported: float16 and bfloat16.
+
+    References:
+        SciPy's pocketfft on the CPU, cuFFT on CUDA.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.fft.fft2(tt.tensor([[1 + 0j, 2], [3, 4]]))
+        tensor([[10.+0.j, -2.+0.j],
+                [-4.+0.j,  0.+0.j]])
+
+    Schema::
+
+        fft_fft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return fft_fft2_packet.call_parameters(input, s, dim, norm, out=out)
@@ -771,7 +1036,43 @@ def fft_ifft2(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """fft_ifft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor"""
+    """Inverse discrete Fourier transform over two dimensions (`torch.fft.ifft2`).
+
+    Args:
+        input: A tensor of any shape, of a floating or complex dtype; integers and bools are computed in
+            the default dtype.
+        s: The lengths in the dimensions `dim`, to which `input` is cut off or filled with zeros at the
+            end; -1 leaves a dimension as it is. By default `input`'s sizes.
+        dim: The dimensions that are transformed; by default the last two.
+        norm: 'backward' (the default) divides by n, 'ortho' by sqrt(n), 'forward' leaves the sums as
+            they are; n is the product of the transformed sizes of the result.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A complex tensor of `input`'s shape with the sizes `s` in `dim`.
+
+    Raises:
+        RuntimeError: `input` is of dtype float16 or bfloat16, a length is less than 1, `s` and `dim`
+            differ in length, a dimension occurs twice, or `norm` is none of these strings.
+        IndexError: A dimension is out of range.
+
+    Note:
+        Not supported: float16 and bfloat16.
+
+    References:
+        SciPy's pocketfft on the CPU, cuFFT on CUDA.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.fft.ifft2(tt.tensor([[10 + 0j, -2], [-4, 0]]))
+        tensor([[1.+0.j, 2.+0.j],
+                [3.+0.j, 4.+0.j]])
+
+    Schema::
+
+        fft_ifft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return fft_ifft2_packet.call_parameters(input, s, dim, norm, out=out)
@@ -795,7 +1096,48 @@ def fft_rfft2(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """fft_rfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor"""
+    """Discrete Fourier transform of a real signal over two dimensions, half of the last one (`torch.fft.rfft2`).
+
+    Args:
+        input: A real tensor of any shape; integers and bools are computed in the default dtype.
+        s: The lengths in the dimensions `dim`, to which `input` is cut off or filled with zeros at the
+            end; -1 leaves a dimension as it is. By default `input`'s sizes.
+        dim: The dimensions that are transformed; by default the last two.
+        norm: 'backward' (the default) leaves the sums as they are, 'ortho' divides by sqrt(n),
+            'forward' by n, where n is the product of the transformed sizes.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A complex tensor of `input`'s shape with the sizes `s` in `dim`, of which the last becomes s[-1]
+        // 2 + 1.
+
+    Raises:
+        RuntimeError: `input` is complex or of dtype float16 or bfloat16, a length is less than 1, `s`
+            and `dim` differ in length, a dimension occurs twice, or `norm` is none of these strings.
+        IndexError: A dimension is out of range.
+
+    Note:
+        It is `tt.fft.rfft` along the last dimension of `dim`, and `tt.fft.fft` along the others.
+        `tt.fft.irfft2` is the inverse.
+
+        Not supported: float16 and bfloat16.
+
+    References:
+        SciPy's pocketfft on the CPU, cuFFT on CUDA.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.fft.rfft2(tt.tensor([[1.0, 2.0], [3.0, 4.0]])).real
+        tensor([[10., -2.],
+                [-4.,  0.]])
+        >>> tt.fft.rfft2(tt.ones(2, 4)).shape
+        triten.Size([2, 3])
+
+    Schema::
+
+        fft_rfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return fft_rfft2_packet.call_parameters(input, s, dim, norm, out=out)
@@ -819,7 +1161,46 @@ def fft_irfft2(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """fft_irfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor"""
+    """Inverse of `tt.fft.rfft2`: a real signal from half of its spectrum (`torch.fft.irfft2`).
+
+    Args:
+        input: Half of a Hermitian spectrum, a tensor of any shape, of a floating or complex dtype;
+            integers and bools are computed in the default dtype.
+        s: The lengths of the result in the dimensions `dim`; that of the last one is by default 2 * (m
+            - 1), where m is its size, the others are by default `input`'s sizes. -1 asks for the
+            default.
+        dim: The dimensions that are transformed; by default the last two.
+        norm: 'backward' (the default) divides by n, 'ortho' by sqrt(n), 'forward' leaves the sums as
+            they are; n is the product of the transformed sizes of the result.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A real tensor of `input`'s shape with the sizes `s` in `dim`.
+
+    Raises:
+        RuntimeError: `input` is of dtype float16 or bfloat16, a length is less than 1, `s` and `dim`
+            differ in length, a dimension occurs twice, or `norm` is none of these strings.
+        IndexError: A dimension is out of range.
+
+    Note:
+        Give `s` where the last size of the signal is odd.
+
+        Not supported: float16 and bfloat16.
+
+    References:
+        SciPy's pocketfft on the CPU, cuFFT on CUDA.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.fft.irfft2(tt.tensor([[10 + 0j, -2], [-4, 0]]))
+        tensor([[1., 2.],
+                [3., 4.]])
+
+    Schema::
+
+        fft_irfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return fft_irfft2_packet.call_parameters(input, s, dim, norm, out=out)
@@ -843,7 +1224,46 @@ def fft_hfft2(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """fft_hfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor"""
+    """Discrete Fourier transform of a Hermitian signal over two dimensions; the result is real (`torch.fft.hfft2`).
+
+    Args:
+        input: Half of a signal that is Hermitian over `dim`, a tensor of any shape, of a floating or
+            complex dtype; integers and bools are computed in the default dtype.
+        s: The lengths of the result in the dimensions `dim`; that of the last one is by default 2 * (m
+            - 1), where m is its size, the others are by default `input`'s sizes. -1 asks for the
+            default.
+        dim: The dimensions that are transformed; by default the last two.
+        norm: 'backward' (the default) leaves the sums as they are, 'ortho' divides by sqrt(n),
+            'forward' by n, where n is the product of the transformed sizes.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A real tensor of `input`'s shape with the sizes `s` in `dim`.
+
+    Raises:
+        RuntimeError: `input` is of dtype float16 or bfloat16, a length is less than 1, `s` and `dim`
+            differ in length, a dimension occurs twice, or `norm` is none of these strings.
+        IndexError: A dimension is out of range.
+
+    Note:
+        `tt.fft.ihfft2` is the inverse. Give `s` where the last size of the signal is odd.
+
+        Not supported: float16 and bfloat16.
+
+    References:
+        SciPy's pocketfft on the CPU, cuFFT on CUDA.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.fft.hfft2(tt.tensor([[1.0, 2.0], [3.0, 4.0]]))
+        tensor([[10., -2.],
+                [-4.,  0.]])
+
+    Schema::
+
+        fft_hfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return fft_hfft2_packet.call_parameters(input, s, dim, norm, out=out)
@@ -867,7 +1287,43 @@ def fft_ihfft2(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """fft_ihfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor"""
+    """Inverse of `tt.fft.hfft2`: half of a Hermitian signal from its real transform (`torch.fft.ihfft2`).
+
+    Args:
+        input: A real tensor of any shape; integers and bools are computed in the default dtype.
+        s: The lengths in the dimensions `dim`, to which `input` is cut off or filled with zeros at the
+            end; -1 leaves a dimension as it is. By default `input`'s sizes.
+        dim: The dimensions that are transformed; by default the last two.
+        norm: 'backward' (the default) divides by n, 'ortho' by sqrt(n), 'forward' leaves the sums as
+            they are; n is the product of the transformed sizes of the result.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A complex tensor of `input`'s shape with the sizes `s` in `dim`, of which the last becomes s[-1]
+        // 2 + 1.
+
+    Raises:
+        RuntimeError: `input` is complex or of dtype float16 or bfloat16, a length is less than 1, `s`
+            and `dim` differ in length, a dimension occurs twice, or `norm` is none of these strings.
+        IndexError: A dimension is out of range.
+
+    Note:
+        Not supported: float16 and bfloat16.
+
+    References:
+        SciPy's pocketfft on the CPU, cuFFT on CUDA.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.fft.ihfft2(tt.tensor([[10.0, -2.0], [-4.0, 0.0]])).real
+        tensor([[1., 2.],
+                [3., 4.]])
+
+    Schema::
+
+        fft_ihfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return fft_ihfft2_packet.call_parameters(input, s, dim, norm, out=out)
@@ -891,7 +1347,47 @@ def fft_fftn(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """fft_fftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor"""
+    """Discrete Fourier transform over several dimensions (`torch.fft.fftn`).
+
+    Args:
+        input: A tensor of any shape, of a floating or complex dtype; integers and bools are computed in
+            the default dtype.
+        s: The lengths in the dimensions `dim`, to which `input` is cut off or filled with zeros at the
+            end; -1 leaves a dimension as it is. By default `input`'s sizes.
+        dim: The dimensions that are transformed; by default the last `len(s)` ones, or all if `s` is
+            not given either.
+        norm: 'backward' (the default) leaves the sums as they are, 'ortho' divides by sqrt(n),
+            'forward' by n, where n is the product of the transformed sizes.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A complex tensor of `input`'s shape with the sizes `s` in `dim`.
+
+    Raises:
+        RuntimeError: `input` is of dtype float16 or bfloat16, a length is less than 1, `s` and `dim`
+            differ in length, a dimension occurs twice, or `norm` is none of these strings.
+        IndexError: A dimension is out of range.
+
+    Note:
+        It is `tt.fft.fft` along one dimension after another. For a real signal `tt.fft.rfftn` computes
+        only the half that is not redundant.
+
+        Not supported: float16 and bfloat16.
+
+    References:
+        SciPy's pocketfft on the CPU, cuFFT on CUDA.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.fft.fftn(tt.tensor([[1 + 0j, 2], [3, 4]]))
+        tensor([[10.+0.j, -2.+0.j],
+                [-4.+0.j,  0.+0.j]])
+
+    Schema::
+
+        fft_fftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return fft_fftn_packet.call_parameters(input, s, dim, norm, out=out)
@@ -915,7 +1411,44 @@ def fft_ifftn(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """fft_ifftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor"""
+    """Inverse discrete Fourier transform over several dimensions (`torch.fft.ifftn`).
+
+    Args:
+        input: A tensor of any shape, of a floating or complex dtype; integers and bools are computed in
+            the default dtype.
+        s: The lengths in the dimensions `dim`, to which `input` is cut off or filled with zeros at the
+            end; -1 leaves a dimension as it is. By default `input`'s sizes.
+        dim: The dimensions that are transformed; by default the last `len(s)` ones, or all if `s` is
+            not given either.
+        norm: 'backward' (the default) divides by n, 'ortho' by sqrt(n), 'forward' leaves the sums as
+            they are; n is the product of the transformed sizes of the result.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A complex tensor of `input`'s shape with the sizes `s` in `dim`.
+
+    Raises:
+        RuntimeError: `input` is of dtype float16 or bfloat16, a length is less than 1, `s` and `dim`
+            differ in length, a dimension occurs twice, or `norm` is none of these strings.
+        IndexError: A dimension is out of range.
+
+    Note:
+        Not supported: float16 and bfloat16.
+
+    References:
+        SciPy's pocketfft on the CPU, cuFFT on CUDA.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.fft.ifftn(tt.tensor([[10 + 0j, -2], [-4, 0]]))
+        tensor([[1.+0.j, 2.+0.j],
+                [3.+0.j, 4.+0.j]])
+
+    Schema::
+
+        fft_ifftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return fft_ifftn_packet.call_parameters(input, s, dim, norm, out=out)
@@ -939,7 +1472,50 @@ def fft_rfftn(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """fft_rfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor"""
+    """Discrete Fourier transform of a real signal over several dimensions, half of the last one (`torch.fft.rfftn`).
+
+    Args:
+        input: A real tensor of any shape; integers and bools are computed in the default dtype.
+        s: The lengths in the dimensions `dim`, to which `input` is cut off or filled with zeros at the
+            end; -1 leaves a dimension as it is. By default `input`'s sizes.
+        dim: The dimensions that are transformed; by default the last `len(s)` ones, or all if `s` is
+            not given either.
+        norm: 'backward' (the default) leaves the sums as they are, 'ortho' divides by sqrt(n),
+            'forward' by n, where n is the product of the transformed sizes.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A complex tensor of `input`'s shape with the sizes `s` in `dim`, of which the last becomes s[-1]
+        // 2 + 1.
+
+    Raises:
+        RuntimeError: `input` is complex or of dtype float16 or bfloat16, no dimension is transformed, a
+            length is less than 1, `s` and `dim` differ in length, a dimension occurs twice, or `norm`
+            is none of these strings.
+        IndexError: A dimension is out of range.
+
+    Note:
+        It is `tt.fft.rfft` along the last dimension of `dim`, and `tt.fft.fft` along the others.
+        `tt.fft.irfftn` is the inverse.
+
+        Not supported: float16 and bfloat16.
+
+    References:
+        SciPy's pocketfft on the CPU, cuFFT on CUDA.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.fft.rfftn(tt.tensor([[1.0, 2.0], [3.0, 4.0]])).real
+        tensor([[10., -2.],
+                [-4.,  0.]])
+        >>> tt.fft.rfftn(tt.ones(2, 4)).shape
+        triten.Size([2, 3])
+
+    Schema::
+
+        fft_rfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return fft_rfftn_packet.call_parameters(input, s, dim, norm, out=out)
@@ -963,7 +1539,48 @@ def fft_irfftn(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """fft_irfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor"""
+    """Inverse of `tt.fft.rfftn`: a real signal from half of its spectrum (`torch.fft.irfftn`).
+
+    Args:
+        input: Half of a Hermitian spectrum, a tensor of any shape, of a floating or complex dtype;
+            integers and bools are computed in the default dtype.
+        s: The lengths of the result in the dimensions `dim`; that of the last one is by default 2 * (m
+            - 1), where m is its size, the others are by default `input`'s sizes. -1 asks for the
+            default.
+        dim: The dimensions that are transformed; by default the last `len(s)` ones, or all if `s` is
+            not given either.
+        norm: 'backward' (the default) divides by n, 'ortho' by sqrt(n), 'forward' leaves the sums as
+            they are; n is the product of the transformed sizes of the result.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A real tensor of `input`'s shape with the sizes `s` in `dim`.
+
+    Raises:
+        RuntimeError: `input` is of dtype float16 or bfloat16, no dimension is transformed, a length is
+            less than 1, `s` and `dim` differ in length, a dimension occurs twice, or `norm` is none of
+            these strings.
+        IndexError: A dimension is out of range.
+
+    Note:
+        Give `s` where the last size of the signal is odd.
+
+        Not supported: float16 and bfloat16.
+
+    References:
+        SciPy's pocketfft on the CPU, cuFFT on CUDA.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.fft.irfftn(tt.tensor([[10 + 0j, -2], [-4, 0]]))
+        tensor([[1., 2.],
+                [3., 4.]])
+
+    Schema::
+
+        fft_irfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return fft_irfftn_packet.call_parameters(input, s, dim, norm, out=out)
@@ -987,7 +1604,48 @@ def fft_hfftn(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """fft_hfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor"""
+    """Discrete Fourier transform of a Hermitian signal over several dimensions; the result is real (`torch.fft.hfftn`).
+
+    Args:
+        input: Half of a signal that is Hermitian over `dim`, a tensor of any shape, of a floating or
+            complex dtype; integers and bools are computed in the default dtype.
+        s: The lengths of the result in the dimensions `dim`; that of the last one is by default 2 * (m
+            - 1), where m is its size, the others are by default `input`'s sizes. -1 asks for the
+            default.
+        dim: The dimensions that are transformed; by default the last `len(s)` ones, or all if `s` is
+            not given either.
+        norm: 'backward' (the default) leaves the sums as they are, 'ortho' divides by sqrt(n),
+            'forward' by n, where n is the product of the transformed sizes.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A real tensor of `input`'s shape with the sizes `s` in `dim`.
+
+    Raises:
+        RuntimeError: `input` is of dtype float16 or bfloat16, no dimension is transformed, a length is
+            less than 1, `s` and `dim` differ in length, a dimension occurs twice, or `norm` is none of
+            these strings.
+        IndexError: A dimension is out of range.
+
+    Note:
+        `tt.fft.ihfftn` is the inverse. Give `s` where the last size of the signal is odd.
+
+        Not supported: float16 and bfloat16.
+
+    References:
+        SciPy's pocketfft on the CPU, cuFFT on CUDA.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.fft.hfftn(tt.tensor([[1.0, 2.0], [3.0, 4.0]]))
+        tensor([[10., -2.],
+                [-4.,  0.]])
+
+    Schema::
+
+        fft_hfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return fft_hfftn_packet.call_parameters(input, s, dim, norm, out=out)
@@ -1011,7 +1669,45 @@ def fft_ihfftn(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """fft_ihfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor"""
+    """Inverse of `tt.fft.hfftn`: half of a Hermitian signal from its real transform (`torch.fft.ihfftn`).
+
+    Args:
+        input: A real tensor of any shape; integers and bools are computed in the default dtype.
+        s: The lengths in the dimensions `dim`, to which `input` is cut off or filled with zeros at the
+            end; -1 leaves a dimension as it is. By default `input`'s sizes.
+        dim: The dimensions that are transformed; by default the last `len(s)` ones, or all if `s` is
+            not given either.
+        norm: 'backward' (the default) divides by n, 'ortho' by sqrt(n), 'forward' leaves the sums as
+            they are; n is the product of the transformed sizes of the result.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A complex tensor of `input`'s shape with the sizes `s` in `dim`, of which the last becomes s[-1]
+        // 2 + 1.
+
+    Raises:
+        RuntimeError: `input` is complex or of dtype float16 or bfloat16, no dimension is transformed, a
+            length is less than 1, `s` and `dim` differ in length, a dimension occurs twice, or `norm`
+            is none of these strings.
+        IndexError: A dimension is out of range.
+
+    Note:
+        Not supported: float16 and bfloat16.
+
+    References:
+        SciPy's pocketfft on the CPU, cuFFT on CUDA.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.fft.ihfftn(tt.tensor([[10.0, -2.0], [-4.0, 0.0]])).real
+        tensor([[1., 2.],
+                [3., 4.]])
+
+    Schema::
+
+        fft_ihfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return fft_ihfftn_packet.call_parameters(input, s, dim, norm, out=out)
@@ -1028,7 +1724,27 @@ def fft_ihfftn(
 
 
 def fft_fftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
-    """fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor"""
+    """Frequencies reordered so that frequency 0 stands in the middle (`torch.fft.fftshift`).
+
+    Args:
+        input: A tensor in the order of `tt.fft.fftfreq`, of any dtype.
+        dim: The dimension or dimensions that are reordered; by default all.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, each dimension of size n rolled by n // 2.
+
+    Raises:
+        IndexError: A dimension is out of range.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.fft.fftshift(tt.tensor([0, 1, 2, -2, -1]))
+        tensor([-2, -1,  0,  1,  2])
+
+    Schema::
+
+        fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor
+    """
     if modes:
         return fft_fftshift_packet.call_parameters(input, dim)
     try:
@@ -1039,7 +1755,27 @@ def fft_fftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tenso
 
 
 def fft_ifftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
-    """fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor"""
+    """Inverse of `tt.fft.fftshift`, frequency 0 from the middle to the front (`torch.fft.ifftshift`).
+
+    Args:
+        input: A tensor whose frequency 0 stands in the middle, of any dtype.
+        dim: The dimension or dimensions that are reordered; by default all.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, each dimension of size n rolled by -(n // 2).
+
+    Raises:
+        IndexError: A dimension is out of range.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.fft.ifftshift(tt.tensor([-2, -1, 0, 1, 2]))
+        tensor([ 0,  1,  2, -2, -1])
+
+    Schema::
+
+        fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor
+    """
     if modes:
         return fft_ifftshift_packet.call_parameters(input, dim)
     try:
@@ -1059,7 +1795,35 @@ def fft_fftfreq(
     pin_memory: bool | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """fft_fftfreq(int n, float d=1., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    """Frequencies of the elements of `tt.fft.fft`, in cycles per unit of the sample distance (`torch.fft.fftfreq`).
+
+        (0, 1, ..., (n - 1) // 2, -(n // 2), ..., -1) / (d * n)
+
+    Args:
+        n: The length of the signal.
+        d: The distance between samples.
+        dtype: The result's dtype; by default as said under Returns.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+            may overlap with other work.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A vector of `n` frequencies; for an even `n`, the middle one is negative.
+
+    Raises:
+        RuntimeError: `n` is negative.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.fft.fftfreq(4)
+        tensor([ 0.0000,  0.2500, -0.5000, -0.2500])
+
+    Schema::
+
+        fft_fftfreq(int n, float d=1., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+    """
     if modes:
         made = fft_fftfreq_packet.call_parameters(n, d, dtype, layout, device, pin_memory)
         return made.requires_grad_() if requires_grad else made
@@ -1082,7 +1846,32 @@ def fft_rfftfreq(
     pin_memory: bool | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """fft_rfftfreq(int n, float d=1., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    """Frequencies of the elements of `tt.fft.rfft`, in cycles per unit of the sample distance (`torch.fft.rfftfreq`).
+
+        (0, 1, ..., n // 2) / (d * n)
+
+    Args:
+        n: The length of the signal.
+        d: The distance between samples.
+        dtype: The result's dtype; by default as said under Returns.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+            may overlap with other work.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A vector of n // 2 + 1 frequencies, none of them negative.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.fft.rfftfreq(4)
+        tensor([0.0000, 0.2500, 0.5000])
+
+    Schema::
+
+        fft_rfftfreq(int n, float d=1., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+    """
     if modes:
         made = fft_rfftfreq_packet.call_parameters(n, d, dtype, layout, device, pin_memory)
         return made.requires_grad_() if requires_grad else made
@@ -1108,7 +1897,56 @@ def stft(
     return_complex: bool | None = None,
     align_to_window: bool | None = None,
 ) -> Tensor:
-    """stft.center(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, str pad_mode="reflect", bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor"""
+    """Short-time Fourier transform, the spectra of overlapping sections of a signal (`torch.stft`).
+
+        out[w, t] = sum_k window[k] * input[t * hop_length + k] * exp(-2 pi i w k / n_fft)
+
+    Args:
+        input: A signal of shape (L,), or a batch of signals (B, L), of a floating or complex dtype. The
+            method's `self`.
+        n_fft: The length of a section and of its transform.
+        hop_length: The distance between the starts of neighbouring sections; by default n_fft // 4.
+        win_length: The length of the window, at most `n_fft`; by default `n_fft`. A shorter window
+            stands in the middle of the section, with zeros around it.
+        window: The factors, of shape (win_length,); by default ones.
+        center: Whether the signal is padded by n_fft // 2 at both ends, so that section t is centred at
+            t * hop_length. Otherwise it starts there.
+        pad_mode: How the signal is padded with `center`, one of the modes of `tt.nn.functional.pad`.
+        normalized: Whether the result is divided by sqrt(n_fft).
+        onesided: Whether only the frequencies from 0 to n_fft // 2 are returned; by default so if both
+            the signal and the window are real.
+        return_complex: Whether the result is complex. It must be given for a real signal without a
+            complex window; False gives real and imaginary parts in a last dimension of size 2.
+        align_to_window: Only with `center` False, whether the sections are counted by `win_length`, so
+            that the last windows reach the end of the signal; by default by `n_fft`.
+
+    Returns:
+        A tensor of shape (B, N, T), or (N, T) for one signal, of N frequencies and T sections. N is
+        n_fft // 2 + 1 if one-sided, otherwise n_fft, and T is 1 + (L - n_fft) // hop_length, L being
+        the padded length.
+
+    Raises:
+        RuntimeError: `input` has another number of dimensions or is not floating or complex, a length
+            does not fit, `return_complex` is missing, `onesided` is set for complex numbers, or
+            `align_to_window` comes with `center`.
+        NotImplementedError: `pad_mode` is no mode of padding.
+
+    Note:
+        `tt.istft` is the inverse.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0.0, 1.0, 0.0, -1.0, 0.0, 2.0, 0.0, -2.0])
+        >>> spectra = tt.stft(x, 4, hop_length=4, center=False, return_complex=True)
+        >>> spectra.abs()
+        tensor([[0., 0.],
+                [2., 4.],
+                [0., 0.]])
+
+    Schema::
+
+        stft.center(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, str pad_mode="reflect", bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor
+    """
     if modes:
         return stft_packet.call_parameters(
             input,
@@ -1165,7 +2003,51 @@ def istft(
     length: int | None = None,
     return_complex: bool = False,
 ) -> Tensor:
-    """istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor"""
+    """Inverse of `tt.stft`, a signal from the spectra of its sections (`torch.istft`).
+
+    Args:
+        input: Spectra of shape (B, N, T) or (N, T), of a complex dtype, as `tt.stft` returns them. The
+            method's `self`.
+        n_fft: The length of a section and of its transform.
+        hop_length: The distance between the starts of neighbouring sections; by default n_fft // 4.
+        win_length: The length of the window; by default `n_fft`.
+        window: The factors that the transform was given, of shape (win_length,); by default ones.
+        center: Whether the signal was padded, so that the padding is cut off again.
+        normalized: Whether the spectra were divided by sqrt(n_fft).
+        onesided: Whether the spectra hold only the frequencies from 0 to n_fft // 2; by default so if N
+            is not `n_fft`.
+        length: The length of the signal, to which the result is cut off or filled with zeros; by
+            default all that the sections hold.
+        return_complex: Whether the signal is complex; the spectra must then be two-sided.
+
+    Returns:
+        A tensor of shape (B, length) or (length,).
+
+    Raises:
+        RuntimeError: `input` is not complex, is empty or has another number of dimensions, N does not
+            match `n_fft`, a length does not fit, `return_complex` is set for one-sided spectra, or the
+            windows leave out a place of the signal.
+
+    Note:
+        Overlapping sections are added and divided by the sum of the squared windows, which must not be
+        0 anywhere. A window that is 0 at its ends, such as Hann's, needs `center`.
+
+    References:
+        D. W. Griffin and J. S. Lim, Signal estimation from modified short-time Fourier transform
+        (1984).
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.arange(8.0)
+        >>> window = tt.hann_window(4)
+        >>> spectra = tt.stft(x, 4, window=window, return_complex=True)
+        >>> tt.istft(spectra, 4, window=window).round(decimals=4)
+        tensor([0., 1., 2., 3., 4., 5., 6., 7.])
+
+    Schema::
+
+        istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor
+    """
     if modes:
         return istft_packet.call_parameters(
             input, n_fft, hop_length, win_length, window, center, normalized, onesided, length, return_complex
@@ -1199,8 +2081,42 @@ def hann_window(
     pin_memory: bool | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """hann_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    hann_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+    """Hann window, a raised cosine (`torch.hann_window`).
+
+        (1 - cos(2 pi k / N)) / 2, with N = `window_length`, or `window_length` - 1 if `periodic` is False
+
+    Signatures::
+
+        tt.hann_window(window_length: int, *, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+        tt.hann_window(window_length: int, periodic: bool, *, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+
+    Args:
+        window_length: The number of elements, not negative.
+        periodic: Whether the window is one period of a periodic function (the default), as spectra ask
+            for; otherwise it is symmetric, as filters ask for.
+        dtype: The result's dtype; by default as said under Returns.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+            may overlap with other work.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A vector of `window_length` elements, of the default dtype or `dtype`; a single element is 1.
+
+    Raises:
+        RuntimeError: `window_length` is negative, or `dtype` is of integers or bools.
+        NotImplementedError: `dtype` is complex.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.hann_window(4)
+        tensor([0.0000, 0.5000, 1.0000, 0.5000])
+
+    Schema::
+
+        hann_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        hann_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes:
         made = hann_window_packet.call_parameters(window_length, periodic, dtype, layout, device, pin_memory)
@@ -1224,8 +2140,42 @@ def bartlett_window(
     pin_memory: bool | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """bartlett_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    bartlett_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+    """Bartlett window, a triangle (`torch.bartlett_window`).
+
+        1 - abs(2 k / N - 1), with N = `window_length`, or `window_length` - 1 if `periodic` is False
+
+    Signatures::
+
+        tt.bartlett_window(window_length: int, *, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+        tt.bartlett_window(window_length: int, periodic: bool, *, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+
+    Args:
+        window_length: The number of elements, not negative.
+        periodic: Whether the window is one period of a periodic function (the default), as spectra ask
+            for; otherwise it is symmetric, as filters ask for.
+        dtype: The result's dtype; by default as said under Returns.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+            may overlap with other work.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A vector of `window_length` elements, of the default dtype or `dtype`; a single element is 1.
+
+    Raises:
+        RuntimeError: `window_length` is negative, or `dtype` is of integers or bools.
+        NotImplementedError: `dtype` is complex.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.bartlett_window(4)
+        tensor([0.0000, 0.5000, 1.0000, 0.5000])
+
+    Schema::
+
+        bartlett_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        bartlett_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes:
         made = bartlett_window_packet.call_parameters(
@@ -1251,8 +2201,42 @@ def blackman_window(
     pin_memory: bool | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """blackman_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    blackman_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+    """Blackman window, a sum of three cosines (`torch.blackman_window`).
+
+        0.42 - 0.5 cos(2 pi k / N) + 0.08 cos(4 pi k / N), with N = `window_length`, or `window_length` - 1 if `periodic` is False
+
+    Signatures::
+
+        tt.blackman_window(window_length: int, *, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+        tt.blackman_window(window_length: int, periodic: bool, *, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+
+    Args:
+        window_length: The number of elements, not negative.
+        periodic: Whether the window is one period of a periodic function (the default), as spectra ask
+            for; otherwise it is symmetric, as filters ask for.
+        dtype: The result's dtype; by default as said under Returns.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+            may overlap with other work.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A vector of `window_length` elements, of the default dtype or `dtype`; a single element is 1.
+
+    Raises:
+        RuntimeError: `window_length` is negative, or `dtype` is of integers or bools.
+        NotImplementedError: `dtype` is complex.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.blackman_window(4)[1:]
+        tensor([0.3400, 1.0000, 0.3400])
+
+    Schema::
+
+        blackman_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        blackman_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes:
         made = blackman_window_packet.call_parameters(
@@ -1280,10 +2264,48 @@ def hamming_window(
     pin_memory: bool | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """hamming_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    hamming_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    hamming_window.periodic_alpha(int window_length, bool periodic, float alpha, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    hamming_window.periodic_alpha_beta(int window_length, bool periodic, float alpha, float beta, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+    """Hamming window, a raised cosine that does not reach 0 (`torch.hamming_window`).
+
+        alpha - beta cos(2 pi k / N), with N = `window_length`, or `window_length` - 1 if `periodic` is False
+
+    Signatures::
+
+        tt.hamming_window(window_length: int, *, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+        tt.hamming_window(window_length: int, periodic: bool, *, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+        tt.hamming_window(window_length: int, periodic: bool, alpha: float, *, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+        tt.hamming_window(window_length: int, periodic: bool, alpha: float, beta: float, *, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+
+    Args:
+        window_length: The number of elements, not negative.
+        periodic: Whether the window is one period of a periodic function (the default), as spectra ask
+            for; otherwise it is symmetric, as filters ask for.
+        alpha: The mean of the window; by default 0.54.
+        beta: The amplitude of the cosine; by default 0.46.
+        dtype: The result's dtype; by default as said under Returns.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+            may overlap with other work.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A vector of `window_length` elements, of the default dtype or `dtype`; a single element is 1.
+
+    Raises:
+        RuntimeError: `window_length` is negative, or `dtype` is of integers or bools.
+        NotImplementedError: `dtype` is complex.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.hamming_window(4)
+        tensor([0.0800, 0.5400, 1.0000, 0.5400])
+
+    Schema::
+
+        hamming_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        hamming_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        hamming_window.periodic_alpha(int window_length, bool periodic, float alpha, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        hamming_window.periodic_alpha_beta(int window_length, bool periodic, float alpha, float beta, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes:
         made = hamming_window_packet.call_parameters(
@@ -1314,9 +2336,45 @@ def kaiser_window(
     pin_memory: bool | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """kaiser_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    kaiser_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    kaiser_window.beta(int window_length, bool periodic, float beta, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+    """Kaiser window, whose shape one parameter sets (`torch.kaiser_window`).
+
+        i0(beta sqrt(1 - (2 k / N - 1)^2)) / i0(beta), with N = `window_length`, or `window_length` - 1 if `periodic` is False
+
+    Signatures::
+
+        tt.kaiser_window(window_length: int, *, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+        tt.kaiser_window(window_length: int, periodic: bool, *, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+        tt.kaiser_window(window_length: int, periodic: bool, beta: float, *, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+
+    Args:
+        window_length: The number of elements, not negative.
+        periodic: Whether the window is one period of a periodic function (the default), as spectra ask
+            for; otherwise it is symmetric, as filters ask for.
+        beta: The shape: 0 gives ones, a larger number a narrower window; by default 12.
+        dtype: The result's dtype; by default as said under Returns.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+            may overlap with other work.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A vector of `window_length` elements, of the default dtype or `dtype`; a single element is 1.
+
+    Raises:
+        RuntimeError: `window_length` is negative, or `dtype` is of integers or bools.
+        NotImplementedError: `dtype` is complex.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.kaiser_window(4, periodic=False, beta=0.0)
+        tensor([1., 1., 1., 1.])
+
+    Schema::
+
+        kaiser_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        kaiser_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        kaiser_window.beta(int window_length, bool periodic, float beta, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes:
         made = kaiser_window_packet.call_parameters(

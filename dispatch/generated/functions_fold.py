@@ -67,7 +67,41 @@ def im2col(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor"""
+    """The windows of images, each as a column (`torch.ops.aten.im2col`).
+
+    Args:
+        input: A tensor of shape (N, C, H, W) or (C, H, W), floating, complex or bool.
+        kernel_size: The size of the windows (kH, kW).
+        dilation: The distances of a window's elements, two numbers.
+        padding: The numbers of zeros added at both ends of each dimension, two numbers.
+        stride: The steps of the windows, two numbers.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of shape (N, C * kH * kW, L), or without N, for L windows counted row by row, with L =
+        H_out * W_out and H_out = (H + 2 * padding - dilation * (kH - 1) - 1) // stride + 1.
+
+    Raises:
+        RuntimeError: Windows are larger than the padded image, or a number is out of range.
+        NotImplementedError: `input` is of integers.
+
+    Note:
+        `tt.nn.functional.unfold` has defaults.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.arange(9.0).reshape(1, 3, 3)
+        >>> tt.im2col(x, (2, 2), (1, 1), (0, 0), (1, 1))
+        tensor([[0., 1., 3., 4.],
+                [1., 2., 4., 5.],
+                [3., 4., 6., 7.],
+                [4., 5., 7., 8.]])
+
+    Schema::
+
+        im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return im2col_packet.call_parameters(input, kernel_size, dilation, padding, stride, out=out)
@@ -93,7 +127,42 @@ def col2im(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor"""
+    """Images made of columns of windows, overlapping elements added up (`torch.ops.aten.col2im`).
+
+    Args:
+        input: A tensor of shape (N, C * kH * kW, L) or (C * kH * kW, L) for L windows, floating,
+            complex or bool.
+        output_size: The size of the images (H, W).
+        kernel_size: The size of the windows (kH, kW).
+        dilation: The distances of a window's elements, two numbers.
+        padding: The numbers of elements beyond both ends of each dimension, which are cut off, two
+            numbers.
+        stride: The steps of the windows, two numbers.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of shape (N, C, H, W) or (C, H, W).
+
+    Raises:
+        RuntimeError: The numbers of rows or of columns do not fit the windows, or a number is out of
+            range.
+        NotImplementedError: `input` is of integers.
+
+    Note:
+        The transpose of `im2col`, not its inverse. `tt.nn.functional.fold` has defaults.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.col2im(tt.ones(4, 4), (3, 3), (2, 2), (1, 1), (0, 0), (1, 1))
+        tensor([[[1., 2., 1.],
+                 [2., 4., 2.],
+                 [1., 2., 1.]]])
+
+    Schema::
+
+        col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return col2im_packet.call_parameters(

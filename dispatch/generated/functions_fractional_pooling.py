@@ -78,7 +78,43 @@ fractional_max_pool3d_backward_plans = fractional_max_pool3d_backward_packet.pla
 def fractional_max_pool2d(
     input: Tensor, kernel_size: int | Sequence[int], output_size: int | Sequence[int], random_samples: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """fractional_max_pool2d(Tensor self, int[2] kernel_size, int[2] output_size, Tensor random_samples) -> (Tensor, Tensor)"""
+    """The largest element of each of windows of images that start at random distances (`torch.nn.functional.fractional_max_pool2d`).
+
+        window i starts at floor((i + u) * a) - floor(u * a), the last at the end, a = (W - k) / (W_out - 1)
+
+    Args:
+        input: A floating tensor of shape (N, C, H, W) or (C, H, W).
+        kernel_size: The size k of the windows, a number or a tuple of 2.
+        output_size: The size of the result, a number or a tuple of 2.
+        random_samples: The numbers u in [0, 1), of shape (N, C, 2) and `input`'s dtype. The first is
+            the width's, the second the height's.
+
+    Returns:
+        A tuple `(values, indices)` of shape (N, C, H_out, W_out) or (C, H_out, W_out). Indices are
+        int64 and count in the flattened plane of a channel.
+
+    Raises:
+        RuntimeError: The windows have no room in the input, `random_samples` has another shape or
+            dtype, or `input` has another number of dimensions.
+
+    Note:
+        A nan in a window gives nan. `tt.nn.functional.fractional_max_pool2d` draws the numbers itself.
+
+    References:
+        Graham, Fractional max-pooling (2014).
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.arange(16.0).reshape(1, 4, 4)
+        >>> values, indices = tt.fractional_max_pool2d(x, 2, 2, tt.full((1, 1, 2), 0.5))
+        >>> values
+        tensor([[[ 5.,  7.],
+                 [13., 15.]]])
+
+    Schema::
+
+        fractional_max_pool2d(Tensor self, int[2] kernel_size, int[2] output_size, Tensor random_samples) -> (Tensor, Tensor)
+    """
     if modes:
         return fractional_max_pool2d_packet.call_parameters(input, kernel_size, output_size, random_samples)
     try:
@@ -114,7 +150,42 @@ def fractional_max_pool2d_backward(
 def fractional_max_pool3d(
     input: Tensor, kernel_size: int | Sequence[int], output_size: int | Sequence[int], random_samples: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """fractional_max_pool3d(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples) -> (Tensor, Tensor)"""
+    """The largest element of each of windows of volumes that start at random distances (`torch.nn.functional.fractional_max_pool3d`).
+
+        window i starts at floor((i + u) * a) - floor(u * a), the last at the end, a = (W - k) / (W_out - 1)
+
+    Args:
+        input: A floating tensor of shape (N, C, D, H, W) or (C, D, H, W).
+        kernel_size: The size k of the windows, a number or a tuple of 3.
+        output_size: The size of the result, a number or a tuple of 3.
+        random_samples: The numbers u in [0, 1), of shape (N, C, 3) and `input`'s dtype. The first is
+            the depth's, then the height's and the width's.
+
+    Returns:
+        A tuple `(values, indices)` of shape (N, C, D_out, H_out, W_out) or (C, D_out, H_out, W_out).
+        Indices are int64 and count in the flattened volume of a channel.
+
+    Raises:
+        RuntimeError: The windows have no room in the input, `random_samples` has another shape or
+            dtype, or `input` has another number of dimensions.
+
+    Note:
+        A nan in a window gives nan. `tt.nn.functional.fractional_max_pool3d` draws the numbers itself.
+
+    References:
+        Graham, Fractional max-pooling (2014).
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.arange(8.0).reshape(1, 2, 2, 2)
+        >>> values, indices = tt.fractional_max_pool3d(x, 2, 1, tt.full((1, 1, 3), 0.5))
+        >>> values, indices
+        (tensor([[[[7.]]]]), tensor([[[[7]]]]))
+
+    Schema::
+
+        fractional_max_pool3d(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples) -> (Tensor, Tensor)
+    """
     if modes:
         return fractional_max_pool3d_packet.call_parameters(input, kernel_size, output_size, random_samples)
     try:

@@ -410,7 +410,34 @@ _restride_plans = _restride_packet.plans
 def view_copy(
     input: Tensor, *sizes: int | Sequence[int], size: Sequence[int] | None = None, out: Tensor | None = None
 ) -> Tensor:
-    """view_copy(Tensor self, SymInt[] size) -> Tensor"""
+    """The same elements in another shape, as a copy (`torch.view_copy`).
+
+    Args:
+        input: A tensor of any shape and strides.
+        *size: The sizes of the result; one of them may be -1 and follows from the number of elements.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new contiguous tensor of shape `size`, with the elements in row-major order.
+
+    Raises:
+        RuntimeError: `size` does not hold as many elements as `input`.
+
+    Note:
+        Functionalization puts it in place of `Tensor.view`; unlike that, it takes tensors of any
+        strides.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.view_copy(tt.arange(6), (2, 3))
+        tensor([[0, 1, 2],
+                [3, 4, 5]])
+
+    Schema::
+
+        view_copy(Tensor self, SymInt[] size) -> Tensor
+    """
     if size is None:
         size = sizes
         if len(sizes) == 1 and (
@@ -441,7 +468,39 @@ def as_strided_copy(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """as_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor"""
+    """A copy of what `as_strided` shows of a tensor's memory (`torch.as_strided_copy`).
+
+    Args:
+        input: A tensor whose memory is read; its own sizes do not matter.
+        size: The sizes of the result.
+        stride: For each dimension of the result, the number of elements in memory from one index to the
+            next; not negative.
+        storage_offset: The place of the result's first element in the memory, in elements from its
+            start; by default `input.storage_offset()`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new contiguous tensor of shape `size`.
+
+    Raises:
+        RuntimeError: `size` and `stride` differ in length, a stride is negative, or an element would
+            lie outside the memory.
+
+    Note:
+        Functionalization puts it in place of `as_strided`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.as_strided_copy(tt.arange(6), (3, 2), (1, 2))
+        tensor([[0, 2],
+                [1, 3],
+                [2, 4]])
+
+    Schema::
+
+        as_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return as_strided_copy_packet.call_parameters(input, size, stride, storage_offset, out=out)
@@ -475,7 +534,36 @@ def expand_copy(
     implicit: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
-    """expand_copy(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor"""
+    """A copy in which dimensions of size 1 are repeated (`torch.expand_copy`).
+
+    Args:
+        input: A tensor of at most `len(size)` dimensions.
+        *size: The sizes of the result; -1 keeps a dimension's size. More sizes than `input` has
+            dimensions give new dimensions in front.
+        implicit: Marks an expansion that broadcasting added; it changes nothing in the result.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new contiguous tensor of shape `size`.
+
+    Raises:
+        RuntimeError: A dimension of `input` is neither 1 nor the size asked for, there are fewer sizes
+            than dimensions, or a new dimension's size is -1.
+
+    Note:
+        Functionalization puts it in place of `Tensor.expand`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.expand_copy(tt.tensor([[1], [2]]), (2, 3))
+        tensor([[1, 1, 1],
+                [2, 2, 2]])
+
+    Schema::
+
+        expand_copy(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor
+    """
     if size is None:
         size = sizes
         if len(sizes) == 1 and (
@@ -501,7 +589,35 @@ def expand_copy(
 def permute_copy(
     input: Tensor, *sizes: int | Sequence[int], dims: Sequence[int] | None = None, out: Tensor | None = None
 ) -> Tensor:
-    """permute_copy(Tensor self, int[] dims) -> Tensor"""
+    """A copy with the dimensions in another order (`torch.permute_copy`).
+
+    Args:
+        input: A tensor of any shape.
+        *dims: Every dimension once; dimension `i` of the result is dimension `dims[i]` of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new contiguous tensor of shape `[input.shape[d] for d in dims]`.
+
+    Raises:
+        RuntimeError: `dims` does not hold each dimension exactly once.
+        IndexError: One of `dims` is out of range.
+
+    Note:
+        Functionalization puts it in place of `permute`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.permute_copy(tt.tensor([[1, 2, 3], [4, 5, 6]]), (1, 0))
+        tensor([[1, 4],
+                [2, 5],
+                [3, 6]])
+
+    Schema::
+
+        permute_copy(Tensor self, int[] dims) -> Tensor
+    """
     if dims is None:
         dims = sizes
         if len(sizes) == 1 and (
@@ -525,7 +641,35 @@ def permute_copy(
 
 
 def transpose_copy(input: Tensor, dim0: int, dim1: int, *, out: Tensor | None = None) -> Tensor:
-    """transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor"""
+    """A copy with two dimensions exchanged (`torch.transpose_copy`).
+
+    Args:
+        input: A tensor of any shape.
+        dim0: The first dimension; negative dimensions count from the end.
+        dim1: The dimension with which `dim0` changes places.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new contiguous tensor.
+
+    Raises:
+        IndexError: `dim0` or `dim1` is out of range.
+
+    Note:
+        Functionalization puts it in place of `transpose`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.transpose_copy(tt.tensor([[1, 2, 3], [4, 5, 6]]), 0, 1)
+        tensor([[1, 4],
+                [2, 5],
+                [3, 6]])
+
+    Schema::
+
+        transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return transpose_copy_packet.call_parameters(input, dim0, dim1, out=out)
@@ -542,7 +686,34 @@ def transpose_copy(input: Tensor, dim0: int, dim1: int, *, out: Tensor | None = 
 
 
 def t_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """t_copy(Tensor self) -> Tensor"""
+    """A copy of a matrix's transpose (`torch.t_copy`).
+
+    Args:
+        input: A tensor of at most two dimensions.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new contiguous tensor, of shape (m, n) for `input` of shape (n, m), and of the same shape for
+        a vector or a scalar.
+
+    Raises:
+        RuntimeError: `input` has more than two dimensions.
+
+    Note:
+        Functionalization puts it in place of `t`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.t_copy(tt.tensor([[1, 2, 3], [4, 5, 6]]))
+        tensor([[1, 4],
+                [2, 5],
+                [3, 6]])
+
+    Schema::
+
+        t_copy(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return t_copy_packet.call_parameters(input, out=out)
@@ -559,7 +730,33 @@ def t_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def select_copy(input: Tensor, dim: int, index: int, *, out: Tensor | None = None) -> Tensor:
-    """select_copy.int(Tensor self, int dim, SymInt index) -> Tensor"""
+    """A copy of the slice at one index of a dimension (`torch.select_copy`).
+
+    Args:
+        input: A tensor of at least one dimension.
+        dim: The dimension that the result no longer has; negative dimensions count from the end.
+        index: The index along `dim`; negative indices count from the end.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new tensor with one dimension fewer.
+
+    Raises:
+        IndexError: `dim` or `index` is out of range.
+
+    Note:
+        Functionalization puts it in place of `select`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.select_copy(tt.tensor([[1, 2, 3], [4, 5, 6]]), 0, 1)
+        tensor([4, 5, 6])
+
+    Schema::
+
+        select_copy.int(Tensor self, int dim, SymInt index) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return select_copy_packet.call_parameters(input, dim, index, out=out)
@@ -584,7 +781,37 @@ def slice_copy(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """slice_copy.Tensor(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor"""
+    """A copy of every `step`-th index of a dimension between two indices (`torch.slice_copy`).
+
+    Args:
+        input: A tensor of at least one dimension.
+        dim: The dimension that is sliced; negative dimensions count from the end.
+        start: The first index; None means 0. Negative indices count from the end, and indices beyond
+            the ends are clamped to them.
+        end: The index before which the slice ends; None means the end.
+        step: The distance between two indices taken; positive.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new tensor with as many indices along `dim` as the slice holds.
+
+    Raises:
+        RuntimeError: `step` is not positive.
+        IndexError: `dim` is out of range.
+
+    Note:
+        Functionalization puts it in place of `x[start:end:step]`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.slice_copy(tt.arange(7), 0, 1, 6, 2)
+        tensor([1, 3, 5])
+
+    Schema::
+
+        slice_copy.Tensor(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return slice_copy_packet.call_parameters(input, dim, start, end, step, out=out)
@@ -601,9 +828,40 @@ def slice_copy(
 
 
 def squeeze_copy(input: Tensor, dim: int | Sequence[int] = NOT_GIVEN, *, out: Tensor | None = None) -> Tensor:
-    """squeeze_copy(Tensor self) -> Tensor
-    squeeze_copy.dim(Tensor self, int dim) -> Tensor
-    squeeze_copy.dims(Tensor self, int[] dim) -> Tensor
+    """A copy without dimensions of size 1 (`torch.squeeze_copy`).
+
+    Signatures::
+
+        tt.squeeze_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor
+        tt.squeeze_copy(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tensor
+        tt.squeeze_copy(input: Tensor, dim: Sequence[int], *, out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: A tensor of any shape.
+        dim: A dimension, or several; only these are removed, and only where their size is 1. By default
+            every dimension of size 1 is removed.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new tensor.
+
+    Raises:
+        IndexError: `dim` is out of range.
+
+    Note:
+        Functionalization puts it in place of `squeeze`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.squeeze_copy(tt.tensor([[[1], [2]]]))
+        tensor([1, 2])
+
+    Schema::
+
+        squeeze_copy(Tensor self) -> Tensor
+        squeeze_copy.dim(Tensor self, int dim) -> Tensor
+        squeeze_copy.dims(Tensor self, int[] dim) -> Tensor
     """
     if modes or out is not None:
         if modes:
@@ -621,7 +879,34 @@ def squeeze_copy(input: Tensor, dim: int | Sequence[int] = NOT_GIVEN, *, out: Te
 
 
 def unsqueeze_copy(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tensor:
-    """unsqueeze_copy(Tensor self, int dim) -> Tensor"""
+    """A copy with a new dimension of size 1 (`torch.unsqueeze_copy`).
+
+    Args:
+        input: A tensor of any shape.
+        dim: The place of the new dimension in the result, from `-input.dim() - 1` to `input.dim()`; -1
+            puts it last.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new tensor with one dimension more.
+
+    Raises:
+        IndexError: `dim` is out of range.
+
+    Note:
+        Functionalization puts it in place of `unsqueeze`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.unsqueeze_copy(tt.tensor([1, 2]), 1)
+        tensor([[1],
+                [2]])
+
+    Schema::
+
+        unsqueeze_copy(Tensor self, int dim) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return unsqueeze_copy_packet.call_parameters(input, dim, out=out)
@@ -638,7 +923,28 @@ def unsqueeze_copy(input: Tensor, dim: int, *, out: Tensor | None = None) -> Ten
 
 
 def alias_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """alias_copy(Tensor self) -> Tensor"""
+    """A copy of the whole tensor (`torch.alias_copy`).
+
+    Args:
+        input: A tensor of any shape.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new tensor of `input`'s shape and dtype.
+
+    Note:
+        Functionalization puts it in place of `alias`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.alias_copy(tt.tensor([1, 2]))
+        tensor([1, 2])
+
+    Schema::
+
+        alias_copy(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return alias_copy_packet.call_parameters(input, out=out)
@@ -655,7 +961,29 @@ def alias_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def detach_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """detach_copy(Tensor self) -> Tensor"""
+    """A copy outside the graph of derivatives (`torch.detach_copy`).
+
+    Args:
+        input: A tensor of any shape.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new tensor of `input`'s shape and dtype that does not require grad.
+
+    Note:
+        Functionalization puts it in place of `detach`.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.0, 2.0], requires_grad=True)
+        >>> tt.detach_copy(x)
+        tensor([1., 2.])
+
+    Schema::
+
+        detach_copy(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return detach_copy_packet.call_parameters(input, out=out)
@@ -674,7 +1002,35 @@ def detach_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def diagonal_copy(
     input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1, *, out: Tensor | None = None
 ) -> Tensor:
-    """diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor"""
+    """A copy of the diagonals of the matrices in two dimensions (`torch.diagonal_copy`).
+
+    Args:
+        input: A tensor of at least two dimensions.
+        offset: Which diagonal; 0 is the main one, positive ones lie above it, negative ones below.
+        dim1: The dimension of the rows.
+        dim2: The dimension of the columns.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new tensor without `dim1` and `dim2` and with the diagonal as last dimension.
+
+    Raises:
+        RuntimeError: `dim1` and `dim2` are the same dimension.
+        IndexError: `dim1` or `dim2` is out of range.
+
+    Note:
+        Functionalization puts it in place of `diagonal`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.diagonal_copy(tt.tensor([[1, 2, 3], [4, 5, 6]]), 1)
+        tensor([2, 6])
+
+    Schema::
+
+        diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return diagonal_copy_packet.call_parameters(input, offset, dim1, dim2, out=out)
@@ -691,7 +1047,37 @@ def diagonal_copy(
 
 
 def unfold_copy(input: Tensor, dimension: int, size: int, step: int, *, out: Tensor | None = None) -> Tensor:
-    """unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor"""
+    """A copy of all windows of one size along a dimension (`torch.unfold_copy`).
+
+    Args:
+        input: A tensor of any shape.
+        dimension: The dimension along which the windows lie.
+        size: The number of elements in a window, at most the dimension's size.
+        step: The distance between the starts of two windows; positive.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new tensor with `(input.size(dimension) - size) // step + 1` windows at `dimension`, and each
+        window's elements in a new last dimension.
+
+    Raises:
+        RuntimeError: `size` is negative or larger than the dimension, or `step` is not positive.
+        IndexError: `dimension` is out of range.
+
+    Note:
+        Functionalization puts it in place of `Tensor.unfold`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.unfold_copy(tt.arange(5), 0, 3, 2)
+        tensor([[0, 1, 2],
+                [2, 3, 4]])
+
+    Schema::
+
+        unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return unfold_copy_packet.call_parameters(input, dimension, size, step, out=out)
@@ -708,7 +1094,33 @@ def unfold_copy(input: Tensor, dimension: int, size: int, step: int, *, out: Ten
 
 
 def unbind_copy(input: Tensor, dim: int = 0, *, out: Tensor | None = None) -> Sequence[Tensor]:
-    """unbind_copy.int(Tensor self, int dim=0) -> Tensor[]"""
+    """Copies of the slices at all indices of a dimension (`torch.unbind_copy`).
+
+    Args:
+        input: A tensor of at least one dimension.
+        dim: The dimension that the results no longer have.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        `input.size(dim)` new tensors.
+
+    Raises:
+        IndexError: `dim` is out of range, or `input` has no dimensions.
+
+    Note:
+        Functionalization puts it in place of `unbind`. `out` takes a sequence of tensors, one for each
+        result.
+
+    Example:
+        >>> import triten as tt
+        >>> list(tt.unbind_copy(tt.tensor([[1, 2], [3, 4]])))
+        [tensor([1, 2]), tensor([3, 4])]
+
+    Schema::
+
+        unbind_copy.int(Tensor self, int dim=0) -> Tensor[]
+    """
     if modes or out is not None:
         if modes:
             return unbind_copy_packet.call_parameters(input, dim, out=out)
@@ -727,7 +1139,36 @@ def unbind_copy(input: Tensor, dim: int = 0, *, out: Tensor | None = None) -> Se
 def split_copy(
     input: Tensor, split_size: int, dim: int = 0, *, out: Tensor | None = None
 ) -> Sequence[Tensor]:
-    """split_copy.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]"""
+    """Copies of consecutive pieces of a dimension, of one length (`torch.split_copy`).
+
+    Args:
+        input: A tensor of at least one dimension.
+        split_size: The length of each piece, the last of which may be shorter.
+        dim: The dimension that is split; negative dimensions count from the end.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new tensor for each piece.
+
+    Raises:
+        RuntimeError: `split_size` is negative, or 0 for a dimension that is not empty; or `input` has
+            no dimensions.
+        IndexError: `dim` is out of range.
+
+    Note:
+        Functionalization puts it in place of `split`. `out` takes a sequence of tensors, one for each
+        piece.
+
+    Example:
+        >>> import triten as tt
+        >>> list(tt.split_copy(tt.arange(5), 2))
+        [tensor([0, 1]), tensor([2, 3]), tensor([4])]
+
+    Schema::
+
+        split_copy.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]
+    """
     if modes or out is not None:
         if modes:
             return split_copy_packet.call_parameters(input, split_size, dim, out=out)
@@ -746,7 +1187,35 @@ def split_copy(
 def split_with_sizes_copy(
     input: Tensor, split_sizes: Sequence[int], dim: int = 0, *, out: Tensor | None = None
 ) -> Sequence[Tensor]:
-    """split_with_sizes_copy(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]"""
+    """Copies of consecutive pieces of a dimension, of lengths given (`torch.split_with_sizes_copy`).
+
+    Args:
+        input: A tensor of at least one dimension.
+        split_sizes: The length of each piece; the sum is the dimension's size.
+        dim: The dimension that is split; negative dimensions count from the end.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        `len(split_sizes)` new tensors.
+
+    Raises:
+        RuntimeError: `split_sizes` has a negative entry, or does not add up to the dimension's size.
+        IndexError: `dim` is out of range.
+
+    Note:
+        Functionalization puts it in place of `split_with_sizes`. `out` takes a sequence of tensors, one
+        for each piece.
+
+    Example:
+        >>> import triten as tt
+        >>> list(tt.split_with_sizes_copy(tt.arange(5), [1, 4]))
+        [tensor([0]), tensor([1, 2, 3, 4])]
+
+    Schema::
+
+        split_with_sizes_copy(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]
+    """
     if modes or out is not None:
         if modes:
             return split_with_sizes_copy_packet.call_parameters(input, split_sizes, dim, out=out)
@@ -763,7 +1232,33 @@ def split_with_sizes_copy(
 
 
 def view_as_real_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """view_as_real_copy(Tensor self) -> Tensor"""
+    """A copy of complex numbers as pairs of real ones (`torch.view_as_real_copy`).
+
+    Args:
+        input: A complex tensor.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new tensor of shape `(*input.shape, 2)` of real and imaginary parts; float32 for complex64,
+        float64 for complex128.
+
+    Raises:
+        RuntimeError: `input` is not complex.
+
+    Note:
+        Functionalization puts it in place of `view_as_real`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.view_as_real_copy(tt.tensor([1 + 2j, 3 - 4j]))
+        tensor([[ 1.,  2.],
+                [ 3., -4.]])
+
+    Schema::
+
+        view_as_real_copy(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return view_as_real_copy_packet.call_parameters(input, out=out)
@@ -780,7 +1275,32 @@ def view_as_real_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def view_as_complex_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """view_as_complex_copy(Tensor self) -> Tensor"""
+    """A copy of pairs of real numbers as complex ones (`torch.view_as_complex_copy`).
+
+    Args:
+        input: A float32 or float64 tensor whose last dimension has size 2, real part first.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new tensor of shape `input.shape[:-1]`; complex64 for float32, complex128 for float64.
+
+    Raises:
+        RuntimeError: `input` is of another dtype, or its last dimension is not of size 2.
+
+    Note:
+        Functionalization puts it in place of `view_as_complex`; unlike that, it takes tensors of any
+        strides.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.view_as_complex_copy(tt.tensor([[1.0, 2.0], [3.0, -4.0]]))
+        tensor([1.+2.j, 3.-4.j])
+
+    Schema::
+
+        view_as_complex_copy(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return view_as_complex_copy_packet.call_parameters(input, out=out)
@@ -797,7 +1317,35 @@ def view_as_complex_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
-    """select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor"""
+    """A copy in which the slice at one index of a dimension holds another tensor's elements (`torch.select_scatter`).
+
+    Args:
+        input: A tensor of at least one dimension. The method's `self`.
+        src: The new elements, of the shape of `input.select(dim, index)`; they are converted to
+            `input`'s dtype.
+        dim: The dimension along which `index` counts; negative dimensions count from the end.
+        index: The index of the slice; negative indices count from the end.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: `src` is of another shape; there is no broadcasting.
+        IndexError: `dim` or `index` is out of range.
+
+    Note:
+        It does what `input.select(dim, index).copy_(src)` does, to a copy.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.select_scatter(tt.zeros(2, 3), tt.ones(3), 0, 1)
+        tensor([[0., 0., 0.],
+                [1., 1., 1.]])
+
+    Schema::
+
+        select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor
+    """
     if modes:
         return select_scatter_packet.call_parameters(input, src, dim, index)
     try:
@@ -817,7 +1365,38 @@ def slice_scatter(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor"""
+    """A copy in which a slice of a dimension holds another tensor's elements (`torch.slice_scatter`).
+
+    Args:
+        input: A tensor of at least one dimension. The method's `self`.
+        src: The new elements, of the slice's shape; they are converted to `input`'s dtype.
+        dim: The dimension that is sliced; negative dimensions count from the end.
+        start: The first index; None means 0. Negative indices count from the end, and indices beyond
+            the ends are clamped to them.
+        end: The index before which the slice ends; None means the end.
+        step: The distance between two indices; positive.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: `src` is of another shape, or `step` is not positive; there is no broadcasting.
+        IndexError: `dim` is out of range.
+
+    Note:
+        It does what `input[start:end:step] = src` does, to a copy and along any dimension.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.slice_scatter(tt.zeros(4), tt.ones(2), 0, 1, 3)
+        tensor([0., 1., 1., 0.])
+
+    Schema::
+
+        slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return slice_scatter_packet.call_parameters(input, src, dim, start, end, step, out=out)
@@ -834,7 +1413,36 @@ def slice_scatter(
 
 
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor"""
+    """A copy in which the diagonals of the matrices in two dimensions hold another tensor's elements (`torch.diagonal_scatter`).
+
+    Args:
+        input: A tensor of at least two dimensions. The method's `self`.
+        src: The new elements, of the shape of `input.diagonal(offset, dim1, dim2)`; they are converted
+            to `input`'s dtype.
+        offset: Which diagonal; 0 is the main one, positive ones lie above it, negative ones below.
+        dim1: The dimension of the rows.
+        dim2: The dimension of the columns.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: `src` is of another shape, or `dim1` and `dim2` are the same dimension.
+        IndexError: `dim1` or `dim2` is out of range.
+
+    Note:
+        It does what `input.diagonal(offset, dim1, dim2).copy_(src)` does, to a copy.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.diagonal_scatter(tt.zeros(2, 2), tt.tensor([1.0, 2.0]))
+        tensor([[1., 0.],
+                [0., 2.]])
+
+    Schema::
+
+        diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor
+    """
     if modes:
         return diagonal_scatter_packet.call_parameters(input, src, offset, dim1, dim2)
     try:
@@ -847,7 +1455,38 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
 def as_strided_scatter(
     input: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:
-    """as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor"""
+    """A copy in which what `as_strided` shows holds another tensor's elements (`torch.as_strided_scatter`).
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+        src: The new elements, of shape `size`; they are converted to `input`'s dtype.
+        size: The sizes of the view that is written to.
+        stride: For each of its dimensions, the number of elements in memory from one index to the next;
+            not negative.
+        storage_offset: The place of its first element in `input`'s memory, in elements from its start;
+            by default `input.storage_offset()`.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: `src` is not of shape `size`, `size` and `stride` differ in length, or an element
+            would lie outside `input`.
+
+    Note:
+        It does what `input.as_strided(size, stride, storage_offset).copy_(src)` does, to a copy. No two
+        elements of the view may overlap.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.as_strided_scatter(tt.zeros(2, 3), tt.ones(2), (2,), (2,))
+        tensor([[1., 0., 1.],
+                [0., 0., 0.]])
+
+    Schema::
+
+        as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor
+    """
     if modes:
         return as_strided_scatter_packet.call_parameters(input, src, size, stride, storage_offset)
     try:

@@ -159,7 +159,43 @@ affine_grid_generator_backward_plans = affine_grid_generator_backward_packet.pla
 def grid_sampler(
     input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Tensor:
-    """grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor"""
+    """Images or volumes, read at given places between their elements (`torch.nn.functional.grid_sample`).
+
+    Args:
+        input: A floating tensor of shape (N, C, H, W) or (N, C, D, H, W).
+        grid: The places, of shape (N, H_out, W_out, 2) or (N, D_out, H_out, W_out, 3) and `input`'s
+            dtype. The last dimension holds x, y and z, which run from -1 to 1 along W, H and D.
+        interpolation_mode: 0 for bilinear (in volumes trilinear), 1 for the nearest element, 2 for
+            bicubic (images only).
+        padding_mode: What lies outside: 0 for zeros, 1 for the outermost elements, 2 for mirror images.
+        align_corners: True makes -1 and 1 the centres of the outermost elements; False their outer
+            edges.
+
+    Returns:
+        A tensor of shape (N, C, H_out, W_out) or (N, C, D_out, H_out, W_out) and `input`'s dtype.
+
+    Raises:
+        RuntimeError: Shapes, dtypes or batch sizes of `input` and `grid` do not fit, or bicubic
+            interpolation is asked of a volume.
+
+    Note:
+        With padding_mode 2 the mirrors stand at the centres of the outermost elements where
+        `align_corners`, else at their edges. `tt.nn.functional.grid_sample` names the modes, and
+        `affine_grid` makes grids.
+
+    References:
+        Jaderberg et al., Spatial transformer networks (2015).
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[[[0.0, 1.0], [2.0, 3.0]]]])
+        >>> tt.grid_sampler(x, tt.tensor([[[[-1.0, -1.0], [0.0, 0.0], [1.0, 0.0]]]]), 0, 0, True)
+        tensor([[[[0.0000, 1.5000, 2.0000]]]])
+
+    Schema::
+
+        grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor
+    """
     if modes:
         return grid_sampler_packet.call_parameters(
             input, grid, interpolation_mode, padding_mode, align_corners
@@ -180,7 +216,36 @@ def grid_sampler_2d(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor"""
+    """Images, read at given places between their elements (`torch.grid_sampler_2d`).
+
+    Args:
+        input: A floating tensor of shape (N, C, H, W).
+        grid: The places, of shape (N, H_out, W_out, 2) and `input`'s dtype. The last dimension holds x
+            and y, which run from -1 to 1 along W and H.
+        interpolation_mode: 0 for bilinear (in volumes trilinear), 1 for the nearest element, 2 for
+            bicubic.
+        padding_mode: What lies outside: 0 for zeros, 1 for the outermost elements, 2 for mirror images.
+        align_corners: True makes -1 and 1 the centres of the outermost elements; False their outer
+            edges.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of shape (N, C, H_out, W_out) and `input`'s dtype.
+
+    Raises:
+        RuntimeError: Shapes, dtypes or batch sizes of `input` and `grid` do not fit.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[[[0.0, 1.0], [2.0, 3.0]]]])
+        >>> tt.grid_sampler_2d(x, tt.tensor([[[[-1.0, -1.0], [0.0, 0.0], [1.0, 0.0]]]]), 0, 0, True)
+        tensor([[[[0.0000, 1.5000, 2.0000]]]])
+
+    Schema::
+
+        grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return grid_sampler_2d_packet.call_parameters(
@@ -236,7 +301,36 @@ def grid_sampler_3d(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor"""
+    """Volumes, read at given places between their elements (`torch.grid_sampler_3d`).
+
+    Args:
+        input: A floating tensor of shape (N, C, D, H, W).
+        grid: The places, of shape (N, D_out, H_out, W_out, 3) and `input`'s dtype. The last dimension
+            holds x, y and z, which run from -1 to 1 along W, H and D.
+        interpolation_mode: 0 for bilinear (in volumes trilinear), 1 for the nearest element.
+        padding_mode: What lies outside: 0 for zeros, 1 for the outermost elements, 2 for mirror images.
+        align_corners: True makes -1 and 1 the centres of the outermost elements; False their outer
+            edges.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of shape (N, C, D_out, H_out, W_out) and `input`'s dtype.
+
+    Raises:
+        RuntimeError: Shapes, dtypes or batch sizes of `input` and `grid` do not fit, or bicubic
+            interpolation is asked for.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[[[[0.0, 1.0]]]]])
+        >>> tt.grid_sampler_3d(x, tt.tensor([[[[[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]]]]), 0, 0, True)
+        tensor([[[[[0.5000, 1.0000]]]]])
+
+    Schema::
+
+        grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return grid_sampler_3d_packet.call_parameters(
@@ -323,7 +417,36 @@ def _grid_sampler_grid_backward(
 
 
 def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
-    """affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor"""
+    """The grid of places that affine maps give, for `grid_sampler` (`torch.nn.functional.affine_grid`).
+
+        grid[n, i, j] = theta[n] @ (x_j, y_i, 1)
+
+    Args:
+        theta: The maps, a floating tensor of shape (N, 2, 3) for images or (N, 3, 4) for volumes.
+        size: The shape of the image or volume that is to be made, (N, C, H, W) or (N, C, D, H, W).
+        align_corners: True makes -1 and 1 the centres of the outermost elements; False their outer
+            edges. `grid_sampler` needs the same.
+
+    Returns:
+        A tensor of shape (N, H, W, 2) or (N, D, H, W, 3) and `theta`'s dtype.
+
+    Raises:
+        RuntimeError: `size` has other than 4 or 5 numbers, or `theta` has another shape.
+
+    References:
+        Jaderberg et al., Spatial transformer networks (2015).
+
+    Example:
+        >>> import triten as tt
+        >>> theta = tt.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])
+        >>> tt.affine_grid_generator(theta, [1, 1, 1, 2], True)
+        tensor([[[[-1.,  0.],
+                  [ 1.,  0.]]]])
+
+    Schema::
+
+        affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor
+    """
     if modes:
         return affine_grid_generator_packet.call_parameters(theta, size, align_corners)
     try:

@@ -96,8 +96,50 @@ histogramdd_short = histogramdd_packet.short
 
 
 def histogram(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-    """histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)
-    histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)
+    """The number, or the weights' sum, of elements in each of a row of bins, and the bins' edges (`torch.histogram`).
+
+    Signatures::
+
+        tt.histogram(input: Tensor, bins: Tensor, *, weight: Tensor | None = None, density: bool = False, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]
+        tt.histogram(input: Tensor, bins: int = 100, *, range: Sequence[float] | None = None, weight: Tensor | None = None, density: bool = False, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]
+
+    Args:
+        input: A float32 or float64 tensor of any shape. The method's `self`.
+        bins: The number of bins of equal width, or their edges as an ascending vector of `input`'s
+            dtype.
+        weight: What each element counts, a tensor of `input`'s shape and dtype; by default 1.
+        density: Whether to divide by the total and by each bin's width, so that the integral over all
+            bins is 1.
+        range: The outer edges, as two numbers, where `bins` is a number; by default the least and the
+            largest element. Elements outside are not counted.
+        out: A tuple of tensors that take the results (hist, bin_edges) and are returned: each of the
+            result's shape, or empty and then resized.
+
+    Returns:
+        A named tuple of `hist`, with a value for each bin, and `bin_edges`, with one element more; both
+        of `input`'s dtype.
+
+    Raises:
+        RuntimeError: There are no bins, the range descends or is not finite, or a shape or dtype does
+            not fit.
+        NotImplementedError: `input` is neither float32 nor float64.
+
+    Note:
+        A bin holds its left edge, and the last one its right edge too. Where the range has no width, it
+        is widened by a half to either side. An element that is nan is not counted, but makes the
+        default range an error.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.histogram(tt.tensor([1.0, 2.0, 1.0]), bins=3, range=(0.0, 3.0))
+        triten.return_types.histogram(
+        hist=tensor([0., 2., 1.]),
+        bin_edges=tensor([0., 1., 2., 3.]))
+
+    Schema::
+
+        histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)
+        histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)
     """
     if not kwargs and not modes:
         plan = None
@@ -201,9 +243,50 @@ def _histogramdd_from_bin_tensors(
 
 
 def histogramdd(*args: Any, **kwargs: Any) -> tuple[Tensor, Sequence[Tensor]]:
-    """histogramdd(Tensor self, int[] bins, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor[] bin_edges)
-    histogramdd.int_bins(Tensor self, int bins, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor[] bin_edges)
-    histogramdd.TensorList_bins(Tensor self, Tensor[] bins, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor[] bin_edges)
+    """The number, or the weights' sum, of points in each cell of a grid, and the grid's edges (`torch.histogramdd`).
+
+    Signatures::
+
+        tt.histogramdd(input: Tensor, bins: Sequence[int], range: Sequence[float] | None = None, weight: Tensor | None = None, density: bool = False) -> tuple[Tensor, Sequence[Tensor]]
+        tt.histogramdd(input: Tensor, bins: int, range: Sequence[float] | None = None, weight: Tensor | None = None, density: bool = False) -> tuple[Tensor, Sequence[Tensor]]
+        tt.histogramdd(input: Tensor, bins: Sequence[Tensor], range: Sequence[float] | None = None, weight: Tensor | None = None, density: bool = False) -> tuple[Tensor, Sequence[Tensor]]
+
+    Args:
+        input: Points of D coordinates each, a float32 or float64 tensor of shape (..., D) and of at
+            least two dimensions.
+        bins: The number of bins in each dimension, as one number or D of them; or D ascending vectors
+            of edges, of `input`'s dtype.
+        range: The outer edges of all dimensions, as 2 * D numbers, where `bins` holds numbers; by
+            default the least and the largest coordinates. Points outside are not counted.
+        weight: What each point counts, a tensor of `input`'s dtype and of its shape without the last
+            dimension; by default 1.
+        density: Whether to divide by the total and by each cell's volume, so that the integral over all
+            cells is 1.
+
+    Returns:
+        A named tuple of `hist`, of D dimensions with a size for each number of bins, and `bin_edges`, a
+        vector of edges for each dimension.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions, or the number of `bins`, `range` or
+            `weight` does not fit.
+        NotImplementedError: `input` is neither float32 nor float64.
+
+    Note:
+        A bin holds its left edge, and the last one its right edge too.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+        >>> tt.histogramdd(x, bins=2).hist
+        tensor([[0., 1.],
+                [1., 1.]])
+
+    Schema::
+
+        histogramdd(Tensor self, int[] bins, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor[] bin_edges)
+        histogramdd.int_bins(Tensor self, int bins, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor[] bin_edges)
+        histogramdd.TensorList_bins(Tensor self, Tensor[] bins, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor[] bin_edges)
     """
     if not kwargs and not modes:
         plan = None

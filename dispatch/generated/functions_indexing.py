@@ -846,8 +846,37 @@ triu__plans = triu__packet.plans
 
 
 def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
-    """cat(Tensor[] tensors, int dim=0) -> Tensor
-    cat.names(Tensor[] tensors, Dimname dim) -> Tensor
+    """Tensors joined along a dimension that they have (`torch.cat`).
+
+    Args:
+        tensors: A non-empty sequence of tensors whose shapes agree but for `dim`; empty vectors of
+            shape (0,) are skipped.
+        dim: The dimension along which they are joined, or its name; negative dimensions count from the
+            end.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new tensor, whose size along `dim` is the sum of theirs; of the dtype to which theirs promote.
+
+    Raises:
+        RuntimeError: The numbers of dimensions or the other sizes differ, or a tensor has no
+            dimensions.
+        IndexError: `dim` is out of range.
+        ValueError: `tensors` is empty.
+
+    Note:
+        `stack` joins along a new dimension; `split` and `chunk` are the reverse.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.cat((tt.tensor([1, 2]), tt.tensor([3])))
+        tensor([1, 2, 3])
+
+    Schema::
+
+        cat(Tensor[] tensors, int dim=0) -> Tensor
+        cat.names(Tensor[] tensors, Dimname dim) -> Tensor
     """
     if modes or out is not None:
         if modes:
@@ -875,7 +904,37 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -
 
 
 def concat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """concat(Tensor[] tensors, int dim=0) -> Tensor"""
+    """Tensors joined along a dimension that they have (`torch.concat`).
+
+    Another name of `tt.cat`.
+
+    Args:
+        tensors: A non-empty sequence of tensors whose shapes agree but for `dim`; empty vectors of
+            shape (0,) are skipped.
+        dim: The dimension along which they are joined, or its name; negative dimensions count from the
+            end.
+
+    Returns:
+        A new tensor, whose size along `dim` is the sum of theirs; of the dtype to which theirs promote.
+
+    Raises:
+        RuntimeError: The numbers of dimensions or the other sizes differ, or a tensor has no
+            dimensions.
+        IndexError: `dim` is out of range.
+        ValueError: `tensors` is empty.
+
+    Note:
+        `stack` joins along a new dimension; `split` and `chunk` are the reverse.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.concat((tt.tensor([1, 2]), tt.tensor([3])))
+        tensor([1, 2, 3])
+
+    Schema::
+
+        concat(Tensor[] tensors, int dim=0) -> Tensor
+    """
     if modes:
         return concat_packet.call_parameters(tensors, dim)
     try:
@@ -888,7 +947,37 @@ def concat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 
 
 def concatenate(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """concatenate(Tensor[] tensors, int dim=0) -> Tensor"""
+    """Tensors joined along a dimension that they have (`torch.concatenate`).
+
+    Another name of `tt.cat`.
+
+    Args:
+        tensors: A non-empty sequence of tensors whose shapes agree but for `dim`; empty vectors of
+            shape (0,) are skipped.
+        dim: The dimension along which they are joined, or its name; negative dimensions count from the
+            end.
+
+    Returns:
+        A new tensor, whose size along `dim` is the sum of theirs; of the dtype to which theirs promote.
+
+    Raises:
+        RuntimeError: The numbers of dimensions or the other sizes differ, or a tensor has no
+            dimensions.
+        IndexError: `dim` is out of range.
+        ValueError: `tensors` is empty.
+
+    Note:
+        `stack` joins along a new dimension; `split` and `chunk` are the reverse.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.concatenate((tt.tensor([1, 2]), tt.tensor([3])))
+        tensor([1, 2, 3])
+
+    Schema::
+
+        concatenate(Tensor[] tensors, int dim=0) -> Tensor
+    """
     if modes:
         return concatenate_packet.call_parameters(tensors, dim)
     try:
@@ -901,7 +990,34 @@ def concatenate(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 
 
 def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
-    """stack(Tensor[] tensors, int dim=0) -> Tensor"""
+    """Tensors of one shape joined along a new dimension (`torch.stack`).
+
+    Args:
+        tensors: A non-empty sequence of tensors of one shape.
+        dim: The place of the new dimension in the result, whose size is the number of tensors.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new tensor with one dimension more than theirs; of the dtype to which theirs promote.
+
+    Raises:
+        RuntimeError: The shapes differ, or `tensors` is empty.
+        IndexError: `dim` is out of range.
+
+    Note:
+        `unbind` is the reverse.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.stack((tt.tensor([1, 2]), tt.tensor([3, 4])), 1)
+        tensor([[1, 3],
+                [2, 4]])
+
+    Schema::
+
+        stack(Tensor[] tensors, int dim=0) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return stack_packet.call_parameters(tensors, dim, out=out)
@@ -956,7 +1072,30 @@ def _chunk_cat(tensors: Sequence[Tensor], dim: int, num_chunks: int, *, out: Ten
 
 
 def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """hstack(Tensor[] tensors) -> Tensor"""
+    """Tensors joined side by side, along dimension 1; vectors along dimension 0 (`torch.hstack`).
+
+    Args:
+        tensors: A non-empty sequence of tensors whose shapes agree but for the dimension along which
+            they are joined; scalars count as vectors of one element.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new tensor of the dtype to which theirs promote.
+
+    Raises:
+        RuntimeError: The shapes do not fit, or `tensors` is empty.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.hstack((tt.tensor([[1], [2]]), tt.tensor([[3], [4]])))
+        tensor([[1, 3],
+                [2, 4]])
+
+    Schema::
+
+        hstack(Tensor[] tensors) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return hstack_packet.call_parameters(tensors, out=out)
@@ -982,7 +1121,30 @@ def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
 
 
 def vstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """vstack(Tensor[] tensors) -> Tensor"""
+    """Tensors joined one above the other, along dimension 0; vectors are rows (`torch.vstack`).
+
+    Args:
+        tensors: A non-empty sequence of tensors whose shapes agree but for dimension 0, after
+            `atleast_2d`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new tensor of at least two dimensions, of the dtype to which theirs promote.
+
+    Raises:
+        RuntimeError: The shapes do not fit, or `tensors` is empty.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.vstack((tt.tensor([1, 2]), tt.tensor([3, 4])))
+        tensor([[1, 2],
+                [3, 4]])
+
+    Schema::
+
+        vstack(Tensor[] tensors) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return vstack_packet.call_parameters(tensors, out=out)
@@ -1008,7 +1170,32 @@ def vstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
 
 
 def row_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """row_stack(Tensor[] tensors) -> Tensor"""
+    """Tensors joined one above the other, along dimension 0; vectors are rows (`torch.row_stack`).
+
+    Another name of `tt.vstack`.
+
+    Args:
+        tensors: A non-empty sequence of tensors whose shapes agree but for dimension 0, after
+            `atleast_2d`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new tensor of at least two dimensions, of the dtype to which theirs promote.
+
+    Raises:
+        RuntimeError: The shapes do not fit, or `tensors` is empty.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.row_stack((tt.tensor([1, 2]), tt.tensor([3, 4])))
+        tensor([[1, 2],
+                [3, 4]])
+
+    Schema::
+
+        row_stack(Tensor[] tensors) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return row_stack_packet.call_parameters(tensors, out=out)
@@ -1034,7 +1221,30 @@ def row_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor
 
 
 def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """dstack(Tensor[] tensors) -> Tensor"""
+    """Tensors joined one behind the other, along dimension 2 (`torch.dstack`).
+
+    Args:
+        tensors: A non-empty sequence of tensors whose shapes agree but for dimension 2, after
+            `atleast_3d`, which makes (1, N, 1) of a vector and (M, N, 1) of a matrix.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new tensor of at least three dimensions, of the dtype to which theirs promote.
+
+    Raises:
+        RuntimeError: The shapes do not fit, or `tensors` is empty.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.dstack((tt.tensor([1, 2]), tt.tensor([3, 4])))
+        tensor([[[1, 3],
+                 [2, 4]]])
+
+    Schema::
+
+        dstack(Tensor[] tensors) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return dstack_packet.call_parameters(tensors, out=out)
@@ -1060,7 +1270,30 @@ def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
 
 
 def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """column_stack(Tensor[] tensors) -> Tensor"""
+    """Vectors as columns, and matrices, joined side by side (`torch.column_stack`).
+
+    Args:
+        tensors: A non-empty sequence of tensors of as many rows; a vector of n elements counts as a
+            matrix of shape (n, 1).
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new tensor of at least two dimensions, of the dtype to which theirs promote.
+
+    Raises:
+        RuntimeError: The numbers of rows differ, or `tensors` is empty.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.column_stack((tt.tensor([1, 2]), tt.tensor([[3, 4], [5, 6]])))
+        tensor([[1, 3, 4],
+                [2, 5, 6]])
+
+    Schema::
+
+        column_stack(Tensor[] tensors) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return column_stack_packet.call_parameters(tensors, out=out)
@@ -1088,7 +1321,36 @@ def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Ten
 def index_put(
     input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
 ) -> Tensor:
-    """index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor"""
+    """A copy with values written, or added, where tensors of indices or masks point (`torch.index_put`).
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+        indices: A sequence of integer tensors and masks as in `x[i, j]`; None stands for a whole
+            dimension.
+        values: The values of `input`'s dtype, of a shape that broadcasts to that of `input[indices]`.
+        accumulate: Whether values are added to what is there. Otherwise they replace it, the last one
+            where a place is indexed more than once.
+
+    Returns:
+        A tensor of `input`'s shape and dtype; `index_put_` is what `x[i, j] = values` does.
+
+    Raises:
+        IndexError: An index is out of range, there are too many, or they do not broadcast together.
+        RuntimeError: `values` does not broadcast to the indexed shape, or its dtype is not `input`'s.
+
+    Note:
+        Values for one place are added in their order, without atomics, so results do not vary between
+        runs.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.index_put(tt.zeros(3), (tt.tensor([0, 2, 2]),), tt.tensor([1.0, 2.0, 3.0]), accumulate=True)
+        tensor([1., 0., 5.])
+
+    Schema::
+
+        index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor
+    """
     if modes:
         return index_put_packet.call_parameters(input, indices, values, accumulate)
     try:
@@ -1109,7 +1371,37 @@ def index_put(
 def index_put_(
     input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
 ) -> Tensor:
-    """index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)"""
+    """In place: a copy with values written, or added, where tensors of indices or masks point (`torch.Tensor.index_put_`).
+
+    Args:
+        input: A tensor of any shape. It takes the result. The method's `self`.
+        indices: A sequence of integer tensors and masks as in `x[i, j]`; None stands for a whole
+            dimension.
+        values: The values of `input`'s dtype, of a shape that broadcasts to that of `input[indices]`.
+        accumulate: Whether values are added to what is there. Otherwise they replace it, the last one
+            where a place is indexed more than once.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        IndexError: An index is out of range, there are too many, or they do not broadcast together.
+        RuntimeError: `values` does not broadcast to the indexed shape, or its dtype is not `input`'s.
+
+    Note:
+        Values for one place are added in their order, without atomics, so results do not vary between
+        runs.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.zeros(3)
+        >>> x.index_put_((tt.tensor([0, 2, 2]),), tt.tensor([1.0, 2.0, 3.0]), accumulate=True)
+        tensor([1., 0., 5.])
+
+    Schema::
+
+        index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)
+    """
     if modes:
         return index_put__packet.call_parameters(input, indices, values, accumulate)
     try:
@@ -1192,8 +1484,34 @@ def _index_put_impl_(
 
 
 def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """index_select(Tensor self, int dim, Tensor index) -> Tensor
-    index_select.dimname(Tensor self, Dimname dim, Tensor index) -> Tensor
+    """The slices at given indices of a dimension, in their order (`torch.index_select`).
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+        dim: The dimension from which slices are taken, or its name; negative dimensions count from the
+            end.
+        index: The indices, a vector of int32 or int64; an index may occur more than once, and none is
+            negative.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new tensor of `input`'s dtype, with size `len(index)` along `dim`.
+
+    Raises:
+        IndexError: `dim` is out of range, or `index` has more than one dimension.
+        RuntimeError: `index` is of another dtype.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.index_select(tt.tensor([[1, 2, 3], [4, 5, 6]]), 1, tt.tensor([2, 0]))
+        tensor([[3, 1],
+                [6, 4]])
+
+    Schema::
+
+        index_select(Tensor self, int dim, Tensor index) -> Tensor
+        index_select.dimname(Tensor self, Dimname dim, Tensor index) -> Tensor
     """
     if modes or out is not None:
         if modes:
@@ -1219,7 +1537,41 @@ def index_add(
     alpha: Number = INT_1,
     out: Tensor | None = None,
 ) -> Tensor:
-    """index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor"""
+    """A copy to which slices of another tensor are added at given indices of a dimension (`torch.index_add`).
+
+        out[index[j]] = input[index[j]] + alpha * source[j], for `dim` 0
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+        dim: The dimension along which the slices lie; negative dimensions count from the end.
+        index: For each slice of `source` the index to which it is added; a vector of int32 or int64,
+            none negative.
+        source: A tensor of `input`'s dtype, and of its shape but for `dim`, where its size is
+            `len(index)`.
+        alpha: A factor of `source`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        IndexError: `dim` or an index is out of range.
+        RuntimeError: `source`'s shape or dtype does not fit, or `index` is of another dtype.
+
+    Note:
+        Slices for one index are added in their order, without atomics, so results do not vary between
+        runs.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.index_add(tt.zeros(3), 0, tt.tensor([0, 2, 2]), tt.tensor([1.0, 2.0, 3.0]))
+        tensor([1., 0., 5.])
+
+    Schema::
+
+        index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return index_add_packet.call_parameters(input, dim, index, source, alpha, out=out)
@@ -1251,7 +1603,40 @@ def index_add(
 
 
 def index_add_(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = INT_1) -> Tensor:
-    """index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)"""
+    """In place: a copy to which slices of another tensor are added at given indices of a dimension (`torch.Tensor.index_add_`).
+
+        out[index[j]] = input[index[j]] + alpha * source[j], for `dim` 0
+
+    Args:
+        input: A tensor of any shape. It takes the result. The method's `self`.
+        dim: The dimension along which the slices lie; negative dimensions count from the end.
+        index: For each slice of `source` the index to which it is added; a vector of int32 or int64,
+            none negative.
+        source: A tensor of `input`'s dtype, and of its shape but for `dim`, where its size is
+            `len(index)`.
+        alpha: A factor of `source`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        IndexError: `dim` or an index is out of range.
+        RuntimeError: `source`'s shape or dtype does not fit, or `index` is of another dtype.
+
+    Note:
+        Slices for one index are added in their order, without atomics, so results do not vary between
+        runs.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.zeros(3)
+        >>> x.index_add_(0, tt.tensor([0, 2, 2]), tt.tensor([1.0, 2.0, 3.0]))
+        tensor([1., 0., 5.])
+
+    Schema::
+
+        index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)
+    """
     if modes:
         return index_add__packet.call_parameters(input, dim, index, source, alpha)
     if alpha is INT_1:
@@ -1279,7 +1664,41 @@ def index_reduce(
     include_self: bool = True,
     out: Tensor | None = None,
 ) -> Tensor:
-    """index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor"""
+    """A copy in which slices at given indices are reduced together with slices of another tensor (`torch.index_reduce`).
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+        dim: The dimension along which the slices lie; negative dimensions count from the end.
+        index: For each slice of `source` the index of the slice that it joins; a vector of int32 or
+            int64, none negative.
+        source: A tensor of `input`'s dtype, and of its shape but for `dim`, where its size is
+            `len(index)`.
+        reduce: 'prod', 'mean', 'amax' or 'amin'.
+        include_self: Whether `input`'s own elements at these indices take part in the reduction.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype; slices whose index does not occur are `input`'s.
+
+    Raises:
+        IndexError: `dim` or an index is out of range.
+        RuntimeError: `reduce` is none of these, or `source`'s dtype is not `input`'s.
+        NotImplementedError: `input` is complex or bool.
+
+    Note:
+        The mean of integers is rounded down. The slices are taken in their order, so results do not
+        vary between runs.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.index_reduce(tt.tensor([1.0, 2.0]), 0, tt.tensor([0, 0]), tt.tensor([3.0, 4.0]), "prod")
+        tensor([12.,  2.])
+
+    Schema::
+
+        index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return index_reduce_packet.call_parameters(
@@ -1302,7 +1721,40 @@ def index_reduce(
 def index_reduce_(
     input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
-    """index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor(a!)"""
+    """In place: a copy in which slices at given indices are reduced together with slices of another tensor (`torch.Tensor.index_reduce_`).
+
+    Args:
+        input: A tensor of any shape. It takes the result. The method's `self`.
+        dim: The dimension along which the slices lie; negative dimensions count from the end.
+        index: For each slice of `source` the index of the slice that it joins; a vector of int32 or
+            int64, none negative.
+        source: A tensor of `input`'s dtype, and of its shape but for `dim`, where its size is
+            `len(index)`.
+        reduce: 'prod', 'mean', 'amax' or 'amin'.
+        include_self: Whether `input`'s own elements at these indices take part in the reduction.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        IndexError: `dim` or an index is out of range.
+        RuntimeError: `reduce` is none of these, or `source`'s dtype is not `input`'s.
+        NotImplementedError: `input` is complex or bool.
+
+    Note:
+        The mean of integers is rounded down. The slices are taken in their order, so results do not
+        vary between runs.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.0, 2.0])
+        >>> x.index_reduce_(0, tt.tensor([0, 0]), tt.tensor([3.0, 4.0]), 'prod')
+        tensor([12.,  2.])
+
+    Schema::
+
+        index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor(a!)
+    """
     if modes:
         return index_reduce__packet.call_parameters(input, dim, index, source, reduce, include_self)
     try:
@@ -1315,7 +1767,36 @@ def index_reduce_(
 def index_copy(
     input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: Tensor | None = None
 ) -> Tensor:
-    """index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor"""
+    """A copy in which slices of another tensor stand at given indices of a dimension (`torch.index_copy`).
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+        dim: The dimension along which the slices lie; negative dimensions count from the end.
+        index: For each slice of `source` the index at which it is put; an int64 vector, none negative.
+        source: A tensor of `input`'s dtype, and of its shape but for `dim`, where its size is
+            `len(index)`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        IndexError: `dim` or an index is out of range, or `index` and `source` differ in size.
+        RuntimeError: `source`'s dtype or the shape of its slices is not `input`'s.
+
+    Note:
+        Where an index occurs more than once, the last slice is kept.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.index_copy(tt.zeros(3), 0, tt.tensor([2, 0]), tt.tensor([1.0, 2.0]))
+        tensor([2., 0., 1.])
+
+    Schema::
+
+        index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return index_copy_packet.call_parameters(input, dim, index, source, out=out)
@@ -1332,7 +1813,35 @@ def index_copy(
 
 
 def index_copy_(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)"""
+    """In place: a copy in which slices of another tensor stand at given indices of a dimension (`torch.Tensor.index_copy_`).
+
+    Args:
+        input: A tensor of any shape. It takes the result. The method's `self`.
+        dim: The dimension along which the slices lie; negative dimensions count from the end.
+        index: For each slice of `source` the index at which it is put; an int64 vector, none negative.
+        source: A tensor of `input`'s dtype, and of its shape but for `dim`, where its size is
+            `len(index)`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        IndexError: `dim` or an index is out of range, or `index` and `source` differ in size.
+        RuntimeError: `source`'s dtype or the shape of its slices is not `input`'s.
+
+    Note:
+        Where an index occurs more than once, the last slice is kept.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.zeros(3)
+        >>> x.index_copy_(0, tt.tensor([2, 0]), tt.tensor([1.0, 2.0]))
+        tensor([2., 0., 1.])
+
+    Schema::
+
+        index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)
+    """
     if modes:
         return index_copy__packet.call_parameters(input, dim, index, source)
     try:
@@ -1343,10 +1852,39 @@ def index_copy_(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tenso
 
 
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Number | Tensor) -> Tensor:
-    """index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor
-    index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor
-    index_fill.Dimname_Scalar(Tensor self, Dimname dim, Tensor index, Scalar value) -> Tensor
-    index_fill.Dimname_Tensor(Tensor self, Dimname dim, Tensor index, Tensor value) -> Tensor
+    """A copy in which the slices at given indices of a dimension hold one value (`torch.index_fill`).
+
+    Signatures::
+
+        tt.index_fill(input: Tensor, dim: int, index: Tensor, value: Number) -> Tensor
+        tt.index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+        dim: The dimension along which the slices lie, or its name; negative dimensions count from the
+            end.
+        index: The indices of the slices, int64; negative ones count from the end.
+        value: The value, a number or a tensor without dimensions; it is converted to `input`'s dtype.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        IndexError: `dim` or an index is out of range, or `index` is not int64.
+        RuntimeError: `value` is a tensor of one or more dimensions, or complex where `input` is not.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.index_fill(tt.zeros(2, 3), 1, tt.tensor([0, 2]), 7)
+        tensor([[7., 0., 7.],
+                [7., 0., 7.]])
+
+    Schema::
+
+        index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor
+        index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor
+        index_fill.Dimname_Scalar(Tensor self, Dimname dim, Tensor index, Scalar value) -> Tensor
+        index_fill.Dimname_Tensor(Tensor self, Dimname dim, Tensor index, Tensor value) -> Tensor
     """
     if modes:
         return index_fill_packet.call_parameters(input, dim, index, value)
@@ -1365,8 +1903,41 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Number | Tensor) -
 def gather(
     input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Tensor | None = None
 ) -> Tensor:
-    """gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor
-    gather.dimname(Tensor self, Dimname dim, Tensor index, *, bool sparse_grad=False) -> Tensor
+    """Elements picked along one dimension, each by an index of its own (`torch.gather`).
+
+        out[i, j] = input[i, index[i, j]], for two dimensions and `dim` 1
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+        dim: The dimension along which the indices count, or its name; negative dimensions count from
+            the end.
+        index: The indices, int32 or int64, none negative, with `input`'s number of dimensions. Apart
+            from `dim`, no size is larger than `input`'s; there is no broadcasting.
+        sparse_grad: Accepted for programs written for PyTorch; the gradient is a dense tensor in either
+            case.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `index`'s shape and `input`'s dtype.
+
+    Raises:
+        RuntimeError: An index is out of range, or `index`'s shape or dtype does not fit.
+        IndexError: `dim` is out of range.
+
+    Note:
+        `take_along_dim` broadcasts, and `scatter` is the reverse. The gradient is `scatter_add`'s.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.gather(tt.tensor([[1, 2], [3, 4]]), 1, tt.tensor([[0, 0], [1, 0]]))
+        tensor([[1, 1],
+                [4, 3]])
+
+    Schema::
+
+        gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor
+        gather.dimname(Tensor self, Dimname dim, Tensor index, *, bool sparse_grad=False) -> Tensor
     """
     if modes or out is not None:
         if modes:
@@ -1386,7 +1957,34 @@ def gather(
 def take_along_dim(
     input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor"""
+    """Elements picked along one dimension by indices that broadcast with the tensor (`torch.take_along_dim`).
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+        indices: The indices, int64, such as `argsort` and `argmax` give; their shape broadcasts with
+            `input`'s but for `dim`.
+        dim: The dimension along which the indices count; None counts in the flattened tensor.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape, with `indices`' size along `dim`; without `dim`, a vector.
+
+    Raises:
+        RuntimeError: `indices` is not int64, or has another number of dimensions than `input`.
+        IndexError: `dim` is out of range.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[3, 1], [2, 4]])
+        >>> tt.take_along_dim(x, tt.argsort(x, 1), 1)
+        tensor([[1, 3],
+                [2, 4]])
+
+    Schema::
+
+        take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return take_along_dim_packet.call_parameters(input, indices, dim, out=out)
@@ -1403,10 +2001,53 @@ def take_along_dim(
 
 
 def scatter(*args: Any, **kwargs: Any) -> Tensor:
-    """scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor
-    scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor
-    scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor
-    scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor
+    """A copy in which elements are written along one dimension, each to an index of its own (`torch.scatter`).
+
+        out[i, index[i, j]] = src[i, j], for two dimensions and `dim` 1
+
+    Signatures::
+
+        tt.scatter(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor
+        tt.scatter(input: Tensor, dim: int, index: Tensor, value: Number, *, out: Tensor | None = None) -> Tensor
+        tt.scatter(input: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str, out: Tensor | None = None) -> Tensor
+        tt.scatter(input: Tensor, dim: int, index: Tensor, value: Number, *, reduce: str, out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+        dim: The dimension along which the indices count; negative dimensions count from the end.
+        index: The indices, int32 or int64, none negative, with `input`'s number of dimensions. No size
+            is larger than `src`'s nor, apart from `dim`, than `input`'s; there is no broadcasting.
+        src: The values, of `input`'s dtype; those beyond `index`'s shape are not used.
+        value: One number that is written everywhere, instead of `src`.
+        reduce: 'add' or 'multiply' combines a value with what is there; by default it replaces it. Such
+            a call has no derivative; `scatter_reduce` and `scatter_add` have.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: An index is out of range, the shapes or dtypes do not fit, or `reduce` is another
+            string.
+        IndexError: `dim` is out of range.
+
+    Note:
+        Where an index occurs more than once, the last value is kept, and the gradient goes to all of
+        them.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.scatter(tt.zeros(2, 3), 1, tt.tensor([[2], [0]]), tt.tensor([[5.0], [6.0]]))
+        tensor([[0., 0., 5.],
+                [6., 0., 0.]])
+
+    Schema::
+
+        scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor
+        scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor
+        scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor
+        scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor
     """
     if modes or "out" in kwargs:
         return scatter_packet.call(*args, **kwargs)
@@ -1414,10 +2055,52 @@ def scatter(*args: Any, **kwargs: Any) -> Tensor:
 
 
 def scatter_(*args: Any, **kwargs: Any) -> Tensor:
-    """scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)
-    scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)
-    scatter_.reduce(Tensor(a!) self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor(a!)
-    scatter_.value_reduce(Tensor(a!) self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor(a!)
+    """In place: a copy in which elements are written along one dimension, each to an index of its own (`torch.Tensor.scatter_`).
+
+        out[i, index[i, j]] = src[i, j], for two dimensions and `dim` 1
+
+    Signatures::
+
+        tt.scatter_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor
+        tt.scatter_(input: Tensor, dim: int, index: Tensor, value: Number) -> Tensor
+        tt.scatter_(input: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str) -> Tensor
+        tt.scatter_(input: Tensor, dim: int, index: Tensor, value: Number, *, reduce: str) -> Tensor
+
+    Args:
+        input: A tensor of any shape. It takes the result. The method's `self`.
+        dim: The dimension along which the indices count; negative dimensions count from the end.
+        index: The indices, int32 or int64, none negative, with `input`'s number of dimensions. No size
+            is larger than `src`'s nor, apart from `dim`, than `input`'s; there is no broadcasting.
+        src: The values, of `input`'s dtype; those beyond `index`'s shape are not used.
+        value: One number that is written everywhere, instead of `src`.
+        reduce: 'add' or 'multiply' combines a value with what is there; by default it replaces it. Such
+            a call has no derivative; `scatter_reduce` and `scatter_add` have.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: An index is out of range, the shapes or dtypes do not fit, or `reduce` is another
+            string.
+        IndexError: `dim` is out of range.
+
+    Note:
+        Where an index occurs more than once, the last value is kept, and the gradient goes to all of
+        them.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.zeros(2, 3)
+        >>> x.scatter_(1, tt.tensor([[2], [0]]), tt.tensor([[5.0], [6.0]]))
+        tensor([[0., 0., 5.],
+                [6., 0., 0.]])
+
+    Schema::
+
+        scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)
+        scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)
+        scatter_.reduce(Tensor(a!) self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor(a!)
+        scatter_.value_reduce(Tensor(a!) self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor(a!)
     """
     if modes or "out" in kwargs:
         return scatter__packet.call(*args, **kwargs)
@@ -1425,7 +2108,39 @@ def scatter_(*args: Any, **kwargs: Any) -> Tensor:
 
 
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor"""
+    """A copy to which elements are added along one dimension, each at an index of its own (`torch.scatter_add`).
+
+        out[i, index[i, j]] += src[i, j], for two dimensions and `dim` 1
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+        dim: The dimension along which the indices count; negative dimensions count from the end.
+        index: The indices, int32 or int64, none negative, with `input`'s number of dimensions. No size
+            is larger than `src`'s nor, apart from `dim`, than `input`'s; there is no broadcasting.
+        src: The values, of `input`'s dtype; those beyond `index`'s shape are not used.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: An index is out of range, or the shapes or dtypes do not fit.
+        IndexError: `dim` is out of range.
+
+    Note:
+        Elements for one index are added in their order, without atomics, so results do not vary between
+        runs.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.scatter_add(tt.zeros(3), 0, tt.tensor([0, 0, 2]), tt.tensor([1.0, 2.0, 3.0]))
+        tensor([3., 0., 3.])
+
+    Schema::
+
+        scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return scatter_add_packet.call_parameters(input, dim, index, src, out=out)
@@ -1442,7 +2157,38 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Ten
 
 
 def scatter_add_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    """scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)"""
+    """In place: a copy to which elements are added along one dimension, each at an index of its own (`torch.Tensor.scatter_add_`).
+
+        out[i, index[i, j]] += src[i, j], for two dimensions and `dim` 1
+
+    Args:
+        input: A tensor of any shape. It takes the result. The method's `self`.
+        dim: The dimension along which the indices count; negative dimensions count from the end.
+        index: The indices, int32 or int64, none negative, with `input`'s number of dimensions. No size
+            is larger than `src`'s nor, apart from `dim`, than `input`'s; there is no broadcasting.
+        src: The values, of `input`'s dtype; those beyond `index`'s shape are not used.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: An index is out of range, or the shapes or dtypes do not fit.
+        IndexError: `dim` is out of range.
+
+    Note:
+        Elements for one index are added in their order, without atomics, so results do not vary between
+        runs.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.zeros(3)
+        >>> x.scatter_add_(0, tt.tensor([0, 0, 2]), tt.tensor([1.0, 2.0, 3.0]))
+        tensor([3., 0., 3.])
+
+    Schema::
+
+        scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)
+    """
     if modes:
         return scatter_add__packet.call_parameters(input, dim, index, src)
     try:
@@ -1462,7 +2208,41 @@ def scatter_reduce(
     include_self: bool = True,
     out: Tensor | None = None,
 ) -> Tensor:
-    """scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor"""
+    """A copy in which elements are reduced along one dimension, each into an index of its own (`torch.scatter_reduce`).
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+        dim: The dimension along which the indices count; negative dimensions count from the end.
+        index: The indices, int32 or int64, none negative, with `input`'s number of dimensions. No size
+            is larger than `src`'s nor, apart from `dim`, than `input`'s; there is no broadcasting.
+        src: The values, of `input`'s dtype; those beyond `index`'s shape are not used.
+        reduce: 'sum', 'prod', 'mean', 'amax' or 'amin'.
+        include_self: Whether `input`'s own elements take part in the reduction. Those into which
+            nothing is reduced remain in either case.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: An index is out of range, or the shapes or dtypes do not fit.
+        IndexError: `dim` is out of range.
+        NotImplementedError: `input` is complex and `reduce` is 'amax' or 'amin'.
+
+    Note:
+        The extremes of values with a nan are nan, and share the gradient among equal ones. The mean of
+        integers is rounded down. Values are taken in their order, so results do not vary between runs.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.scatter_reduce(tt.tensor([1, 2, 3]), 0, tt.tensor([0, 0, 2]), tt.tensor([4, 5, 6]), "amax")
+        tensor([5, 2, 6])
+
+    Schema::
+
+        scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return scatter_reduce_packet.call_parameters(
@@ -1485,7 +2265,40 @@ def scatter_reduce(
 def scatter_reduce_(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
-    """scatter_reduce_.two(Tensor(a!) self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor(a!)"""
+    """In place: a copy in which elements are reduced along one dimension, each into an index of its own (`torch.Tensor.scatter_reduce_`).
+
+    Args:
+        input: A tensor of any shape. It takes the result. The method's `self`.
+        dim: The dimension along which the indices count; negative dimensions count from the end.
+        index: The indices, int32 or int64, none negative, with `input`'s number of dimensions. No size
+            is larger than `src`'s nor, apart from `dim`, than `input`'s; there is no broadcasting.
+        src: The values, of `input`'s dtype; those beyond `index`'s shape are not used.
+        reduce: 'sum', 'prod', 'mean', 'amax' or 'amin'.
+        include_self: Whether `input`'s own elements take part in the reduction. Those into which
+            nothing is reduced remain in either case.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: An index is out of range, or the shapes or dtypes do not fit.
+        IndexError: `dim` is out of range.
+        NotImplementedError: `input` is complex and `reduce` is 'amax' or 'amin'.
+
+    Note:
+        The extremes of values with a nan are nan, and share the gradient among equal ones. The mean of
+        integers is rounded down. Values are taken in their order, so results do not vary between runs.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1, 2, 3])
+        >>> x.scatter_reduce_(0, tt.tensor([0, 0, 2]), tt.tensor([4, 5, 6]), 'amax')
+        tensor([5, 2, 6])
+
+    Schema::
+
+        scatter_reduce_.two(Tensor(a!) self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor(a!)
+    """
     if modes:
         return scatter_reduce__packet.call_parameters(input, dim, index, src, reduce, include_self)
     try:
@@ -1496,7 +2309,33 @@ def scatter_reduce_(
 
 
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor"""
+    """A copy in which consecutive elements of another tensor stand where a mask is true (`torch.masked_scatter`).
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+        mask: A bool tensor whose shape broadcasts with `input`'s.
+        source: A tensor of `input`'s dtype, of any shape with at least as many elements as the mask has
+            true ones; they are taken in row-major order.
+
+    Returns:
+        A tensor of the broadcast shape and of `input`'s dtype.
+
+    Raises:
+        RuntimeError: `mask` is not bool or does not broadcast, or `source` is of another dtype or too
+            short.
+
+    Note:
+        The mask chooses where to write; use `where` to choose between elements at one place.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.masked_scatter(tt.zeros(4), tt.tensor([True, False, True, False]), tt.tensor([1.0, 2.0]))
+        tensor([1., 0., 2., 0.])
+
+    Schema::
+
+        masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor
+    """
     if modes:
         return masked_scatter_packet.call_parameters(input, mask, source)
     try:
@@ -1549,8 +2388,37 @@ def _unsafe_masked_index_put_accumulate(
 
 
 def masked_fill(input: Tensor, mask: Tensor, value: Number | Tensor) -> Tensor:
-    """masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor
-    masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor
+    """A copy that holds one value where a mask is true (`torch.masked_fill`).
+
+    Signatures::
+
+        tt.masked_fill(input: Tensor, mask: Tensor, value: Number) -> Tensor
+        tt.masked_fill(input: Tensor, mask: Tensor, value: Tensor) -> Tensor
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+        mask: A bool tensor whose shape broadcasts with `input`'s.
+        value: The value, a number or a tensor without dimensions; it is converted to `input`'s dtype.
+
+    Returns:
+        A tensor of the broadcast shape and of `input`'s dtype.
+
+    Raises:
+        RuntimeError: `mask` is not bool or does not broadcast, or `value` is a tensor with dimensions
+            or complex where `input` is not.
+
+    Note:
+        The gradient of `input` is 0 where the mask is true.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.masked_fill(tt.tensor([1.0, 2.0, 3.0]), tt.tensor([True, False, True]), float("-inf"))
+        tensor([-inf, 2., -inf])
+
+    Schema::
+
+        masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor
+        masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor
     """
     if modes:
         return masked_fill_packet.call_parameters(input, mask, value)
@@ -1565,8 +2433,38 @@ def masked_fill(input: Tensor, mask: Tensor, value: Number | Tensor) -> Tensor:
 
 
 def masked_fill_(input: Tensor, mask: Tensor, value: Number | Tensor) -> Tensor:
-    """masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Scalar value) -> Tensor(a!)
-    masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)
+    """In place: a copy that holds one value where a mask is true (`torch.Tensor.masked_fill_`).
+
+    Signatures::
+
+        tt.masked_fill_(input: Tensor, mask: Tensor, value: Number) -> Tensor
+        tt.masked_fill_(input: Tensor, mask: Tensor, value: Tensor) -> Tensor
+
+    Args:
+        input: A tensor of any shape. It takes the result. The method's `self`.
+        mask: A bool tensor whose shape broadcasts with `input`'s.
+        value: The value, a number or a tensor without dimensions; it is converted to `input`'s dtype.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: `mask` is not bool or does not broadcast, or `value` is a tensor with dimensions
+            or complex where `input` is not.
+
+    Note:
+        The gradient of `input` is 0 where the mask is true.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.0, 2.0, 3.0])
+        >>> x.masked_fill_(tt.tensor([True, False, True]), float('-inf'))
+        tensor([-inf, 2., -inf])
+
+    Schema::
+
+        masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Scalar value) -> Tensor(a!)
+        masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)
     """
     if modes:
         return masked_fill__packet.call_parameters(input, mask, value)
@@ -1581,7 +2479,32 @@ def masked_fill_(input: Tensor, mask: Tensor, value: Number | Tensor) -> Tensor:
 
 
 def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """masked_select(Tensor self, Tensor mask) -> Tensor"""
+    """The elements where a mask is true, in row-major order (`torch.masked_select`).
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+        mask: A bool tensor whose shape broadcasts with `input`'s.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new vector of `input`'s dtype.
+
+    Raises:
+        RuntimeError: `mask` is not bool or does not broadcast with `input`.
+
+    Note:
+        The size of the result depends on values, so the host waits for a GPU.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.masked_select(tt.tensor([1, 2, 3]), tt.tensor([True, False, True]))
+        tensor([1, 3])
+
+    Schema::
+
+        masked_select(Tensor self, Tensor mask) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return masked_select_packet.call_parameters(input, mask, out=out)
@@ -1600,8 +2523,38 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> 
 def nonzero(
     input: Tensor, *, as_tuple: bool = NOT_GIVEN, out: Tensor | None = None
 ) -> Tensor | Sequence[Tensor]:
-    """nonzero(Tensor self) -> Tensor
-    nonzero.as_tuple(Tensor self, *, bool as_tuple) -> Tensor[]
+    """The indices of all elements that are not zero, in row-major order (`torch.nonzero`).
+
+    Signatures::
+
+        tt.nonzero(input: Tensor, *, out: Tensor | None = None) -> Tensor
+        tt.nonzero(input: Tensor, *, as_tuple: bool, out: Tensor | None = None) -> Sequence[Tensor]
+
+    Args:
+        input: A tensor of any shape and dtype; nan is not zero, and -0.0 is. The method's `self`.
+        as_tuple: Whether to give a vector of indices for each dimension, with which `input` can be
+            indexed, instead of a matrix.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        An int64 matrix with a row for each such element and a column for each dimension; or a tuple of
+        `input.dim()` int64 vectors, where a scalar counts as a vector of one element.
+
+    Note:
+        The size of the result depends on values, so the host waits for a GPU; `nonzero_static` and
+        `where` avoid it.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nonzero(tt.tensor([[0, 5], [6, 0]]))
+        tensor([[0, 1],
+                [1, 0]])
+
+    Schema::
+
+        nonzero(Tensor self) -> Tensor
+        nonzero.as_tuple(Tensor self, *, bool as_tuple) -> Tensor[]
     """
     if modes or out is not None:
         if modes:
@@ -1619,7 +2572,35 @@ def nonzero(
 
 
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Tensor | None = None) -> Tensor:
-    """nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor"""
+    """The indices of the first elements that are not zero, in a matrix of a size given beforehand (`torch.nonzero_static`).
+
+    Args:
+        input: A tensor of any shape and dtype. The method's `self`.
+        size: The number of rows of the result; later elements are left out.
+        fill_value: The value of the rows that are left over.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        An int64 matrix of shape `(size, input.dim())`.
+
+    Raises:
+        RuntimeError: `size` is negative.
+
+    Note:
+        As the shape does not depend on values, the host need not wait for a GPU.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nonzero_static(tt.tensor([0, 5, 6]), size=3)
+        tensor([[ 1],
+                [ 2],
+                [-1]])
+
+    Schema::
+
+        nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return nonzero_static_packet.call_parameters(input, size, fill_value, out=out)
@@ -1636,7 +2617,29 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Tenso
 
 
 def argwhere(input: Tensor) -> Tensor:
-    """argwhere(Tensor self) -> Tensor"""
+    """The indices of all elements that are not zero, a row for each (`torch.argwhere`).
+
+    Args:
+        input: A tensor of any shape and dtype. The method's `self`.
+
+    Returns:
+        An int64 matrix with a row for each such element, in row-major order, and a column for each
+        dimension.
+
+    Note:
+        This is `nonzero` by NumPy's name. The size of the result depends on values, so the host waits
+        for a GPU.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.argwhere(tt.tensor([0, 5, 6]))
+        tensor([[1],
+                [2]])
+
+    Schema::
+
+        argwhere(Tensor self) -> Tensor
+    """
     if modes:
         return argwhere_packet.call_parameters(input)
     try:
@@ -1647,7 +2650,30 @@ def argwhere(input: Tensor) -> Tensor:
 
 
 def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """take(Tensor self, Tensor index) -> Tensor"""
+    """The elements at given indices of the flattened tensor (`torch.take`).
+
+    Args:
+        input: A tensor of any shape; it counts as flattened in row-major order. The method's `self`.
+        index: The indices, int64, of any shape; negative ones count from the end.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `index`'s shape and `input`'s dtype.
+
+    Raises:
+        IndexError: An index is out of range.
+        RuntimeError: `index` is not int64.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.take(tt.tensor([[1, 2], [3, 4]]), tt.tensor([3, 0]))
+        tensor([4, 1])
+
+    Schema::
+
+        take(Tensor self, Tensor index) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return take_packet.call_parameters(input, index, out=out)
@@ -1664,7 +2690,33 @@ def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    """put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor"""
+    """A copy with values written, or added, at given indices of the flattened tensor (`torch.put`).
+
+    Args:
+        input: A tensor of any shape; it counts as flattened in row-major order. The method's `self`.
+        index: The indices, int64, of any shape; negative ones count from the end.
+        source: The values, of `input`'s dtype and as many as there are indices.
+        accumulate: Whether values are added to what is there. Otherwise they replace it, the last one
+            where an index occurs more than once.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        IndexError: An index is out of range, or `source` and `index` differ in their number of
+            elements.
+        RuntimeError: `index` is not int64, or `source`'s dtype is not `input`'s.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.put(tt.zeros(2, 2), tt.tensor([3, 0]), tt.tensor([1.0, 2.0]))
+        tensor([[2., 0.],
+                [0., 1.]])
+
+    Schema::
+
+        put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor
+    """
     if modes:
         return put_packet.call_parameters(input, index, source, accumulate)
     try:
@@ -1681,7 +2733,39 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Tensor:
-    """embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor"""
+    """The rows of a table at given indices (`aten::embedding`).
+
+    Args:
+        weight: The table, of shape (num_embeddings, embedding_dim).
+        indices: The indices of rows, int32 or int64, of any shape; none is negative.
+        padding_idx: A row whose gradient remains zero; -1 means none. The row itself is read like any
+            other.
+        scale_grad_by_freq: Whether the gradient of a row is divided by the number of times that its
+            index occurs.
+        sparse: Accepted for programs written for PyTorch; the gradient is a dense tensor in either
+            case.
+
+    Returns:
+        A tensor of shape `(*indices.shape, embedding_dim)` and of `weight`'s dtype.
+
+    Raises:
+        IndexError: An index is out of range.
+        RuntimeError: `weight` is not a matrix, or `indices` is of another dtype.
+
+    Note:
+        `tt.nn.functional.embedding` takes the indices first and can limit the norm of rows. Gradients
+        of one row are added in their order, so results do not vary between runs.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.embedding(tt.tensor([[1.0, 2.0], [3.0, 4.0]]), tt.tensor([1, 0]))
+        tensor([[3., 4.],
+                [1., 2.]])
+
+    Schema::
+
+        embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor
+    """
     if modes:
         return embedding_packet.call_parameters(weight, indices, padding_idx, scale_grad_by_freq, sparse)
     try:
@@ -1692,7 +2776,34 @@ def embedding(
 
 
 def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
-    """embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)"""
+    """Rows of a table at given indices shortened, in place, to a largest norm (`aten::embedding_renorm_`).
+
+    Args:
+        input: The table, of shape (num_embeddings, embedding_dim), which is written to.
+        indices: The indices of the rows, int32 or int64, of any shape; each row is shortened once.
+        max_norm: The largest norm; rows that are not longer remain as they are.
+        norm_type: The p of the p-norm.
+
+    Returns:
+        `input`.
+
+    Raises:
+        IndexError: An index is out of range.
+
+    Note:
+        This is not recorded for derivatives. `nn.functional.embedding` calls it where `max_norm` is
+        given.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.embedding_renorm_(tt.tensor([[3.0, 4.0], [6.0, 8.0]]), tt.tensor([0]), 1.0, 2.0)
+        tensor([[0.6000, 0.8000],
+                [6.0000, 8.0000]])
+
+    Schema::
+
+        embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)
+    """
     if modes:
         return embedding_renorm__packet.call_parameters(input, indices, max_norm, norm_type)
     try:
@@ -1722,7 +2833,32 @@ def embedding_dense_backward(
 
 
 def flip(input: Tensor, *sizes: int | Sequence[int], dims: Sequence[int] | None = None) -> Tensor:
-    """flip(Tensor self, int[] dims) -> Tensor"""
+    """A copy with the order of indices reversed along some dimensions (`torch.flip`).
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+        *dims: The dimensions along which the order is reversed, each at most once.
+
+    Returns:
+        A new tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: A dimension is given more than once.
+        IndexError: A dimension is out of range.
+
+    Note:
+        NumPy's `flip` gives a view; strides here are not negative, so elements are copied.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.flip(tt.tensor([[1, 2], [3, 4]]), (1,))
+        tensor([[2, 1],
+                [4, 3]])
+
+    Schema::
+
+        flip(Tensor self, int[] dims) -> Tensor
+    """
     if dims is None:
         dims = sizes
         if len(sizes) == 1 and (
@@ -1740,7 +2876,27 @@ def flip(input: Tensor, *sizes: int | Sequence[int], dims: Sequence[int] | None 
 
 
 def fliplr(input: Tensor) -> Tensor:
-    """fliplr(Tensor self) -> Tensor"""
+    """A copy with the order of columns reversed (`torch.fliplr`).
+
+    Args:
+        input: A tensor of at least two dimensions; dimension 1 is reversed. The method's `self`.
+
+    Returns:
+        A new tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.fliplr(tt.tensor([[1, 2], [3, 4]]))
+        tensor([[2, 1],
+                [4, 3]])
+
+    Schema::
+
+        fliplr(Tensor self) -> Tensor
+    """
     if modes:
         return fliplr_packet.call_parameters(input)
     try:
@@ -1751,7 +2907,27 @@ def fliplr(input: Tensor) -> Tensor:
 
 
 def flipud(input: Tensor) -> Tensor:
-    """flipud(Tensor self) -> Tensor"""
+    """A copy with the order of rows reversed (`torch.flipud`).
+
+    Args:
+        input: A tensor of at least one dimension; dimension 0 is reversed. The method's `self`.
+
+    Returns:
+        A new tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: `input` has no dimensions.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.flipud(tt.tensor([[1, 2], [3, 4]]))
+        tensor([[3, 4],
+                [1, 2]])
+
+    Schema::
+
+        flipud(Tensor self) -> Tensor
+    """
     if modes:
         return flipud_packet.call_parameters(input)
     try:
@@ -1762,7 +2938,31 @@ def flipud(input: Tensor) -> Tensor:
 
 
 def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] = ()) -> Tensor:
-    """roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor"""
+    """A copy with elements moved along dimensions; those that leave at one end enter at the other (`torch.roll`).
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+        shifts: How far elements move towards higher indices, for each of `dims`; negative shifts move
+            them back.
+        dims: The dimensions along which elements move. By default the flattened tensor is rolled by one
+            shift.
+
+    Returns:
+        A new tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: `shifts` and `dims` differ in length, or several shifts have no dimensions.
+        IndexError: A dimension is out of range.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.roll(tt.tensor([1, 2, 3, 4]), 1)
+        tensor([4, 1, 2, 3])
+
+    Schema::
+
+        roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor
+    """
     if modes:
         return roll_packet.call_parameters(input, shifts, dims)
     try:
@@ -1773,7 +2973,34 @@ def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] =
 
 
 def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
-    """rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor"""
+    """A copy rotated by right angles in the plane of two dimensions (`torch.rot90`).
+
+    Args:
+        input: A tensor of at least two dimensions. The method's `self`.
+        k: The number of quarter turns, from the first of `dims` towards the second; a negative number
+            turns the other way.
+        dims: The two dimensions of the plane; by default the first two.
+
+    Returns:
+        A new tensor of `input`'s dtype, with the sizes of the two dimensions exchanged where `k` is
+        odd.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions, or `dims` are not two different ones.
+
+    Note:
+        Seen as a matrix, with rows downwards, a turn goes counterclockwise for the default `dims`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.rot90(tt.tensor([[1, 2], [3, 4]]))
+        tensor([[2, 4],
+                [1, 3]])
+
+    Schema::
+
+        rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor
+    """
     if modes:
         return rot90_packet.call_parameters(input, k, dims)
     try:
@@ -1784,9 +3011,51 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
 
 
 def repeat_interleave(*args: Any, **kwargs: Any) -> Tensor:
-    """repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor
-    repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor
-    repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor
+    """Each element, or each slice of a dimension, repeated a number of times in succession (`torch.repeat_interleave`).
+
+    Signatures::
+
+        tt.repeat_interleave(repeats: Tensor, *, output_size: int | None = None, out: Tensor | None = None) -> Tensor
+        tt.repeat_interleave(input: Tensor, repeats: Tensor, dim: int | None = None, *, output_size: int | None = None) -> Tensor
+        tt.repeat_interleave(input: Tensor, repeats: int, dim: int | None = None, *, output_size: int | None = None) -> Tensor
+
+    Args:
+        repeats: How often each is repeated, an int or a vector of int32 or int64 with a number for each
+            index of `dim`. Given alone, the indices themselves are repeated.
+        input: A tensor of any shape. The method's `self`.
+        dim: The dimension whose slices are repeated; by default the elements of the flattened tensor
+            are.
+        output_size: The size of the result along `dim`, where it is known; then the host need not wait
+            for a GPU.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new tensor of `input`'s dtype. Of `repeats` alone, a vector in which index i occurs
+        `repeats[i]` times.
+
+    Raises:
+        RuntimeError: A number of repeats is negative, their shape does not fit, or `output_size` is not
+            their sum.
+        IndexError: `dim` is out of range.
+        NotImplementedError: `repeats` is a tensor of a dtype other than int32 and int64.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.repeat_interleave(tt.tensor([1, 2]), 2)
+        tensor([1, 1, 2, 2])
+        >>> tt.repeat_interleave(tt.tensor([[1, 2], [3, 4]]), tt.tensor([1, 2]), dim=0)
+        tensor([[1, 2],
+                [3, 4],
+                [3, 4]])
+        >>> tt.repeat_interleave(tt.tensor([2, 0, 1]))
+        tensor([0, 0, 2])
+
+    Schema::
+
+        repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor
+        repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor
+        repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor
     """
     if not kwargs and not modes:
         plan = None
@@ -1805,7 +3074,29 @@ def repeat_interleave(*args: Any, **kwargs: Any) -> Tensor:
 
 
 def tile(input: Tensor, *sizes: int | Sequence[int], dims: Sequence[int] | None = None) -> Tensor:
-    """tile(Tensor self, SymInt[] dims) -> Tensor"""
+    """The tensor copied a number of times along each dimension, the last ones where fewer are given (`torch.tile`).
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+        *dims: The number of copies along the last dimensions; dimensions in front of these are copied
+            once, and more numbers than `input` has dimensions give new dimensions in front.
+
+    Returns:
+        A new tensor whose sizes are `input`'s times `dims`.
+
+    Raises:
+        RuntimeError: A number is negative.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.tile(tt.tensor([[1, 2], [3, 4]]), (2,))
+        tensor([[1, 2, 1, 2],
+                [3, 4, 3, 4]])
+
+    Schema::
+
+        tile(Tensor self, SymInt[] dims) -> Tensor
+    """
     if dims is None:
         dims = sizes
         if len(sizes) == 1 and (
@@ -1823,7 +3114,31 @@ def tile(input: Tensor, *sizes: int | Sequence[int], dims: Sequence[int] | None 
 
 
 def tril(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
-    """tril(Tensor self, int diagonal=0) -> Tensor"""
+    """A copy of the matrices' lower triangles, with zeros above (`torch.tril`).
+
+    Args:
+        input: A tensor of shape (..., m, n). The method's `self`.
+        diagonal: The last diagonal that is kept; 0 is the main one, positive ones lie above it,
+            negative ones below.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.tril(tt.tensor([[1, 2, 3], [4, 5, 6]]))
+        tensor([[1, 0, 0],
+                [4, 5, 0]])
+
+    Schema::
+
+        tril(Tensor self, int diagonal=0) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return tril_packet.call_parameters(input, diagonal, out=out)
@@ -1840,7 +3155,30 @@ def tril(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
 
 
 def tril_(input: Tensor, diagonal: int = 0) -> Tensor:
-    """tril_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)"""
+    """In place: a copy of the matrices' lower triangles, with zeros above (`torch.Tensor.tril_`).
+
+    Args:
+        input: A tensor of shape (..., m, n). It takes the result. The method's `self`.
+        diagonal: The last diagonal that is kept; 0 is the main one, positive ones lie above it,
+            negative ones below.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[1, 2, 3], [4, 5, 6]])
+        >>> x.tril_()
+        tensor([[1, 0, 0],
+                [4, 5, 0]])
+
+    Schema::
+
+        tril_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)
+    """
     if modes:
         return tril__packet.call_parameters(input, diagonal)
     try:
@@ -1851,7 +3189,31 @@ def tril_(input: Tensor, diagonal: int = 0) -> Tensor:
 
 
 def triu(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
-    """triu(Tensor self, int diagonal=0) -> Tensor"""
+    """A copy of the matrices' upper triangles, with zeros below (`torch.triu`).
+
+    Args:
+        input: A tensor of shape (..., m, n). The method's `self`.
+        diagonal: The first diagonal that is kept; 0 is the main one, positive ones lie above it,
+            negative ones below.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.triu(tt.tensor([[1, 2, 3], [4, 5, 6]]))
+        tensor([[1, 2, 3],
+                [0, 5, 6]])
+
+    Schema::
+
+        triu(Tensor self, int diagonal=0) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return triu_packet.call_parameters(input, diagonal, out=out)
@@ -1868,7 +3230,30 @@ def triu(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
 
 
 def triu_(input: Tensor, diagonal: int = 0) -> Tensor:
-    """triu_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)"""
+    """In place: a copy of the matrices' upper triangles, with zeros below (`torch.Tensor.triu_`).
+
+    Args:
+        input: A tensor of shape (..., m, n). It takes the result. The method's `self`.
+        diagonal: The first diagonal that is kept; 0 is the main one, positive ones lie above it,
+            negative ones below.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[1, 2, 3], [4, 5, 6]])
+        >>> x.triu_()
+        tensor([[1, 2, 3],
+                [0, 5, 6]])
+
+    Schema::
+
+        triu_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)
+    """
     if modes:
         return triu__packet.call_parameters(input, diagonal)
     try:

@@ -113,7 +113,41 @@ def diff(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor"""
+    """Differences of neighbouring elements along a dimension, taken n times (`torch.diff`).
+
+        x_(i + 1) - x_i, for n = 1
+
+    Args:
+        input: A tensor of at least one dimension. The method's `self`.
+        n: How often differences are taken; 0 gives `input`.
+        dim: The dimension along which they are taken; negative dimensions count from the end.
+        prepend: A tensor put in front of `input` along `dim` first; its other sizes are `input`'s.
+        append: A tensor put behind `input` along `dim` first; its other sizes are `input`'s.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor with n elements fewer along `dim`, and none where there are not so many.
+
+    Raises:
+        RuntimeError: `n` is negative, `input` has no dimensions, or the shape of `prepend` or `append`
+            does not fit.
+        IndexError: `dim` is out of range.
+
+    Note:
+        The difference of bools is their exclusive or. `cumsum` is the reverse.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.diff(tt.tensor([1, 3, 6]))
+        tensor([2, 3])
+        >>> tt.diff(tt.tensor([1, 3, 6]), prepend=tt.tensor([0]))
+        tensor([1, 2, 3])
+
+    Schema::
+
+        diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return diff_packet.call_parameters(input, n, dim, prepend, append, out=out)
@@ -139,13 +173,58 @@ def diff(
 
 
 def gradient(*args: Any, **kwargs: Any) -> Sequence[Tensor]:
-    """gradient.scalarint(Tensor self, *, Scalar? spacing=None, int? dim=None, int edge_order=1) -> Tensor[]
-    gradient.scalararray(Tensor self, *, Scalar spacing, int[] dim, int edge_order=1) -> Tensor[]
-    gradient.array(Tensor self, *, int[] dim, int edge_order=1) -> Tensor[]
-    gradient.scalarrayint(Tensor self, *, Scalar[] spacing, int? dim=None, int edge_order=1) -> Tensor[]
-    gradient.scalarrayarray(Tensor self, *, Scalar[] spacing, int[] dim, int edge_order=1) -> Tensor[]
-    gradient.tensorarrayint(Tensor self, *, Tensor[] spacing, int? dim=None, int edge_order=1) -> Tensor[]
-    gradient.tensorarray(Tensor self, *, Tensor[] spacing, int[] dim, int edge_order=1) -> Tensor[]
+    """Estimates of the derivative along each of some dimensions, from a function's values on a grid (`torch.gradient`).
+
+        (f(x + h) - f(x - h)) / (2 h) inside, for one distance h
+
+    Signatures::
+
+        tt.gradient(input: Tensor, *, spacing: Number | None = None, dim: int | None = None, edge_order: int = 1) -> Sequence[Tensor]
+        tt.gradient(input: Tensor, *, spacing: Number, dim: Sequence[int], edge_order: int = 1) -> Sequence[Tensor]
+        tt.gradient(input: Tensor, *, dim: Sequence[int], edge_order: int = 1) -> Sequence[Tensor]
+        tt.gradient(input: Tensor, *, spacing: Sequence[Number], dim: int | None = None, edge_order: int = 1) -> Sequence[Tensor]
+        tt.gradient(input: Tensor, *, spacing: Sequence[Number], dim: Sequence[int], edge_order: int = 1) -> Sequence[Tensor]
+        tt.gradient(input: Tensor, *, spacing: Sequence[Tensor], dim: int | None = None, edge_order: int = 1) -> Sequence[Tensor]
+        tt.gradient(input: Tensor, *, spacing: Sequence[Tensor], dim: Sequence[int], edge_order: int = 1) -> Sequence[Tensor]
+
+    Args:
+        input: The values, a tensor of at least `edge_order + 1` elements along each dimension that is
+            used. The method's `self`.
+        spacing: Where the grid's points are. A number is their distance in every dimension, by default
+            1; a list of numbers gives the distance in each of `dim`; a list of vectors gives the
+            coordinates, with one for each index.
+        dim: The dimension, or dimensions, along which the derivative is estimated; by default all.
+        edge_order: The order of accuracy at the two ends, where the difference is taken to one side
+            only; 1 or 2.
+
+    Returns:
+        A tuple of a tensor of `input`'s shape for each dimension; integers give the default floating
+        dtype.
+
+    Raises:
+        RuntimeError: `edge_order` is neither 1 nor 2, a dimension is too short or given twice, or
+            `spacing` and `dim` differ in length.
+        IndexError: `dim` is out of range.
+
+    Note:
+        Inside, the estimate has an error of second order in the distance, with unequal distances too.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.gradient(tt.tensor([1.0, 4.0, 9.0, 16.0]))
+        (tensor([3., 4., 6., 7.]),)
+        >>> tt.gradient(tt.tensor([1.0, 4.0, 9.0, 16.0]), edge_order=2)
+        (tensor([2., 4., 6., 8.]),)
+
+    Schema::
+
+        gradient.scalarint(Tensor self, *, Scalar? spacing=None, int? dim=None, int edge_order=1) -> Tensor[]
+        gradient.scalararray(Tensor self, *, Scalar spacing, int[] dim, int edge_order=1) -> Tensor[]
+        gradient.array(Tensor self, *, int[] dim, int edge_order=1) -> Tensor[]
+        gradient.scalarrayint(Tensor self, *, Scalar[] spacing, int? dim=None, int edge_order=1) -> Tensor[]
+        gradient.scalarrayarray(Tensor self, *, Scalar[] spacing, int[] dim, int edge_order=1) -> Tensor[]
+        gradient.tensorarrayint(Tensor self, *, Tensor[] spacing, int? dim=None, int edge_order=1) -> Tensor[]
+        gradient.tensorarray(Tensor self, *, Tensor[] spacing, int[] dim, int edge_order=1) -> Tensor[]
     """
     if not kwargs and not modes:
         plan = None
@@ -164,8 +243,41 @@ def gradient(*args: Any, **kwargs: Any) -> Sequence[Tensor]:
 
 
 def trapezoid(y: Tensor, x: Tensor = NOT_GIVEN, *, dim: int = -1, dx: Number = NOT_GIVEN) -> Tensor:
-    """trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor
-    trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor
+    """The integral along a dimension by the trapezoidal rule (`torch.trapezoid`).
+
+        sum over i of (x_(i + 1) - x_i) * (y_i + y_(i + 1)) / 2
+
+    Signatures::
+
+        tt.trapezoid(y: Tensor, x: Tensor, *, dim: int = -1) -> Tensor
+        tt.trapezoid(y: Tensor, *, dx: Number = 1, dim: int = -1) -> Tensor
+
+    Args:
+        y: The function's values, of at least one dimension.
+        x: The places of these values, as a vector with one for each index of `dim` or as a tensor that
+            broadcasts with `y`.
+        dim: The dimension along which to integrate; negative dimensions count from the end.
+        dx: The distance between two places where `x` is not given; by default 1.
+
+    Returns:
+        A tensor of `y`'s shape without `dim`; integers give the default floating dtype. It is 0 for
+        fewer than two values.
+
+    Raises:
+        RuntimeError: `x` or `y` is bool.
+        IndexError: `dim` is out of range.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.trapezoid(tt.tensor([1.0, 2.0, 3.0]))
+        tensor(4.)
+        >>> tt.trapezoid(tt.tensor([1.0, 2.0, 3.0]), tt.tensor([0.0, 1.0, 3.0]))
+        tensor(6.5000)
+
+    Schema::
+
+        trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor
+        trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor
     """
     if modes:
         return trapezoid_packet.call_parameters(y, x, dim, dx)
@@ -177,8 +289,43 @@ def trapezoid(y: Tensor, x: Tensor = NOT_GIVEN, *, dim: int = -1, dx: Number = N
 
 
 def trapz(y: Tensor, x: Tensor = NOT_GIVEN, *, dim: int = -1, dx: float = NOT_GIVEN) -> Tensor:
-    """trapz.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor
-    trapz.dx(Tensor y, *, float dx=1., int dim=-1) -> Tensor
+    """The integral along a dimension by the trapezoidal rule (`torch.trapz`).
+
+    Another name of `tt.trapezoid`.
+
+        sum over i of (x_(i + 1) - x_i) * (y_i + y_(i + 1)) / 2
+
+    Signatures::
+
+        tt.trapz(y: Tensor, x: Tensor, *, dim: int = -1) -> Tensor
+        tt.trapz(y: Tensor, *, dx: float = 1.0, dim: int = -1) -> Tensor
+
+    Args:
+        y: The function's values, of at least one dimension.
+        x: The places of these values, as a vector with one for each index of `dim` or as a tensor that
+            broadcasts with `y`.
+        dim: The dimension along which to integrate; negative dimensions count from the end.
+        dx: The distance between two places where `x` is not given; by default 1.
+
+    Returns:
+        A tensor of `y`'s shape without `dim`; integers give the default floating dtype. It is 0 for
+        fewer than two values.
+
+    Raises:
+        RuntimeError: `x` or `y` is bool.
+        IndexError: `dim` is out of range.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.trapz(tt.tensor([1.0, 2.0, 3.0]))
+        tensor(4.)
+        >>> tt.trapz(tt.tensor([1.0, 2.0, 3.0]), tt.tensor([0.0, 1.0, 3.0]))
+        tensor(6.5000)
+
+    Schema::
+
+        trapz.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor
+        trapz.dx(Tensor y, *, float dx=1., int dim=-1) -> Tensor
     """
     if modes:
         return trapz_packet.call_parameters(y, x, dim, dx)
@@ -192,8 +339,39 @@ def trapz(y: Tensor, x: Tensor = NOT_GIVEN, *, dim: int = -1, dx: float = NOT_GI
 def cumulative_trapezoid(
     y: Tensor, x: Tensor = NOT_GIVEN, *, dim: int = -1, dx: Number = NOT_GIVEN
 ) -> Tensor:
-    """cumulative_trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor
-    cumulative_trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor
+    """The integral up to each place along a dimension, by the trapezoidal rule (`torch.cumulative_trapezoid`).
+
+        sum over j < i of (x_(j + 1) - x_j) * (y_j + y_(j + 1)) / 2, for i from 1
+
+    Signatures::
+
+        tt.cumulative_trapezoid(y: Tensor, x: Tensor, *, dim: int = -1) -> Tensor
+        tt.cumulative_trapezoid(y: Tensor, *, dx: Number = 1, dim: int = -1) -> Tensor
+
+    Args:
+        y: The function's values, of at least one dimension.
+        x: The places of these values, as a vector with one for each index of `dim` or as a tensor that
+            broadcasts with `y`.
+        dim: The dimension along which to integrate; negative dimensions count from the end.
+        dx: The distance between two places where `x` is not given; by default 1.
+
+    Returns:
+        A tensor of `y`'s shape with one element fewer along `dim`; integers give the default floating
+        dtype.
+
+    Raises:
+        RuntimeError: `x` or `y` is bool.
+        IndexError: `dim` is out of range.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.cumulative_trapezoid(tt.tensor([1.0, 2.0, 3.0]))
+        tensor([1.5000, 4.0000])
+
+    Schema::
+
+        cumulative_trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor
+        cumulative_trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor
     """
     if modes:
         return cumulative_trapezoid_packet.call_parameters(y, x, dim, dx)

@@ -394,7 +394,39 @@ linear_outs = linear_packet.outs
 
 
 def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """mm(Tensor self, Tensor mat2) -> Tensor"""
+    """Matrix product of two matrices (`torch.mm`).
+
+        out[i, j] = sum_k input[i, k] * mat2[k, j]
+
+    Args:
+        input: The left matrix, of shape (n, m). The method's `self`.
+        mat2: The right matrix, of shape (m, p) and of `input`'s dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A matrix of shape (n, p) and of the operands' dtype.
+
+    Raises:
+        RuntimeError: An operand is not a matrix, the inner sizes differ, or the dtypes differ.
+        NotImplementedError: The operands are of dtype bool.
+
+    Note:
+        Nothing is broadcast and no dtypes are promoted; `tt.matmul` broadcasts batches. A product over
+        an inner size of 0 is all zeros. float16 and bfloat16 products are summed in float32 and rounded
+        once. On CUDA, float32 products use TF32 only if `tt.set_float32_matmul_precision` allows it.
+
+    Example:
+        >>> import triten as tt
+        >>> a = tt.tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> tt.mm(a, tt.tensor([[1.0], [10.0]]))
+        tensor([[21.],
+                [43.]])
+
+    Schema::
+
+        mm(Tensor self, Tensor mat2) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return mm_packet.call_parameters(input, mat2, out=out)
@@ -411,7 +443,39 @@ def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """bmm(Tensor self, Tensor mat2) -> Tensor"""
+    """Matrix products of corresponding matrices of two batches (`torch.bmm`).
+
+        out[b] = input[b] @ mat2[b]
+
+    Args:
+        input: The left matrices, of shape (B, n, m). The method's `self`.
+        mat2: The right matrices, of shape (B, m, p) and of `input`'s dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of shape (B, n, p) and of the operands' dtype.
+
+    Raises:
+        RuntimeError: An operand is not three-dimensional, the batch or inner sizes differ, or the
+            dtypes differ.
+        NotImplementedError: The operands are of dtype bool.
+
+    Note:
+        Batches are not broadcast, not even those of size 1; `tt.matmul` broadcasts them.
+
+    Example:
+        >>> import triten as tt
+        >>> a = tt.tensor([[[1.0, 2.0]], [[3.0, 4.0]]])
+        >>> tt.bmm(a, tt.ones(2, 2, 1))
+        tensor([[[3.]],
+        <BLANKLINE>
+                [[7.]]])
+
+    Schema::
+
+        bmm(Tensor self, Tensor mat2) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return bmm_packet.call_parameters(input, mat2, out=out)
@@ -428,7 +492,33 @@ def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """mv(Tensor self, Tensor vec) -> Tensor"""
+    """Product of a matrix and a vector (`torch.mv`).
+
+        out[i] = sum_j input[i, j] * vec[j]
+
+    Args:
+        input: The matrix, of shape (n, m). The method's `self`.
+        vec: The vector, of shape (m,) and of `input`'s dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A vector of shape (n,) and of the operands' dtype.
+
+    Raises:
+        RuntimeError: `input` is not a matrix, `vec` is not a vector, their sizes do not match, or their
+            dtypes differ.
+        NotImplementedError: The operands are of dtype bool.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.mv(tt.tensor([[1.0, 2.0], [3.0, 4.0]]), tt.tensor([1.0, 10.0]))
+        tensor([21., 43.])
+
+    Schema::
+
+        mv(Tensor self, Tensor vec) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return mv_packet.call_parameters(input, vec, out=out)
@@ -445,7 +535,36 @@ def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """dot(Tensor self, Tensor tensor) -> Tensor"""
+    """Sum of the products of corresponding elements of two vectors (`torch.dot`).
+
+        sum_i input[i] * tensor[i]
+
+    Args:
+        input: A vector, of shape (n,). The method's `self`.
+        tensor: A vector of the same shape and dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor without dimensions, of the operands' dtype; 0 for empty vectors.
+
+    Raises:
+        RuntimeError: An operand is not one-dimensional, the lengths differ, or the dtypes differ.
+        NotImplementedError: The operands are of dtype bool.
+
+    Note:
+        Complex elements are not conjugated; `tt.vdot` conjugates those of its first operand. Nothing is
+        broadcast.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.dot(tt.tensor([2, 3]), tt.tensor([10, 1]))
+        tensor(23)
+
+    Schema::
+
+        dot(Tensor self, Tensor tensor) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return dot_packet.call_parameters(input, tensor, out=out)
@@ -462,7 +581,35 @@ def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """vdot(Tensor self, Tensor other) -> Tensor"""
+    """Inner product of two vectors, with the first one conjugated (`torch.vdot`).
+
+        sum_i conj(input[i]) * other[i]
+
+    Args:
+        input: The vector that is conjugated, of shape (n,). The method's `self`.
+        other: A vector of the same shape and dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor without dimensions, of the operands' dtype; 0 for empty vectors.
+
+    Raises:
+        RuntimeError: An operand is not one-dimensional, the lengths differ, or the dtypes differ.
+        NotImplementedError: The operands are of dtype bool.
+
+    Note:
+        For vectors that are not complex this is `tt.dot`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.vdot(tt.tensor([1 + 2j]), tt.tensor([3j]))
+        tensor(6.+3.j)
+
+    Schema::
+
+        vdot(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return vdot_packet.call_parameters(input, other, out=out)
@@ -479,7 +626,35 @@ def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """outer(Tensor self, Tensor vec2) -> Tensor"""
+    """Products of each element of one vector with each element of another (`torch.outer`).
+
+        out[i, j] = input[i] * vec2[j]
+
+    Args:
+        input: A vector, of shape (n,). The method's `self`.
+        vec2: A vector, of shape (m,).
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A matrix of shape (n, m), of the dtype to which the operands' dtypes are promoted.
+
+    Raises:
+        RuntimeError: An operand is not one-dimensional.
+
+    Note:
+        Complex elements are not conjugated.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.outer(tt.tensor([1, 2]), tt.tensor([3, 4, 5]))
+        tensor([[ 3,  4,  5],
+                [ 6,  8, 10]])
+
+    Schema::
+
+        outer(Tensor self, Tensor vec2) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return outer_packet.call_parameters(input, vec2, out=out)
@@ -496,7 +671,37 @@ def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def ger(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """ger(Tensor self, Tensor vec2) -> Tensor"""
+    """Products of each element of one vector with each element of another (`torch.ger`).
+
+    Another name of `tt.outer`.
+
+        out[i, j] = input[i] * vec2[j]
+
+    Args:
+        input: A vector, of shape (n,). The method's `self`.
+        vec2: A vector, of shape (m,).
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A matrix of shape (n, m), of the dtype to which the operands' dtypes are promoted.
+
+    Raises:
+        RuntimeError: An operand is not one-dimensional.
+
+    Note:
+        Complex elements are not conjugated.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.ger(tt.tensor([1, 2]), tt.tensor([3, 4, 5]))
+        tensor([[ 3,  4,  5],
+                [ 6,  8, 10]])
+
+    Schema::
+
+        ger(Tensor self, Tensor vec2) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return ger_packet.call_parameters(input, vec2, out=out)
@@ -521,7 +726,43 @@ def addmm(
     alpha: Number = INT_1,
     out: Tensor | None = None,
 ) -> Tensor:
-    """addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    """A matrix product added to a matrix, each with a factor (`torch.addmm`).
+
+        beta * input + alpha * (mat1 @ mat2)
+
+    Args:
+        input: The matrix that is added; it is broadcast to the shape (n, p). The method's `self`.
+        mat1: The left factor, of shape (n, m).
+        mat2: The right factor, of shape (m, p).
+        beta: The factor of `input`. If it is 0, `input` is not read, so that its nan and inf do not
+            spread.
+        alpha: The factor of the product.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A matrix of shape (n, p) and of the operands' dtype.
+
+    Raises:
+        RuntimeError: `mat1` or `mat2` is not a matrix, their inner sizes differ, `input` cannot be
+            broadcast, or the dtypes differ.
+        NotImplementedError: The operands are of dtype bool.
+
+    Note:
+        For tensors of integers, `beta` and `alpha` lose their fractions. In place, `input` must have
+        the shape of the result.
+
+    Example:
+        >>> import triten as tt
+        >>> a = tt.tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> tt.addmm(tt.zeros(2, 2), a, tt.eye(2), alpha=10)
+        tensor([[10., 20.],
+                [30., 40.]])
+
+    Schema::
+
+        addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor
+    """
     if more:
         return addmm_packet.call_deprecated(
             (input, mat1, mat2, *more), {"beta": beta, "alpha": alpha, "out": out}, False
@@ -562,7 +803,43 @@ def addmm(
 def addmm_(
     input: Tensor, mat1: Tensor, mat2: Tensor, *more: Any, beta: Number = INT_1, alpha: Number = INT_1
 ) -> Tensor:
-    """addmm_(Tensor(a!) self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
+    """In place: a matrix product added to a matrix, each with a factor (`torch.Tensor.addmm_`).
+
+        beta * input + alpha * (mat1 @ mat2)
+
+    Args:
+        input: The matrix that is added; it is broadcast to the shape (n, p). It takes the result. The
+            method's `self`.
+        mat1: The left factor, of shape (n, m).
+        mat2: The right factor, of shape (m, p).
+        beta: The factor of `input`. If it is 0, `input` is not read, so that its nan and inf do not
+            spread.
+        alpha: The factor of the product.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: `mat1` or `mat2` is not a matrix, their inner sizes differ, `input` cannot be
+            broadcast, or the dtypes differ.
+        NotImplementedError: The operands are of dtype bool.
+
+    Note:
+        For tensors of integers, `beta` and `alpha` lose their fractions. In place, `input` must have
+        the shape of the result.
+
+    Example:
+        >>> import triten as tt
+        >>> a = tt.tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> x = tt.zeros(2, 2)
+        >>> x.addmm_(a, tt.eye(2), alpha=10)
+        tensor([[10., 20.],
+                [30., 40.]])
+
+    Schema::
+
+        addmm_(Tensor(a!) self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)
+    """
     if more:
         return addmm__packet.call_deprecated(
             (input, mat1, mat2, *more), {"beta": beta, "alpha": alpha}, False
@@ -642,7 +919,42 @@ def addmv(
     alpha: Number = INT_1,
     out: Tensor | None = None,
 ) -> Tensor:
-    """addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    """The product of a matrix and a vector, added to a vector, each with a factor (`torch.addmv`).
+
+        beta * input + alpha * (mat @ vec)
+
+    Args:
+        input: The vector that is added, of shape (n,), or (1,) or () to be broadcast. The method's
+            `self`.
+        mat: The matrix, of shape (n, m).
+        vec: The vector, of shape (m,).
+        beta: The factor of `input`. If it is 0, `input` is not read, so that its nan and inf do not
+            spread.
+        alpha: The factor of the product.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A vector of shape (n,) and of the operands' dtype.
+
+    Raises:
+        RuntimeError: `mat` is not a matrix, `vec` is not a vector, the sizes do not match, or the
+            dtypes differ.
+        NotImplementedError: The operands are of dtype bool.
+
+    Note:
+        For tensors of integers, `beta` and `alpha` lose their fractions.
+
+    Example:
+        >>> import triten as tt
+        >>> a = tt.tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> tt.addmv(tt.tensor([100.0, 200.0]), a, tt.tensor([1.0, 10.0]))
+        tensor([121., 243.])
+
+    Schema::
+
+        addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor
+    """
     if more:
         return addmv_packet.call_deprecated(
             (input, mat, vec, *more), {"beta": beta, "alpha": alpha, "out": out}, False
@@ -683,7 +995,41 @@ def addmv(
 def addmv_(
     input: Tensor, mat: Tensor, vec: Tensor, *more: Any, beta: Number = INT_1, alpha: Number = INT_1
 ) -> Tensor:
-    """addmv_(Tensor(a!) self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
+    """In place: the product of a matrix and a vector, added to a vector, each with a factor (`torch.Tensor.addmv_`).
+
+        beta * input + alpha * (mat @ vec)
+
+    Args:
+        input: The vector that is added, of shape (n,), or (1,) or () to be broadcast. It takes the
+            result. The method's `self`.
+        mat: The matrix, of shape (n, m).
+        vec: The vector, of shape (m,).
+        beta: The factor of `input`. If it is 0, `input` is not read, so that its nan and inf do not
+            spread.
+        alpha: The factor of the product.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: `mat` is not a matrix, `vec` is not a vector, the sizes do not match, or the
+            dtypes differ.
+        NotImplementedError: The operands are of dtype bool.
+
+    Note:
+        For tensors of integers, `beta` and `alpha` lose their fractions.
+
+    Example:
+        >>> import triten as tt
+        >>> a = tt.tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> x = tt.tensor([100.0, 200.0])
+        >>> x.addmv_(a, tt.tensor([1.0, 10.0]))
+        tensor([121., 243.])
+
+    Schema::
+
+        addmv_(Tensor(a!) self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)
+    """
     if more:
         return addmv__packet.call_deprecated((input, mat, vec, *more), {"beta": beta, "alpha": alpha}, False)
     if modes:
@@ -715,7 +1061,44 @@ def baddbmm(
     alpha: Number = INT_1,
     out: Tensor | None = None,
 ) -> Tensor:
-    """baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    """Matrix products of corresponding matrices of two batches, added to a batch, each with a factor (`torch.baddbmm`).
+
+        out[b] = beta * input[b] + alpha * (batch1[b] @ batch2[b])
+
+    Args:
+        input: The batch that is added; it is broadcast to the shape (B, n, p). The method's `self`.
+        batch1: The left factors, of shape (B, n, m).
+        batch2: The right factors, of shape (B, m, p).
+        beta: The factor of `input`. If it is 0, `input` is not read, so that its nan and inf do not
+            spread.
+        alpha: The factor of the products.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of shape (B, n, p) and of the operands' dtype.
+
+    Raises:
+        RuntimeError: `batch1` or `batch2` is not three-dimensional, their sizes do not match, `input`
+            cannot be broadcast, or the dtypes differ.
+        NotImplementedError: The operands are of dtype bool.
+
+    Note:
+        For tensors of integers, `beta` and `alpha` lose their fractions. In place, `input` must have
+        the shape of the result.
+
+    Example:
+        >>> import triten as tt
+        >>> a = tt.tensor([[[1.0, 2.0]], [[3.0, 4.0]]])
+        >>> tt.baddbmm(tt.zeros(2, 1, 1), a, tt.ones(2, 2, 1), alpha=10)
+        tensor([[[30.]],
+        <BLANKLINE>
+                [[70.]]])
+
+    Schema::
+
+        baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor
+    """
     if more:
         return baddbmm_packet.call_deprecated(
             (input, batch1, batch2, *more), {"beta": beta, "alpha": alpha, "out": out}, False
@@ -756,7 +1139,44 @@ def baddbmm(
 def baddbmm_(
     input: Tensor, batch1: Tensor, batch2: Tensor, *more: Any, beta: Number = INT_1, alpha: Number = INT_1
 ) -> Tensor:
-    """baddbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
+    """In place: matrix products of corresponding matrices of two batches, added to a batch, each with a factor (`torch.Tensor.baddbmm_`).
+
+        out[b] = beta * input[b] + alpha * (batch1[b] @ batch2[b])
+
+    Args:
+        input: The batch that is added; it is broadcast to the shape (B, n, p). It takes the result. The
+            method's `self`.
+        batch1: The left factors, of shape (B, n, m).
+        batch2: The right factors, of shape (B, m, p).
+        beta: The factor of `input`. If it is 0, `input` is not read, so that its nan and inf do not
+            spread.
+        alpha: The factor of the products.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: `batch1` or `batch2` is not three-dimensional, their sizes do not match, `input`
+            cannot be broadcast, or the dtypes differ.
+        NotImplementedError: The operands are of dtype bool.
+
+    Note:
+        For tensors of integers, `beta` and `alpha` lose their fractions. In place, `input` must have
+        the shape of the result.
+
+    Example:
+        >>> import triten as tt
+        >>> a = tt.tensor([[[1.0, 2.0]], [[3.0, 4.0]]])
+        >>> x = tt.zeros(2, 1, 1)
+        >>> x.baddbmm_(a, tt.ones(2, 2, 1), alpha=10)
+        tensor([[[30.]],
+        <BLANKLINE>
+                [[70.]]])
+
+    Schema::
+
+        baddbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)
+    """
     if more:
         return baddbmm__packet.call_deprecated(
             (input, batch1, batch2, *more), {"beta": beta, "alpha": alpha}, False
@@ -790,7 +1210,42 @@ def addbmm(
     alpha: Number = INT_1,
     out: Tensor | None = None,
 ) -> Tensor:
-    """addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    """The sum of a batch of matrix products, added to a matrix, each with a factor (`torch.addbmm`).
+
+        beta * input + alpha * sum_b (batch1[b] @ batch2[b])
+
+    Args:
+        input: The matrix that is added; it is broadcast to the shape (n, p). The method's `self`.
+        batch1: The left factors, of shape (B, n, m).
+        batch2: The right factors, of shape (B, m, p).
+        beta: The factor of `input`. If it is 0, `input` is not read, so that its nan and inf do not
+            spread.
+        alpha: The factor of the sum of products.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A matrix of shape (n, p) and of the operands' dtype.
+
+    Raises:
+        RuntimeError: `batch1` or `batch2` is not three-dimensional, their sizes do not match, `input`
+            cannot be broadcast, or the dtypes differ.
+        NotImplementedError: The operands are of dtype bool.
+
+    Note:
+        For tensors of integers, `beta` and `alpha` lose their fractions. In place, `input` must have
+        the shape of the result.
+
+    Example:
+        >>> import triten as tt
+        >>> a = tt.tensor([[[1.0, 2.0]], [[3.0, 4.0]]])
+        >>> tt.addbmm(tt.zeros(1, 1), a, tt.ones(2, 2, 1))
+        tensor([[10.]])
+
+    Schema::
+
+        addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor
+    """
     if more:
         return addbmm_packet.call_deprecated(
             (input, batch1, batch2, *more), {"beta": beta, "alpha": alpha, "out": out}, False
@@ -831,7 +1286,42 @@ def addbmm(
 def addbmm_(
     input: Tensor, batch1: Tensor, batch2: Tensor, *more: Any, beta: Number = INT_1, alpha: Number = INT_1
 ) -> Tensor:
-    """addbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
+    """In place: the sum of a batch of matrix products, added to a matrix, each with a factor (`torch.Tensor.addbmm_`).
+
+        beta * input + alpha * sum_b (batch1[b] @ batch2[b])
+
+    Args:
+        input: The matrix that is added; it is broadcast to the shape (n, p). It takes the result. The
+            method's `self`.
+        batch1: The left factors, of shape (B, n, m).
+        batch2: The right factors, of shape (B, m, p).
+        beta: The factor of `input`. If it is 0, `input` is not read, so that its nan and inf do not
+            spread.
+        alpha: The factor of the sum of products.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: `batch1` or `batch2` is not three-dimensional, their sizes do not match, `input`
+            cannot be broadcast, or the dtypes differ.
+        NotImplementedError: The operands are of dtype bool.
+
+    Note:
+        For tensors of integers, `beta` and `alpha` lose their fractions. In place, `input` must have
+        the shape of the result.
+
+    Example:
+        >>> import triten as tt
+        >>> a = tt.tensor([[[1.0, 2.0]], [[3.0, 4.0]]])
+        >>> x = tt.zeros(1, 1)
+        >>> x.addbmm_(a, tt.ones(2, 2, 1))
+        tensor([[10.]])
+
+    Schema::
+
+        addbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)
+    """
     if more:
         return addbmm__packet.call_deprecated(
             (input, batch1, batch2, *more), {"beta": beta, "alpha": alpha}, False
@@ -857,7 +1347,42 @@ def addbmm_(
 
 
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """matmul(Tensor self, Tensor other) -> Tensor"""
+    """Matrix product over the last two dimensions, with broadcasting of the batch dimensions (`torch.matmul`).
+
+        out[..., i, j] = sum_k input[..., i, k] * other[..., k, j]
+
+    Args:
+        input: The left operand, of shape (*, n, m). One of shape (m,) counts as a row, of shape (1, m),
+            and the result has no dimension for it. The method's `self`.
+        other: The right operand, of shape (*, m, p). One of shape (m,) counts as a column, of shape (m,
+            1), and the result has no dimension for it.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of shape (*, n, p), where the dimensions * are broadcast between the operands; two
+        vectors give a tensor without dimensions. Its dtype is the operands'.
+
+    Raises:
+        RuntimeError: An operand has no dimensions, the inner sizes differ, the batch dimensions cannot
+            be broadcast, or the dtypes differ.
+        NotImplementedError: The operands are of dtype bool.
+
+    Note:
+        This is the operator `@`. Complex elements are not conjugated, in a product of two vectors
+        neither.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.matmul(tt.ones(5, 1, 2, 3), tt.ones(4, 3, 2)).shape
+        triten.Size([5, 4, 2, 2])
+        >>> tt.matmul(tt.tensor([[1, 2], [3, 4]]), tt.tensor([1, 10]))
+        tensor([21, 43])
+
+    Schema::
+
+        matmul(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return matmul_packet.call_parameters(input, other, out=out)
@@ -874,7 +1399,37 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
-    """linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor"""
+    """An affine map of the last dimension, with a matrix of weights and an optional bias (`torch.nn.functional.linear`).
+
+        input @ weight.T + bias
+
+    Args:
+        input: A tensor of shape (*, C), where * is any number of dimensions.
+        weight: The weights, of shape (D, C), or of shape (C,) for a single output without its
+            dimension.
+        bias: What is added, of shape (D,); by default nothing.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of shape (*, D), or (*) for weights of shape (C,), and of the operands' dtype.
+
+    Raises:
+        RuntimeError: `input` or `weight` has no dimensions, the sizes do not match, or the dtypes
+            differ.
+        NotImplementedError: The operands are of dtype bool.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.0, 2.0])
+        >>> weight = tt.tensor([[1.0, 1.0], [0.0, 3.0]])
+        >>> tt.nn.functional.linear(x, weight, tt.tensor([0.5, 0.0]))
+        tensor([3.5000, 6.0000])
+
+    Schema::
+
+        linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return linear_packet.call_parameters(input, weight, bias, out=out)

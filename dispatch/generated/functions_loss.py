@@ -391,7 +391,39 @@ def nll_loss_forward(
     *,
     out: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)"""
+    """The negative log likelihood loss together with the sum of the weights that it was divided by (`torch.ops.aten.nll_loss_forward`).
+
+    Args:
+        input: Log-probabilities of C classes, of shape (N, C) or (C,).
+        target: The classes, int64 (or uint8) of shape (N,) or ().
+        weight: A weight for each class, of shape (C,), or None.
+        reduction: 0 gives a loss for each sample, 1 their weighted mean, 2 their sum.
+        ignore_index: A class whose samples do not count.
+        out: A tuple of tensors that take the results (output, total_weight) and are returned: each of
+            the result's shape, or empty and then resized.
+
+    Returns:
+        A named tuple `(output, total_weight)`. The second is the sum of the weights of the samples that
+        count, or 0 where `reduction` is 0.
+
+    Raises:
+        IndexError: A target is no class.
+        RuntimeError: Shapes do not fit, `target` is of another dtype, or `weight` has not C elements.
+
+    Note:
+        The form below `nll_loss`, whose gradient needs `total_weight`.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[-1.0, -2.0], [-3.0, -4.0]])
+        >>> output, total_weight = tt.nll_loss_forward(x, tt.tensor([0, 1]), None, 1, -100)
+        >>> output, total_weight
+        (tensor(2.5000), tensor(2.))
+
+    Schema::
+
+        nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)
+    """
     if modes or out is not None:
         if modes:
             return nll_loss_forward_packet.call_parameters(
@@ -476,7 +508,37 @@ def nll_loss2d_forward(
     *,
     out: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """nll_loss2d_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)"""
+    """The negative log likelihood loss over images, together with the sum of the weights (`torch.ops.aten.nll_loss2d_forward`).
+
+    Args:
+        input: Log-probabilities of C classes, of shape (N, C, H, W).
+        target: The class of each pixel, int64 (or uint8) of shape (N, H, W).
+        weight: A weight for each class, of shape (C,), or None.
+        reduction: 0 gives a loss for each pixel, 1 their weighted mean, 2 their sum.
+        ignore_index: A class whose pixels do not count.
+        out: A tuple of tensors that take the results (output, total_weight) and are returned: each of
+            the result's shape, or empty and then resized.
+
+    Returns:
+        A named tuple `(output, total_weight)`. The second is the sum of the weights of the pixels that
+        count, or 0 where `reduction` is 0.
+
+    Raises:
+        IndexError: A target is no class.
+        RuntimeError: Shapes do not fit, or `weight` has not C elements.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.full((1, 2, 1, 3), -0.5)
+        >>> target = tt.zeros(1, 1, 3, dtype=tt.int64)
+        >>> output, total_weight = tt.nll_loss2d_forward(x, target, None, 1, -100)
+        >>> output, total_weight
+        (tensor(0.5000), tensor(3.))
+
+    Schema::
+
+        nll_loss2d_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)
+    """
     if modes or out is not None:
         if modes:
             return nll_loss2d_forward_packet.call_parameters(
@@ -555,7 +617,42 @@ def nll_loss2d_backward(
 def nll_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = 1, ignore_index: int = -100
 ) -> Tensor:
-    """nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor"""
+    """The negative log likelihood of the right classes (`torch.nn.functional.nll_loss`).
+
+        -weight[t] * x[t] for a sample x of class t
+
+    Args:
+        input: Log-probabilities of C classes, of shape (N, C) or (C,), as `log_softmax` gives them.
+        target: The classes, int64 (or uint8) of shape (N,) or ().
+        weight: A weight for each class, of shape (C,); by default 1.
+        reduction: 0 gives a loss for each sample, 1 their mean (the sum divided by the sum of the
+            samples' weights), 2 their sum.
+        ignore_index: A class whose samples do not count, also for the mean.
+
+    Returns:
+        A tensor without dimensions, or of shape (N,) where `reduction` is 0, of `input`'s dtype.
+
+    Raises:
+        IndexError: A target is no class.
+        RuntimeError: Shapes do not fit, `target` is of another dtype, or `weight` has not C elements.
+        NotImplementedError: `input` is not floating.
+
+    Note:
+        The mean over no samples is nan. `tt.nn.functional.nll_loss` names the reduction and takes
+        further dimensions.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[-1.0, -2.0], [-3.0, -4.0]])
+        >>> tt.nll_loss(x, tt.tensor([0, 1]), None, 0)
+        tensor([1., 4.])
+        >>> tt.nll_loss(x, tt.tensor([0, 1]))
+        tensor(2.5000)
+
+    Schema::
+
+        nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor
+    """
     if modes:
         return nll_loss_packet.call_parameters(input, target, weight, reduction, ignore_index)
     try:
@@ -570,7 +667,35 @@ def nll_loss(
 def nll_loss2d(
     input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = 1, ignore_index: int = -100
 ) -> Tensor:
-    """nll_loss2d(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor"""
+    """The negative log likelihood of the right class of each pixel (`torch.ops.aten.nll_loss2d`).
+
+        -weight[t] * x[t] for a pixel x of class t
+
+    Args:
+        input: Log-probabilities of C classes, of shape (N, C, H, W).
+        target: The class of each pixel, int64 (or uint8) of shape (N, H, W).
+        weight: A weight for each class, of shape (C,); by default 1.
+        reduction: 0 gives a loss for each pixel, 1 their mean (the sum divided by the sum of the
+            pixels' weights), 2 their sum.
+        ignore_index: A class whose pixels do not count, also for the mean.
+
+    Returns:
+        A tensor without dimensions, or of shape (N, H, W) where `reduction` is 0, of `input`'s dtype.
+
+    Raises:
+        IndexError: A target is no class.
+        RuntimeError: Shapes do not fit, or `weight` has not C elements.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.full((1, 2, 1, 3), -0.5)
+        >>> tt.nll_loss2d(x, tt.zeros(1, 1, 3, dtype=tt.int64))
+        tensor(0.5000)
+
+    Schema::
+
+        nll_loss2d(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor
+    """
     if modes:
         return nll_loss2d_packet.call_parameters(input, target, weight, reduction, ignore_index)
     try:
@@ -585,7 +710,38 @@ def nll_loss2d(
 def nll_loss_nd(
     input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = 1, ignore_index: int = -100
 ) -> Tensor:
-    """nll_loss_nd(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor"""
+    """The negative log likelihood of the right classes, with any number of further dimensions (`torch.ops.aten.nll_loss_nd`).
+
+        -weight[t] * x[t] for a sample x of class t
+
+    Args:
+        input: Log-probabilities of C classes, of shape (C,), (N, C) or (N, C, d1, ..., dk).
+        target: The classes, int64 (or uint8), of `input`'s shape without C.
+        weight: A weight for each class, of shape (C,); by default 1.
+        reduction: 0 gives a loss for each target, 1 their mean (the sum divided by the sum of the
+            targets' weights), 2 their sum.
+        ignore_index: A class whose targets do not count, also for the mean.
+
+    Returns:
+        A tensor without dimensions, or of `target`'s shape where `reduction` is 0, of `input`'s dtype.
+
+    Raises:
+        IndexError: A target is no class.
+        RuntimeError: Shapes do not fit, `target` is of another dtype, or `weight` has not C elements.
+
+    Note:
+        The form behind `tt.nn.functional.nll_loss`.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.full((1, 2, 3), -0.5)
+        >>> tt.nll_loss_nd(x, tt.zeros(1, 3, dtype=tt.int64), None, 0)
+        tensor([[0.5000, 0.5000, 0.5000]])
+
+    Schema::
+
+        nll_loss_nd(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor
+    """
     if modes:
         return nll_loss_nd_packet.call_parameters(input, target, weight, reduction, ignore_index)
     try:
@@ -605,7 +761,48 @@ def cross_entropy_loss(
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
 ) -> Tensor:
-    """cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100, float label_smoothing=0.0) -> Tensor"""
+    """The cross entropy between the softmax of scores and given classes or probabilities (`torch.nn.functional.cross_entropy`).
+
+        -sum_c weight[c] * t_c * log_softmax(x)_c
+
+    Args:
+        input: Scores (logits) of C classes, of shape (C,), (N, C) or (N, C, d1, ..., dk).
+        target: Classes, int64 of `input`'s shape without C; or probabilities t, floating and of
+            `input`'s shape.
+        weight: A weight for each class, of shape (C,); by default 1.
+        reduction: 0 gives a loss for each sample, 1 their mean, 2 their sum. The mean over classes is
+            the sum divided by the sum of the samples' weights; that over probabilities is the sum
+            divided by the number of samples.
+        ignore_index: A class whose samples do not count; only where `target` holds classes.
+        label_smoothing: The share e, between 0 and 1, by which t is mixed with the uniform
+            distribution, (1 - e) * t + e / C.
+
+    Returns:
+        A tensor without dimensions, or with one element for each sample where `reduction` is 0, of
+        `input`'s dtype.
+
+    Raises:
+        IndexError: A target is no class.
+        RuntimeError: Shapes do not fit, `target` has `input`'s shape but is not floating, `weight` has
+            not C elements, `label_smoothing` lies outside [0, 1], or `ignore_index` is given beside
+            probabilities.
+        NotImplementedError: `input` is not floating.
+
+    Note:
+        The mean over no samples is nan. `tt.nn.functional.cross_entropy` names the reduction.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[0.0, 0.0], [0.0, 0.0]])
+        >>> tt.cross_entropy_loss(x, tt.tensor([0, 1]))
+        tensor(0.6931)
+        >>> tt.cross_entropy_loss(x, tt.tensor([[1.0, 0.0], [0.5, 0.5]]), reduction=0)
+        tensor([0.6931, 0.6931])
+
+    Schema::
+
+        cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100, float label_smoothing=0.0) -> Tensor
+    """
     if modes:
         return cross_entropy_loss_packet.call_parameters(
             input, target, weight, reduction, ignore_index, label_smoothing
@@ -624,7 +821,36 @@ def cross_entropy_loss(
 
 
 def mse_loss(input: Tensor, target: Tensor, reduction: int = 1, *, out: Tensor | None = None) -> Tensor:
-    """mse_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor"""
+    """The squared differences, or their mean or sum (`torch.nn.functional.mse_loss`).
+
+        (x - y)^2
+
+    Args:
+        input: A floating tensor of any shape.
+        target: A floating tensor y whose shape broadcasts with `input`'s; usually they are the same.
+        reduction: 0 gives each element's loss, 1 the mean, 2 the sum.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor without dimensions, or of the broadcast shape where `reduction` is 0.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast.
+        NotImplementedError: The promoted dtype is not floating.
+
+    Note:
+        The mean over no elements is nan. `tt.nn.functional.mse_loss` names the reduction.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.mse_loss(tt.tensor([1.0, 2.0]), tt.tensor([1.0, 4.0]))
+        tensor(2.)
+
+    Schema::
+
+        mse_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return mse_loss_packet.call_parameters(input, target, reduction, out=out)
@@ -660,7 +886,33 @@ def mse_loss_backward(
 
 
 def l1_loss(input: Tensor, target: Tensor, reduction: int = 1) -> Tensor:
-    """l1_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor"""
+    """The absolute differences, or their mean or sum (`torch.nn.functional.l1_loss`).
+
+        |x - y|
+
+    Args:
+        input: A tensor of any shape; complex numbers give their distances.
+        target: A tensor y whose shape broadcasts with `input`'s; usually they are the same.
+        reduction: 0 gives each element's loss, 1 the mean, 2 the sum.
+
+    Returns:
+        A real tensor without dimensions, or of the broadcast shape where `reduction` is 0.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast, or the mean of integers is asked for.
+
+    Note:
+        The gradient is 0 where x = y. `tt.nn.functional.l1_loss` names the reduction.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.l1_loss(tt.tensor([1.0, 2.0]), tt.tensor([1.0, 4.0]))
+        tensor(1.)
+
+    Schema::
+
+        l1_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor
+    """
     if modes:
         return l1_loss_packet.call_parameters(input, target, reduction)
     try:
@@ -671,7 +923,35 @@ def l1_loss(input: Tensor, target: Tensor, reduction: int = 1) -> Tensor:
 
 
 def smooth_l1_loss(input: Tensor, target: Tensor, reduction: int = 1, beta: float = 1.0) -> Tensor:
-    """smooth_l1_loss(Tensor self, Tensor target, int reduction=Mean, float beta=1.0) -> Tensor"""
+    """A loss that is quadratic for differences below `beta` and linear beyond, with slope 1 (`torch.nn.functional.smooth_l1_loss`).
+
+        d^2 / (2 * beta) where d < beta, else d - beta / 2, with d = |x - y|
+
+    Args:
+        input: A floating tensor of any shape.
+        target: A floating tensor y whose shape broadcasts with `input`'s; usually they are the same.
+        reduction: 0 gives each element's loss, 1 the mean, 2 the sum.
+        beta: The difference at which the two pieces meet, not negative; 0 gives `l1_loss`.
+
+    Returns:
+        A tensor without dimensions, or of the broadcast shape where `reduction` is 0.
+
+    Raises:
+        RuntimeError: `beta` is negative, or the shapes do not broadcast.
+        NotImplementedError: The dtype is not floating.
+
+    Note:
+        It equals `huber_loss` with delta = beta, divided by beta.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.smooth_l1_loss(tt.tensor([1.0, 2.0]), tt.tensor([1.5, 4.0]), 0)
+        tensor([0.1250, 1.5000])
+
+    Schema::
+
+        smooth_l1_loss(Tensor self, Tensor target, int reduction=Mean, float beta=1.0) -> Tensor
+    """
     if modes:
         return smooth_l1_loss_packet.call_parameters(input, target, reduction, beta)
     try:
@@ -682,7 +962,35 @@ def smooth_l1_loss(input: Tensor, target: Tensor, reduction: int = 1, beta: floa
 
 
 def huber_loss(input: Tensor, target: Tensor, reduction: int = 1, delta: float = 1.0) -> Tensor:
-    """huber_loss(Tensor self, Tensor target, int reduction=Mean, float delta=1.0) -> Tensor"""
+    """A loss that is quadratic for differences up to `delta` and linear beyond, with slope `delta` (`torch.nn.functional.huber_loss`).
+
+        d^2 / 2 where d <= delta, else delta * (d - delta / 2), with d = |x - y|
+
+    Args:
+        input: A floating tensor of any shape.
+        target: A floating tensor y whose shape broadcasts with `input`'s; usually they are the same.
+        reduction: 0 gives each element's loss, 1 the mean, 2 the sum.
+        delta: The difference at which the two pieces meet, greater than 0.
+
+    Returns:
+        A tensor without dimensions, or of the broadcast shape where `reduction` is 0.
+
+    Raises:
+        RuntimeError: `delta` is not greater than 0, or the shapes do not broadcast.
+        NotImplementedError: The dtype is not floating.
+
+    References:
+        Huber, Robust estimation of a location parameter (1964).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.huber_loss(tt.tensor([1.0, 2.0]), tt.tensor([1.5, 4.0]), 0)
+        tensor([0.1250, 1.5000])
+
+    Schema::
+
+        huber_loss(Tensor self, Tensor target, int reduction=Mean, float delta=1.0) -> Tensor
+    """
     if modes:
         return huber_loss_packet.call_parameters(input, target, reduction, delta)
     try:
@@ -693,7 +1001,35 @@ def huber_loss(input: Tensor, target: Tensor, reduction: int = 1, delta: float =
 
 
 def kl_div(input: Tensor, target: Tensor, reduction: int = 1, *, log_target: bool = False) -> Tensor:
-    """kl_div(Tensor self, Tensor target, int reduction=Mean, *, bool log_target=False) -> Tensor"""
+    """The terms of the Kullback-Leibler divergence of a distribution from one given by log-probabilities (`torch.nn.functional.kl_div`).
+
+        y * (log(y) - x); with log_target, exp(y) * (y - x)
+
+    Args:
+        input: Log-probabilities x, a floating tensor of any shape.
+        target: The probabilities y, or with `log_target` their logarithms, of `input`'s shape.
+        reduction: 0 gives each element's term, 1 their mean, 2 their sum, which is the divergence.
+        log_target: Whether `target` holds logarithms.
+
+    Returns:
+        A tensor without dimensions, or of `input`'s shape where `reduction` is 0.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast.
+
+    Note:
+        Where the probability y is 0 the term is 0. The mean divides by the number of elements, not of
+        distributions; `tt.nn.functional.kl_div` has 'batchmean' for that.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.kl_div(tt.tensor([-1.0, 0.0]), tt.tensor([1.0, 0.0]), 0)
+        tensor([1., 0.])
+
+    Schema::
+
+        kl_div(Tensor self, Tensor target, int reduction=Mean, *, bool log_target=False) -> Tensor
+    """
     if modes:
         return kl_div_packet.call_parameters(input, target, reduction, log_target)
     try:
@@ -704,7 +1040,32 @@ def kl_div(input: Tensor, target: Tensor, reduction: int = 1, *, log_target: boo
 
 
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, reduction: int = 1) -> Tensor:
-    """hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=Mean) -> Tensor"""
+    """A loss for distances that are to be small for targets of 1 and at least `margin` for targets of -1 (`torch.nn.functional.hinge_embedding_loss`).
+
+        x where y = 1; max(0, margin - x) where y = -1
+
+    Args:
+        input: Distances x, a floating tensor of any shape.
+        target: A tensor y of 1 and -1 whose shape broadcasts with `input`'s.
+        margin: The distance beyond which pairs of target -1 cost nothing.
+        reduction: 0 gives each element's loss, 1 the mean, 2 the sum.
+
+    Returns:
+        A tensor without dimensions, or of the broadcast shape where `reduction` is 0.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0.5, 0.2, 2.0])
+        >>> tt.hinge_embedding_loss(x, tt.tensor([1, -1, -1]), reduction=0)
+        tensor([0.5000, 0.8000, 0.0000])
+
+    Schema::
+
+        hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=Mean) -> Tensor
+    """
     if modes:
         return hinge_embedding_loss_packet.call_parameters(input, target, margin, reduction)
     try:
@@ -717,7 +1078,33 @@ def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, red
 def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 1
 ) -> Tensor:
-    """margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) -> Tensor"""
+    """A loss for pairs of scores of which a given one is to be the greater (`torch.nn.functional.margin_ranking_loss`).
+
+        max(0, -y * (x1 - x2) + margin)
+
+    Args:
+        input1: The first scores x1, a tensor of any shape.
+        input2: The second scores x2, whose shape broadcasts with that of `input1`.
+        target: A tensor y of 1, where x1 is to be greater, and -1, where x2 is.
+        margin: The least difference that costs nothing.
+        reduction: 0 gives each pair's loss, 1 the mean, 2 the sum.
+
+    Returns:
+        A tensor without dimensions, or of the broadcast shape where `reduction` is 0.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast.
+
+    Example:
+        >>> import triten as tt
+        >>> first, second = tt.tensor([1.0, 2.0]), tt.tensor([2.0, 1.0])
+        >>> tt.margin_ranking_loss(first, second, tt.tensor([1.0, 1.0]), 0.5, 0)
+        tensor([1.5000, 0.0000])
+
+    Schema::
+
+        margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) -> Tensor
+    """
     if modes:
         return margin_ranking_loss_packet.call_parameters(input1, input2, target, margin, reduction)
     try:
@@ -732,7 +1119,34 @@ def margin_ranking_loss(
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 1
 ) -> Tensor:
-    """cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) -> Tensor"""
+    """A loss for pairs of vectors that are to point the same way (target 1) or not (target -1) (`torch.nn.functional.cosine_embedding_loss`).
+
+        1 - cos(x1, x2) where y = 1; max(0, cos(x1, x2) - margin) where y = -1
+
+    Args:
+        input1: The first vectors x1, of shape (N, D) or (D,).
+        input2: The second vectors x2, of the same shape.
+        target: A tensor y of 1 and -1, of shape (N,) or ().
+        margin: The cosine up to which pairs of target -1 cost nothing, sensibly between 0 and 0.5.
+        reduction: 0 gives each pair's loss, 1 the mean, 2 the sum.
+
+    Returns:
+        A tensor without dimensions, or of `target`'s shape where `reduction` is 0.
+
+    Raises:
+        RuntimeError: The dimensions of `target` and of the vectors do not fit, or the vectors' shapes
+            do not broadcast.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[1.0, 0.0], [1.0, 0.0]])
+        >>> tt.cosine_embedding_loss(x, x, tt.tensor([1, -1]), reduction=0)
+        tensor([0., 1.])
+
+    Schema::
+
+        cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) -> Tensor
+    """
     if modes:
         return cosine_embedding_loss_packet.call_parameters(input1, input2, target, margin, reduction)
     try:
@@ -747,7 +1161,35 @@ def cosine_embedding_loss(
 def poisson_nll_loss(
     input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, reduction: int
 ) -> Tensor:
-    """poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> Tensor"""
+    """The negative log likelihood of counts under Poisson distributions (`torch.nn.functional.poisson_nll_loss`).
+
+        exp(x) - y * x with log_input, else x - y * log(x + eps)
+
+    Args:
+        input: The distributions' means x, or with `log_input` the logarithms of these; a floating
+            tensor of any shape.
+        target: The counts y, whose shape broadcasts with `input`'s.
+        log_input: Whether `input` holds logarithms.
+        full: Whether Stirling's approximation of log(y!), y * log(y) - y + log(2 * pi * y) / 2, is
+            added where y > 1.
+        eps: A small number that keeps the logarithm finite where x = 0 and `log_input` is False.
+        reduction: 0 gives each element's loss, 1 the mean, 2 the sum.
+
+    Returns:
+        A tensor without dimensions, or of the broadcast shape where `reduction` is 0.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.poisson_nll_loss(tt.tensor([0.0, 1.0]), tt.tensor([1.0, 2.0]), True, False, 1e-8, 0)
+        tensor([1.0000, 0.7183])
+
+    Schema::
+
+        poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> Tensor
+    """
     if modes:
         return poisson_nll_loss_packet.call_parameters(input, target, log_input, full, eps, reduction)
     try:
@@ -758,7 +1200,30 @@ def poisson_nll_loss(
 
 
 def soft_margin_loss(input: Tensor, target: Tensor, reduction: int = 1) -> Tensor:
-    """soft_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor"""
+    """The logistic loss of scores whose sign is to be that of the target (`torch.nn.functional.soft_margin_loss`).
+
+        log(1 + exp(-y * x))
+
+    Args:
+        input: Scores x, a floating tensor of any shape.
+        target: A tensor y of 1 and -1 whose shape broadcasts with `input`'s.
+        reduction: 0 gives each element's loss, 1 the mean, 2 the sum.
+
+    Returns:
+        A tensor without dimensions, or of the broadcast shape where `reduction` is 0.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.soft_margin_loss(tt.tensor([0.0, 1.0]), tt.tensor([1.0, -1.0]), 0)
+        tensor([0.6931, 1.3133])
+
+    Schema::
+
+        soft_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor
+    """
     if modes:
         return soft_margin_loss_packet.call_parameters(input, target, reduction)
     try:
@@ -778,7 +1243,41 @@ def triplet_margin_loss(
     swap: bool = False,
     reduction: int = 1,
 ) -> Tensor:
-    """triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float eps=1e-06, bool swap=False, int reduction=Mean) -> Tensor"""
+    """A loss for triplets whose anchor is to be nearer to the positive than to the negative by `margin` (`torch.nn.functional.triplet_margin_loss`).
+
+        max(0, d(anchor, positive) - d(anchor, negative) + margin)
+
+    Args:
+        anchor: The vectors to compare with, of shape (N, D) or (D,).
+        positive: Vectors that are to be near, of the same number of dimensions.
+        negative: Vectors that are to be far, of the same number of dimensions.
+        margin: The least difference of distances that costs nothing.
+        p: The order of the norm that gives the distance d.
+        eps: A small number added to each difference of coordinates, so that the gradient exists at
+            distance 0.
+        swap: Whether d(positive, negative) takes the place of d(anchor, negative) where it is smaller.
+        reduction: 0 gives each triplet's loss, 1 the mean, 2 the sum.
+
+    Returns:
+        A tensor without dimensions, or of shape (N,) where `reduction` is 0.
+
+    Raises:
+        RuntimeError: The tensors differ in the number of dimensions, or their shapes do not broadcast.
+
+    References:
+        Balntas et al., Learning local feature descriptors with triplets and shallow convolutional
+        neural networks (2016).
+
+    Example:
+        >>> import triten as tt
+        >>> anchor, negative = tt.tensor([[0.0, 0.0]]), tt.tensor([[0.0, 1.0]])
+        >>> tt.triplet_margin_loss(anchor, tt.tensor([[3.0, 4.0]]), negative, reduction=2).round()
+        tensor(5.)
+
+    Schema::
+
+        triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float eps=1e-06, bool swap=False, int reduction=Mean) -> Tensor
+    """
     if modes:
         return triplet_margin_loss_packet.call_parameters(
             anchor, positive, negative, margin, p, eps, swap, reduction
@@ -795,7 +1294,35 @@ def triplet_margin_loss(
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = 1
 ) -> Tensor:
-    """binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean) -> Tensor"""
+    """The cross entropy between given probabilities of two classes and the targets (`torch.nn.functional.binary_cross_entropy`).
+
+        -weight * (y * log(x) + (1 - y) * log(1 - x))
+
+    Args:
+        input: Probabilities x of class 1, a floating tensor with elements in [0, 1].
+        target: The probabilities y that they are to have, of `input`'s shape.
+        weight: A factor for each element, whose shape broadcasts to `input`'s; by default 1.
+        reduction: 0 gives each element's loss, 1 the mean, 2 the sum.
+
+    Returns:
+        A tensor without dimensions, or of `input`'s shape where `reduction` is 0.
+
+    Raises:
+        RuntimeError: On the CPU, an element of `input` lies outside [0, 1].
+
+    Note:
+        Logarithms are at least -100, so that the loss is finite at 0 and 1. From scores,
+        `binary_cross_entropy_with_logits` is more precise.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.binary_cross_entropy(tt.tensor([0.5, 0.0]), tt.tensor([1.0, 1.0]), None, 0)
+        tensor([  0.6931, 100.0000])
+
+    Schema::
+
+        binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean) -> Tensor
+    """
     if modes:
         return binary_cross_entropy_packet.call_parameters(input, target, weight, reduction)
     try:
@@ -814,7 +1341,36 @@ def binary_cross_entropy_with_logits(
     pos_weight: Tensor | None = None,
     reduction: int = 1,
 ) -> Tensor:
-    """binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=Mean) -> Tensor"""
+    """The cross entropy between the sigmoid of scores and targets (`torch.nn.functional.binary_cross_entropy_with_logits`).
+
+        -weight * (pos_weight * y * log(s) + (1 - y) * log(1 - s)), s = 1 / (1 + exp(-x))
+
+    Args:
+        input: Scores (logits) x, a floating tensor of any shape.
+        target: The probabilities y that the sigmoid is to have, of `input`'s shape.
+        weight: A factor for each element, whose shape broadcasts to `input`'s; by default 1.
+        pos_weight: A factor for the term of class 1, whose shape broadcasts to `input`'s, such as (C,)
+            for C labels; by default 1.
+        reduction: 0 gives each element's loss, 1 the mean, 2 the sum.
+
+    Returns:
+        A tensor without dimensions, or of `input`'s shape where `reduction` is 0.
+
+    Raises:
+        NotImplementedError: `input` is not floating.
+
+    Note:
+        Nothing overflows, however large the scores are.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.binary_cross_entropy_with_logits(tt.tensor([0.0, 100.0]), tt.tensor([1.0, 0.0]), reduction=0)
+        tensor([  0.6931, 100.0000])
+
+    Schema::
+
+        binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=Mean) -> Tensor
+    """
     if modes:
         return binary_cross_entropy_with_logits_packet.call_parameters(
             input, target, weight, pos_weight, reduction
@@ -839,7 +1395,34 @@ def multi_margin_loss(
     weight: Tensor | None = None,
     reduction: int = 1,
 ) -> Tensor:
-    """multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int reduction=Mean) -> Tensor"""
+    """A loss for scores of which the right class's is to exceed all others by `margin` (`torch.nn.functional.multi_margin_loss`).
+
+        sum over j != y of weight[y] * max(0, margin - x[y] + x[j])^p / C
+
+    Args:
+        input: Scores of C classes, of shape (N, C) or (C,).
+        target: The right classes y, int64 of shape (N,) or ().
+        p: The power, 1 or 2.
+        margin: The least difference of scores that costs nothing.
+        weight: A weight for each class, of shape (C,); by default 1.
+        reduction: 0 gives each sample's loss, 1 the mean, 2 the sum.
+
+    Returns:
+        A tensor without dimensions, or of `target`'s shape where `reduction` is 0.
+
+    Raises:
+        ValueError: `p` is neither 1 nor 2.
+        RuntimeError: A target is no class, or the shapes do not fit.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.multi_margin_loss(tt.tensor([[0.0, 0.5, 1.0]]), tt.tensor([2]), reduction=0)
+        tensor([0.1667])
+
+    Schema::
+
+        multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int reduction=Mean) -> Tensor
+    """
     if modes:
         return multi_margin_loss_packet.call_parameters(input, target, p, margin, weight, reduction)
     if p is INT_1 and margin is INT_1:
@@ -866,7 +1449,34 @@ def multi_margin_loss(
 def multilabel_margin_loss(
     input: Tensor, target: Tensor, reduction: int = 1, *, out: Tensor | None = None
 ) -> Tensor:
-    """multilabel_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor"""
+    """A loss for scores of which those of several right classes are to exceed all others by 1 (`torch.nn.functional.multilabel_margin_loss`).
+
+        sum over right j and other i of max(0, 1 - (x[j] - x[i])) / C
+
+    Args:
+        input: Scores of C classes, of shape (N, C) or (C,).
+        target: The right classes of each sample, int64 of `input`'s shape; they end at the first -1.
+        reduction: 0 gives each sample's loss, 1 the mean, 2 the sum.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor without dimensions, or of shape (N,) where `reduction` is 0.
+
+    Raises:
+        RuntimeError: `target` differs from `input` in shape, is not of integers, or holds C or more; or
+            `input` has more than 2 dimensions.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[0.0, 0.5, 1.0]])
+        >>> tt.multilabel_margin_loss(x, tt.tensor([[2, -1, 0]]))
+        tensor(0.1667)
+
+    Schema::
+
+        multilabel_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return multilabel_margin_loss_packet.call_parameters(input, target, reduction, out=out)

@@ -279,7 +279,37 @@ def _linalg_det(
 
 
 def linalg_det(A: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """linalg_det(Tensor A) -> Tensor"""
+    """Determinants of square matrices (`torch.linalg.det`).
+
+    Args:
+        A: Matrices of shape (*, n, n), of dtype float32, float64, complex64 or complex128.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of shape (*) and of `A`'s dtype; 1 for matrices without elements.
+
+    Raises:
+        RuntimeError: `A` has fewer than two dimensions, its matrices are not square, or it is of
+            integers or bools.
+        NotImplementedError: `A` is of dtype float16 or bfloat16.
+
+    Note:
+        The determinant is the product of the diagonal of the LU factorisation, which overflows or
+        underflows early for large matrices; `tt.linalg.slogdet` does not.
+
+    References:
+        LAPACK getrf, cuSOLVER getrf.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.linalg.det(tt.tensor([[2.0, 1.0], [0.0, 3.0]]))
+        tensor(6.)
+
+    Schema::
+
+        linalg_det(Tensor A) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return linalg_det_packet.call_parameters(A, out=out)
@@ -296,7 +326,32 @@ def linalg_det(A: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def det(input: Tensor) -> Tensor:
-    """det(Tensor self) -> Tensor"""
+    """Determinants of square matrices (`torch.det`).
+
+    Args:
+        input: Matrices of shape (*, n, n), of dtype float32, float64, complex64 or complex128. The
+            method's `self`.
+
+    Returns:
+        A tensor of shape (*) and of `input`'s dtype; 1 for matrices without elements.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions, its matrices are not square, or it is of
+            integers or bools.
+        NotImplementedError: `input` is of dtype float16 or bfloat16.
+
+    Note:
+        The same as `tt.linalg.det`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.det(tt.tensor([[2.0, 1.0], [0.0, 3.0]]))
+        tensor(6.)
+
+    Schema::
+
+        det(Tensor self) -> Tensor
+    """
     if modes:
         return det_packet.call_parameters(input)
     try:
@@ -326,7 +381,37 @@ def _linalg_slogdet(
 
 
 def linalg_slogdet(A: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-    """linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)"""
+    """Sign, and logarithm of the absolute value, of the determinants of square matrices (`torch.linalg.slogdet`).
+
+        det(A) = sign * exp(logabsdet)
+
+    Args:
+        A: Matrices of shape (*, n, n), of dtype float32, float64, complex64 or complex128.
+        out: A tuple of tensors that take the results (sign, logabsdet) and are returned: each of the
+            result's shape, or empty and then resized.
+
+    Returns:
+        A named tuple `(sign, logabsdet)`, both of shape (*). `sign` has `A`'s dtype and is 1, -1 or 0,
+        or for complex matrices a number of modulus 1 or 0; `logabsdet` is real, and -inf for singular
+        matrices.
+
+    Raises:
+        RuntimeError: `A` has fewer than two dimensions, its matrices are not square, or it is of
+            another dtype.
+
+    References:
+        LAPACK getrf, cuSOLVER getrf.
+
+    Example:
+        >>> import triten as tt
+        >>> sign, logabsdet = tt.linalg.slogdet(tt.tensor([[2.0, 0.0], [0.0, -0.5]]))
+        >>> sign, logabsdet
+        (tensor(-1.), tensor(0.))
+
+    Schema::
+
+        linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)
+    """
     if modes or out is not None:
         if modes:
             return linalg_slogdet_packet.call_parameters(A, out=out)
@@ -343,7 +428,38 @@ def linalg_slogdet(A: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tu
 
 
 def slogdet(input: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-    """slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)"""
+    """Sign, and logarithm of the absolute value, of the determinants of square matrices (`torch.slogdet`).
+
+        det(input) = sign * exp(logabsdet)
+
+    Args:
+        input: Matrices of shape (*, n, n), of dtype float32, float64, complex64 or complex128. The
+            method's `self`.
+        out: A tuple of tensors that take the results (sign, logabsdet) and are returned: each of the
+            result's shape, or empty and then resized.
+
+    Returns:
+        A named tuple `(sign, logabsdet)`, both of shape (*). `sign` has `input`'s dtype and is 1, -1 or
+        0, or for complex matrices a number of modulus 1 or 0; `logabsdet` is real, and -inf for
+        singular matrices.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions, its matrices are not square, or it is of
+            another dtype.
+
+    Note:
+        The same as `tt.linalg.slogdet`.
+
+    Example:
+        >>> import triten as tt
+        >>> sign, logabsdet = tt.slogdet(tt.tensor([[2.0, 0.0], [0.0, -0.5]]))
+        >>> sign, logabsdet
+        (tensor(-1.), tensor(0.))
+
+    Schema::
+
+        slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)
+    """
     if modes or out is not None:
         if modes:
             return slogdet_packet.call_parameters(input, out=out)
@@ -360,7 +476,34 @@ def slogdet(input: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tuple
 
 
 def logdet(input: Tensor) -> Tensor:
-    """logdet(Tensor self) -> Tensor"""
+    """Natural logarithm of the determinants of square matrices (`torch.logdet`).
+
+        log(det(input))
+
+    Args:
+        input: Matrices of shape (*, n, n), of dtype float32, float64, complex64 or complex128. The
+            method's `self`.
+
+    Returns:
+        A tensor of shape (*) and of `input`'s dtype.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions, its matrices are not square, or it is of
+            another dtype.
+
+    Note:
+        A determinant of 0 gives -inf. For real matrices, a negative determinant gives nan. Large
+        matrices do not overflow.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.logdet(tt.tensor([[2.0, 1.0], [0.0, 0.5]]))
+        tensor(0.)
+
+    Schema::
+
+        logdet(Tensor self) -> Tensor
+    """
     if modes:
         return logdet_packet.call_parameters(input)
     try:
@@ -371,10 +514,53 @@ def logdet(input: Tensor) -> Tensor:
 
 
 def linalg_pinv(*args: Any, **kwargs: Any) -> Tensor:
-    """linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor
-    linalg_pinv.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor
-    linalg_pinv(Tensor self, float rcond, bool hermitian=False) -> Tensor
-    linalg_pinv.rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False) -> Tensor
+    """Moore-Penrose inverse of matrices, by their singular values (`torch.linalg.pinv`).
+
+        V diag(1 / S) U^H, without the singular values that count as 0
+
+    Signatures::
+
+        tt.linalg.pinv(input: Tensor, *, atol: Tensor | None = None, rtol: Tensor | None = None, hermitian: bool = False, out: Tensor | None = None) -> Tensor
+        tt.linalg.pinv(input: Tensor, *, atol: float | None = None, rtol: float | None = None, hermitian: bool = False, out: Tensor | None = None) -> Tensor
+        tt.linalg.pinv(input: Tensor, rcond: float, hermitian: bool = False, *, out: Tensor | None = None) -> Tensor
+        tt.linalg.pinv(input: Tensor, rcond: Tensor, hermitian: bool = False, *, out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: Matrices of shape (*, m, n), of dtype float32, float64, complex64 or complex128.
+        rcond: The relative tolerance under NumPy's name, a number or a tensor of shape (*); not
+            together with `atol` and `rtol`.
+        atol: The absolute tolerance, a number or a tensor of shape (*); by default 0.
+        rtol: The relative tolerance, a number or a tensor of shape (*); by default the dtype's
+            precision times max(m, n), or 0 if `atol` is positive.
+        hermitian: Whether the matrices are Hermitian, so that eigenvalues serve in place of singular
+            values. Only the lower triangle is then read.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        The pseudo-inverses, of shape (*, n, m) and of `input`'s dtype.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions or is of another dtype, or `hermitian` is
+            set and the matrices are not square.
+        TypeError: `rcond` is given together with `atol` or `rtol`.
+
+    Note:
+        Singular values of at most max(atol, rtol * largest) count as 0. Where only the product with a
+        right-hand side is needed, `tt.linalg.lstsq` is faster and more accurate.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.linalg.pinv(tt.tensor([[2.0, 0.0], [0.0, 0.0], [0.0, 0.0]]))
+        tensor([[0.5000, 0.0000, 0.0000],
+                [0.0000, 0.0000, 0.0000]])
+
+    Schema::
+
+        linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor
+        linalg_pinv.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor
+        linalg_pinv(Tensor self, float rcond, bool hermitian=False) -> Tensor
+        linalg_pinv.rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False) -> Tensor
     """
     if not kwargs and not modes:
         plan = None
@@ -393,7 +579,32 @@ def linalg_pinv(*args: Any, **kwargs: Any) -> Tensor:
 
 
 def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
-    """pinverse(Tensor self, float rcond=1e-15) -> Tensor"""
+    """Moore-Penrose inverse of matrices, by their singular values (`torch.pinverse`).
+
+    Args:
+        input: Matrices of shape (*, m, n), of dtype float32, float64, complex64 or complex128. The
+            method's `self`.
+        rcond: Singular values of at most `rcond` times the largest count as 0.
+
+    Returns:
+        The pseudo-inverses, of shape (*, n, m) and of `input`'s dtype.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions or is of another dtype.
+
+    Note:
+        An old name; `tt.linalg.pinv` has a default tolerance that depends on the dtype and the sizes.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.pinverse(tt.tensor([[2.0, 0.0], [0.0, 4.0]]))
+        tensor([[0.5000, 0.0000],
+                [0.0000, 0.2500]])
+
+    Schema::
+
+        pinverse(Tensor self, float rcond=1e-15) -> Tensor
+    """
     if modes:
         return pinverse_packet.call_parameters(input, rcond)
     try:
@@ -404,10 +615,49 @@ def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
 
 
 def linalg_matrix_rank(*args: Any, **kwargs: Any) -> Tensor:
-    """linalg_matrix_rank.atol_rtol_tensor(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor
-    linalg_matrix_rank.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor
-    linalg_matrix_rank(Tensor self, float tol, bool hermitian=False) -> Tensor
-    linalg_matrix_rank.tol_tensor(Tensor input, Tensor tol, bool hermitian=False) -> Tensor
+    """Number of singular values that exceed a tolerance, for each matrix (`torch.linalg.matrix_rank`).
+
+    Signatures::
+
+        tt.linalg.matrix_rank(input: Tensor, *, atol: Tensor | None = None, rtol: Tensor | None = None, hermitian: bool = False, out: Tensor | None = None) -> Tensor
+        tt.linalg.matrix_rank(input: Tensor, *, atol: float | None = None, rtol: float | None = None, hermitian: bool = False, out: Tensor | None = None) -> Tensor
+        tt.linalg.matrix_rank(input: Tensor, tol: float, hermitian: bool = False, *, out: Tensor | None = None) -> Tensor
+        tt.linalg.matrix_rank(input: Tensor, tol: Tensor, hermitian: bool = False, *, out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: Matrices of shape (*, m, n), of dtype float32, float64, complex64 or complex128.
+        input: Matrices of shape (*, m, n), of dtype float32, float64, complex64 or complex128.
+        tol: The absolute tolerance under NumPy's name; not together with `atol` and `rtol`.
+        atol: The absolute tolerance, a number or a tensor whose shape broadcasts with (*); by default
+            0.
+        rtol: The relative tolerance, a number or a tensor whose shape broadcasts with (*); by default
+            the dtype's precision times max(m, n), or 0 if `atol` is positive.
+        hermitian: Whether the matrices are Hermitian, so that absolute eigenvalues serve in place of
+            singular values. Only the lower triangle is then read.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of ranks, of shape (*) and of dtype int64.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions or is of integers or bools, or `hermitian`
+            is set and the matrices are not square.
+
+    Note:
+        A singular value counts if it exceeds max(atol, rtol * largest).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.linalg.matrix_rank(tt.tensor([[1.0, 2.0], [2.0, 4.0]]))
+        tensor(1)
+
+    Schema::
+
+        linalg_matrix_rank.atol_rtol_tensor(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor
+        linalg_matrix_rank.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor
+        linalg_matrix_rank(Tensor self, float tol, bool hermitian=False) -> Tensor
+        linalg_matrix_rank.tol_tensor(Tensor input, Tensor tol, bool hermitian=False) -> Tensor
     """
     if not kwargs and not modes:
         plan = None
@@ -426,8 +676,43 @@ def linalg_matrix_rank(*args: Any, **kwargs: Any) -> Tensor:
 
 
 def linalg_cond(*args: Any, **kwargs: Any) -> Tensor:
-    """linalg_cond(Tensor self, Scalar? p=None) -> Tensor
-    linalg_cond.p_str(Tensor self, str p) -> Tensor
+    """Condition numbers of matrices, for a given norm (`torch.linalg.cond`).
+
+        norm(A, p) * norm(A^-1, p)
+
+    Signatures::
+
+        tt.linalg.cond(input: Tensor, p: Number | None = None, *, out: Tensor | None = None) -> Tensor
+        tt.linalg.cond(input: Tensor, p: str, *, out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: Matrices of shape (*, n, n), or (*, m, n) for the `p` None, 2 and -2, of dtype float32,
+            float64, complex64 or complex128.
+        p: The norm, one of those of `tt.linalg.matrix_norm` ('fro', 'nuc', 1, -1, 2, -2, inf or -inf).
+            None (the default) means 2, the ratio of the largest singular value to the smallest; -2 is
+            its reciprocal.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A real tensor of shape (*); inf for singular matrices, but 0 for `p` -2.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions or is of integers or bools, `p` is none of
+            these norms, or the matrices are not square for a norm that needs the inverse.
+
+    Note:
+        Not supported: float16 and bfloat16.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.linalg.cond(tt.tensor([[1.0, 0.0], [0.0, 4.0]]))
+        tensor(4.)
+
+    Schema::
+
+        linalg_cond(Tensor self, Scalar? p=None) -> Tensor
+        linalg_cond.p_str(Tensor self, str p) -> Tensor
     """
     if not kwargs and not modes:
         plan = None
@@ -446,7 +731,37 @@ def linalg_cond(*args: Any, **kwargs: Any) -> Tensor:
 
 
 def linalg_matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
-    """linalg_matrix_power(Tensor self, int n) -> Tensor"""
+    """Powers of square matrices with an integer exponent (`torch.linalg.matrix_power`).
+
+        A A ... A (n factors)
+
+    Args:
+        input: Matrices A of shape (*, m, m).
+        n: The exponent. 0 gives identity matrices, a negative one the powers of the inverse.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        The powers, of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions, its matrices are not square, or `n` is
+            negative and `input` is not of dtype float32, float64, complex64 or complex128.
+        LinAlgError: `n` is negative and a matrix is singular.
+
+    Note:
+        The matrices are squared repeatedly, with at most 2 log2(n) products.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.linalg.matrix_power(tt.tensor([[1, 1], [0, 1]]), 5)
+        tensor([[1, 5],
+                [0, 1]])
+
+    Schema::
+
+        linalg_matrix_power(Tensor self, int n) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return linalg_matrix_power_packet.call_parameters(input, n, out=out)
@@ -463,7 +778,39 @@ def linalg_matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> 
 
 
 def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
-    """matrix_power(Tensor self, int n) -> Tensor"""
+    """Powers of square matrices with an integer exponent (`torch.matrix_power`).
+
+    Another name of `tt.linalg.matrix_power`.
+
+        A A ... A (n factors)
+
+    Args:
+        input: Matrices A of shape (*, m, m). The method's `self`.
+        n: The exponent. 0 gives identity matrices, a negative one the powers of the inverse.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        The powers, of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions, its matrices are not square, or `n` is
+            negative and `input` is not of dtype float32, float64, complex64 or complex128.
+        LinAlgError: `n` is negative and a matrix is singular.
+
+    Note:
+        The matrices are squared repeatedly, with at most 2 log2(n) products.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.matrix_power(tt.tensor([[1, 1], [0, 1]]), 5)
+        tensor([[1, 5],
+                [0, 1]])
+
+    Schema::
+
+        matrix_power(Tensor self, int n) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return matrix_power_packet.call_parameters(input, n, out=out)
@@ -480,7 +827,40 @@ def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
 
 
 def linalg_matrix_exp(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """linalg_matrix_exp(Tensor self) -> Tensor"""
+    """Exponential of square matrices, as a power series of the whole matrix (`torch.linalg.matrix_exp`).
+
+        sum_k A^k / k!
+
+    Args:
+        input: Matrices A of shape (*, n, n), of a floating or complex dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        The exponentials, of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions, its matrices are not square, or it is of
+            integers or bools.
+
+    Note:
+        A Taylor polynomial whose degree suits the norm is evaluated; matrices of large norm are halved
+        repeatedly first, and the results squared.
+
+    References:
+        P. Bader, S. Blanes and F. Casas, Computing the matrix exponential with an optimized Taylor
+        polynomial approximation (2019).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.linalg.matrix_exp(tt.tensor([[0.0, 1.0], [0.0, 0.0]]))
+        tensor([[1., 1.],
+                [0., 1.]])
+
+    Schema::
+
+        linalg_matrix_exp(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return linalg_matrix_exp_packet.call_parameters(input, out=out)
@@ -497,7 +877,40 @@ def linalg_matrix_exp(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def matrix_exp(input: Tensor) -> Tensor:
-    """matrix_exp(Tensor self) -> Tensor"""
+    """Exponential of square matrices, as a power series of the whole matrix (`torch.matrix_exp`).
+
+    Another name of `tt.linalg.matrix_exp`.
+
+        sum_k A^k / k!
+
+    Args:
+        input: Matrices A of shape (*, n, n), of a floating or complex dtype. The method's `self`.
+
+    Returns:
+        The exponentials, of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions, its matrices are not square, or it is of
+            integers or bools.
+
+    Note:
+        A Taylor polynomial whose degree suits the norm is evaluated; matrices of large norm are halved
+        repeatedly first, and the results squared.
+
+    References:
+        P. Bader, S. Blanes and F. Casas, Computing the matrix exponential with an optimized Taylor
+        polynomial approximation (2019).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.matrix_exp(tt.tensor([[0.0, 1.0], [0.0, 0.0]]))
+        tensor([[1., 1.],
+                [0., 1.]])
+
+    Schema::
+
+        matrix_exp(Tensor self) -> Tensor
+    """
     if modes:
         return matrix_exp_packet.call_parameters(input)
     try:
@@ -508,7 +921,39 @@ def matrix_exp(input: Tensor) -> Tensor:
 
 
 def linalg_tensorinv(input: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor:
-    """linalg_tensorinv(Tensor self, int ind=2) -> Tensor"""
+    """Inverse of a tensor as the linear map that `tt.tensordot` makes of it (`torch.linalg.tensorinv`).
+
+    Args:
+        input: A tensor of a floating or complex dtype, whose first `ind` sizes have the same product as
+            the other sizes.
+        ind: The number of dimensions that count as the rows of the map; positive.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of shape input.shape[ind:] + input.shape[:ind] and of `input`'s dtype.
+
+    Raises:
+        RuntimeError: `ind` is not positive, the products of the sizes differ, or `input` is of integers
+            or bools.
+        LinAlgError: The map is not invertible.
+
+    Note:
+        For two dimensions and `ind` 1 this is `tt.linalg.inv`.
+
+    Example:
+        >>> import triten as tt
+        >>> a = (2 * tt.eye(6)).reshape(2, 3, 6)
+        >>> tt.linalg.tensorinv(a, ind=2).shape
+        triten.Size([6, 2, 3])
+        >>> tt.linalg.tensorinv(tt.tensor([[2.0, 0.0], [0.0, 4.0]]), ind=1)
+        tensor([[0.5000, 0.0000],
+                [0.0000, 0.2500]])
+
+    Schema::
+
+        linalg_tensorinv(Tensor self, int ind=2) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return linalg_tensorinv_packet.call_parameters(input, ind, out=out)
@@ -527,7 +972,34 @@ def linalg_tensorinv(input: Tensor, ind: int = 2, *, out: Tensor | None = None) 
 def linalg_tensorsolve(
     input: Tensor, other: Tensor, dims: Sequence[int] | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor"""
+    """Solution of the equation `tensordot(input, X, X.ndim) = other` (`torch.linalg.tensorsolve`).
+
+    Args:
+        input: A tensor whose first sizes, those of `other`, have the same product as the other sizes.
+        other: The right-hand side, of `input`'s dtype.
+        dims: Dimensions of `input` that are moved to the end before the equation is solved; by default
+            none.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        The solution X, of the shape of `input`'s dimensions beyond the first `other.ndim`, and of the
+        operands' dtype.
+
+    Raises:
+        RuntimeError: The sizes or dtypes do not match, or the operands are of integers or bools.
+        LinAlgError: The map is not invertible.
+
+    Example:
+        >>> import triten as tt
+        >>> a = (2 * tt.eye(4)).reshape(2, 2, 4)
+        >>> tt.linalg.tensorsolve(a, tt.ones(2, 2))
+        tensor([0.5000, 0.5000, 0.5000, 0.5000])
+
+    Schema::
+
+        linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return linalg_tensorsolve_packet.call_parameters(input, other, dims, out=out)
@@ -544,7 +1016,31 @@ def linalg_tensorsolve(
 
 
 def linalg_vander(x: Tensor, *, N: int | None = None) -> Tensor:
-    """linalg_vander(Tensor x, *, SymInt? N=None) -> Tensor"""
+    """Vandermonde matrix of a vector, whose columns are ascending powers of it (`torch.linalg.vander`).
+
+        out[..., i, j] = x[..., i] ** j
+
+    Args:
+        x: A tensor of shape (*, n), not of dtype bool.
+        N: The number of columns, greater than 1; by default n.
+
+    Returns:
+        A tensor of shape (*, n, N), of `x`'s dtype; integers give int64.
+
+    Raises:
+        RuntimeError: `N` is less than 2, also where it is taken from n, or `x` is of dtype bool.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.linalg.vander(tt.tensor([1, 2, 3]))
+        tensor([[1, 1, 1],
+                [1, 2, 4],
+                [1, 3, 9]])
+
+    Schema::
+
+        linalg_vander(Tensor x, *, SymInt? N=None) -> Tensor
+    """
     if modes:
         return linalg_vander_packet.call_parameters(x, N)
     try:
@@ -555,7 +1051,35 @@ def linalg_vander(x: Tensor, *, N: int | None = None) -> Tensor:
 
 
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
-    """vander(Tensor x, int? N=None, bool increasing=False) -> Tensor"""
+    """Vandermonde matrix of a vector, whose columns are powers of it (`torch.vander`).
+
+        out[i, j] = x[i] ** (N - 1 - j), or x[i] ** j if `increasing` is True
+
+    Args:
+        x: A vector of n elements.
+        N: The number of columns; by default n.
+        increasing: Whether the powers ascend from left to right.
+
+    Returns:
+        A matrix of shape (n, N); integers give int64.
+
+    Raises:
+        RuntimeError: `x` is not one-dimensional, or `N` is negative.
+
+    Note:
+        `tt.linalg.vander` has ascending powers, and takes batches.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.vander(tt.tensor([1, 2, 3]))
+        tensor([[1, 1, 1],
+                [4, 2, 1],
+                [9, 3, 1]])
+
+    Schema::
+
+        vander(Tensor x, int? N=None, bool increasing=False) -> Tensor
+    """
     if modes:
         return vander_packet.call_parameters(x, N, increasing)
     try:
@@ -566,7 +1090,44 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
 
 
 def linalg_matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """linalg_matmul(Tensor self, Tensor other) -> Tensor"""
+    """Matrix product over the last two dimensions, with broadcasting of the batch dimensions (`torch.linalg.matmul`).
+
+    Another name of `tt.matmul`.
+
+        out[..., i, j] = sum_k input[..., i, k] * other[..., k, j]
+
+    Args:
+        input: The left operand, of shape (*, n, m). One of shape (m,) counts as a row, of shape (1, m),
+            and the result has no dimension for it.
+        other: The right operand, of shape (*, m, p). One of shape (m,) counts as a column, of shape (m,
+            1), and the result has no dimension for it.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of shape (*, n, p), where the dimensions * are broadcast between the operands; two
+        vectors give a tensor without dimensions. Its dtype is the operands'.
+
+    Raises:
+        RuntimeError: An operand has no dimensions, the inner sizes differ, the batch dimensions cannot
+            be broadcast, or the dtypes differ.
+        NotImplementedError: The operands are of dtype bool.
+
+    Note:
+        This is the operator `@`. Complex elements are not conjugated, in a product of two vectors
+        neither.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.linalg.matmul(tt.ones(5, 1, 2, 3), tt.ones(4, 3, 2)).shape
+        triten.Size([5, 4, 2, 2])
+        >>> tt.linalg.matmul(tt.tensor([[1, 2], [3, 4]]), tt.tensor([1, 10]))
+        tensor([21, 43])
+
+    Schema::
+
+        linalg_matmul(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return linalg_matmul_packet.call_parameters(input, other, out=out)

@@ -192,7 +192,49 @@ def linalg_vector_norm(
     dtype: dtype | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+    """Norm of the elements as one vector, or of the vectors along the given dimensions (`torch.linalg.vector_norm`).
+
+        sum_i(abs(x_i) ** ord) ** (1 / ord)
+
+    Args:
+        input: A tensor of any shape, of a floating or complex dtype.
+        ord: The order. 2 gives the Euclidean norm, 1 the sum of absolute values, inf and -inf the
+            largest and smallest absolute value, 0 the number of elements that are not 0; any other real
+            number follows the formula.
+        dim: The dimension or dimensions whose elements make up a vector; by default all of them.
+        keepdim: Whether the result keeps those dimensions, with size 1.
+        dtype: The floating or complex dtype to which `input` is converted before the computation; by
+            default its own.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape without the dimensions `dim`, of the real dtype that belongs to the
+        dtype computed in.
+
+    Raises:
+        RuntimeError: `input` or `dtype` is neither floating nor complex, a dimension occurs twice in
+            `dim`, or `ord` is negative or inf and the vectors are empty.
+        IndexError: A dimension is out of range.
+        TypeError: `ord` is a string.
+
+    Note:
+        Tensors with two or more dimensions are not matrices here; `tt.linalg.matrix_norm` has the norms
+        of matrices. The gradient at the zero vector is 0, and inf and -inf divide the gradient evenly
+        between tied elements.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[3.0, 4.0], [0.0, -2.0]])
+        >>> tt.linalg.vector_norm(x, dim=1)
+        tensor([5., 2.])
+        >>> tt.linalg.vector_norm(x, 1)
+        tensor(9.)
+
+    Schema::
+
+        linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return linalg_vector_norm_packet.call_parameters(input, ord, dim, keepdim, dtype, out=out)
@@ -219,8 +261,51 @@ def linalg_vector_norm(
 
 
 def linalg_matrix_norm(*args: Any, **kwargs: Any) -> Tensor:
-    """linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
-    linalg_matrix_norm.str_ord(Tensor self, str ord='fro', int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
+    """Norm of a matrix, or of each matrix of a batch (`torch.linalg.matrix_norm`).
+
+    Signatures::
+
+        tt.linalg.matrix_norm(input: Tensor, ord: Number, dim: Sequence[int] = (-2, -1), keepdim: bool = False, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor
+        tt.linalg.matrix_norm(input: Tensor, ord: str = 'fro', dim: Sequence[int] = (-2, -1), keepdim: bool = False, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: A tensor of shape (*, n, m), of a floating or complex dtype, where * is any number of
+            batch dimensions.
+        ord: The norm. 'fro' (the default) is the square root of the sum of squared absolute values,
+            'nuc' the sum of the singular values, 2 and -2 the largest and smallest singular value, 1
+            and -1 the largest and smallest sum of a column's absolute values, inf and -inf those of a
+            row.
+        dim: Two different dimensions, those of the rows and of the columns.
+        keepdim: Whether the result keeps those two dimensions, with size 1.
+        dtype: The floating or complex dtype to which `input` is converted before the computation; by
+            default its own.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape without the two dimensions `dim`, of the real dtype that belongs to
+        the dtype computed in.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions or is neither floating nor complex, `ord` is
+            none of these norms, or `dim` does not name two different dimensions.
+        IndexError: A dimension is out of range.
+
+    Note:
+        Not supported: float16 and bfloat16 for the norms that need singular values ('nuc', 2 and -2).
+
+    Example:
+        >>> import triten as tt
+        >>> a = tt.tensor([[3.0, 0.0], [0.0, -4.0]])
+        >>> tt.linalg.matrix_norm(a)
+        tensor(5.)
+        >>> tt.linalg.matrix_norm(a, 'nuc')
+        tensor(7.)
+
+    Schema::
+
+        linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
+        linalg_matrix_norm.str_ord(Tensor self, str ord='fro', int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
     """
     if not kwargs and not modes:
         plan = None
@@ -239,8 +324,55 @@ def linalg_matrix_norm(*args: Any, **kwargs: Any) -> Tensor:
 
 
 def linalg_norm(*args: Any, **kwargs: Any) -> Tensor:
-    """linalg_norm(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
-    linalg_norm.ord_str(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
+    """Norm of vectors or matrices, whichever the arguments say (`torch.linalg.norm`).
+
+    Signatures::
+
+        tt.linalg.norm(input: Tensor, ord: Number | None = None, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor
+        tt.linalg.norm(input: Tensor, ord: str, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: A tensor of a floating or complex dtype.
+        ord: The order. By default the Euclidean norm of all elements. For a vector, any real number
+            (see `tt.linalg.vector_norm`); for a matrix, 'fro', 'nuc', 1, -1, 2, -2, inf or -inf (see
+            `tt.linalg.matrix_norm`).
+        dim: An integer gives norms of vectors along that dimension, two integers norms of matrices over
+            those dimensions. If it is not given but `ord` is, `input` must have one dimension (a
+            vector) or two (a matrix).
+        keepdim: Whether the result keeps the dimensions that are reduced, with size 1.
+        dtype: The floating or complex dtype to which `input` is converted before the computation; by
+            default its own.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape without the reduced dimensions, of the real dtype that belongs to
+        the dtype computed in.
+
+    Raises:
+        RuntimeError: `input` or `dtype` is neither floating nor complex, `ord` is given without `dim`
+            for more than two dimensions, or `ord` does not exist for matrices.
+        IndexError: A dimension is out of range.
+
+    Note:
+        With `ord` 2, a matrix gives its largest singular value, while without `ord` it gives the
+        Euclidean norm of its elements. `tt.linalg.vector_norm` and `tt.linalg.matrix_norm` say more
+        plainly which is meant.
+
+    Example:
+        >>> import triten as tt
+        >>> a = tt.tensor([[3.0, 0.0], [0.0, 4.0]])
+        >>> tt.linalg.norm(a)
+        tensor(5.)
+        >>> tt.linalg.norm(a, 1)
+        tensor(4.)
+        >>> tt.linalg.norm(a, 1, dim=1)
+        tensor([3., 4.])
+
+    Schema::
+
+        linalg_norm(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
+        linalg_norm.ord_str(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
     """
     if not kwargs and not modes:
         plan = None
@@ -259,7 +391,33 @@ def linalg_norm(*args: Any, **kwargs: Any) -> Tensor:
 
 
 def dist(input: Tensor, other: Tensor, p: Number = INT_2, *, out: Tensor | None = None) -> Tensor:
-    """dist(Tensor self, Tensor other, Scalar p=2) -> Tensor"""
+    """Norm of the difference of two tensors, as one vector (`torch.dist`).
+
+        sum_i(abs(input_i - other_i) ** p) ** (1 / p)
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+        other: A tensor whose shape broadcasts with `input`'s.
+        p: The order of the norm, as `ord` of `tt.linalg.vector_norm`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor without dimensions, of the real dtype that belongs to the dtype to which the operands
+        are promoted.
+
+    Raises:
+        RuntimeError: The shapes cannot be broadcast, or both operands are of integers or bools.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.dist(tt.tensor([1.0, 2.0]), tt.tensor([4.0, 6.0]))
+        tensor(5.)
+
+    Schema::
+
+        dist(Tensor self, Tensor other, Scalar p=2) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return dist_packet.call_parameters(input, other, p, out=out)
@@ -284,7 +442,40 @@ def dist(input: Tensor, other: Tensor, p: Number = INT_2, *, out: Tensor | None 
 def pairwise_distance(
     x1: Tensor, x2: Tensor, p: float = 2, eps: float = 1e-06, keepdim: bool = False
 ) -> Tensor:
-    """pairwise_distance(Tensor x1, Tensor x2, float p=2, float eps=1e-06, bool keepdim=False) -> Tensor"""
+    """Distance between corresponding vectors, taken along the last dimension (`torch.pairwise_distance`).
+
+        sum_i(abs(x1_i - x2_i + eps) ** p) ** (1 / p)
+
+    Args:
+        x1: A tensor of shape (N, D) or (D,).
+        x2: A tensor whose shape broadcasts with `x1`'s.
+        p: The order of the norm, as `ord` of `tt.linalg.vector_norm`.
+        eps: A number that is added to each difference, so that the gradient exists where the vectors
+            are equal.
+        keepdim: Whether the result keeps the last dimension, with size 1.
+
+    Returns:
+        A tensor of the broadcast shape without its last dimension, (N,) or (); of shape (N, 1) or (1,)
+        with `keepdim`.
+
+    Raises:
+        RuntimeError: The shapes cannot be broadcast.
+
+    Note:
+        Equal vectors have a small distance other than 0, because of `eps`. Integers are computed in the
+        default dtype.
+
+    Example:
+        >>> import triten as tt
+        >>> a = tt.tensor([[0.0, 0.0], [1.0, 1.0]])
+        >>> b = tt.tensor([[3.0, 4.0], [1.0, 1.0]])
+        >>> tt.pairwise_distance(a, b, eps=0.0)
+        tensor([5., 0.])
+
+    Schema::
+
+        pairwise_distance(Tensor x1, Tensor x2, float p=2, float eps=1e-06, bool keepdim=False) -> Tensor
+    """
     if modes:
         return pairwise_distance_packet.call_parameters(x1, x2, p, eps, keepdim)
     try:
@@ -295,7 +486,37 @@ def pairwise_distance(
 
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor:
-    """cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor"""
+    """Cosine of the angle between corresponding vectors along one dimension (`torch.cosine_similarity`).
+
+        sum_i(x1_i * x2_i) / (max(norm(x1), eps) * max(norm(x2), eps))
+
+    Args:
+        x1: A tensor of any shape.
+        x2: A tensor whose shape broadcasts with `x1`'s.
+        dim: The dimension of the vectors, counted in the broadcast shape.
+        eps: The least length by which a vector is divided; it keeps the result at 0 for a zero vector.
+
+    Returns:
+        A tensor of the broadcast shape without the dimension `dim`, of the dtype to which the operands
+        are promoted.
+
+    Raises:
+        RuntimeError: The shapes cannot be broadcast, or the promoted dtype is not floating.
+        IndexError: `dim` is out of range; with the default, vectors of one dimension are refused.
+
+    Note:
+        Not supported: Integers and complex numbers.
+
+    Example:
+        >>> import triten as tt
+        >>> a = tt.tensor([[1.0, 0.0], [1.0, 1.0]])
+        >>> tt.cosine_similarity(a, tt.tensor([[2.0, 0.0], [0.0, 1.0]]))
+        tensor([1.0000, 0.7071])
+
+    Schema::
+
+        cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor
+    """
     if modes:
         return cosine_similarity_packet.call_parameters(x1, x2, dim, eps)
     try:
@@ -306,7 +527,39 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) 
 
 
 def renorm(input: Tensor, p: Number, dim: int, maxnorm: Number, *, out: Tensor | None = None) -> Tensor:
-    """renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor"""
+    """Slices whose norm exceeds a maximum are scaled down to that norm (`torch.renorm`).
+
+    Args:
+        input: A tensor of at least two dimensions, of a floating or complex dtype. The method's `self`.
+        p: The order of the norm, a positive real number or inf.
+        dim: The dimension along which `input` is cut into slices, `input.select(dim, i)`.
+        maxnorm: The largest norm that a slice may keep; not negative.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype. Slices within the maximum are unchanged.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions or is neither floating nor complex, `p` is
+            not positive or is complex, or `maxnorm` is negative.
+        IndexError: `dim` is out of range.
+
+    Note:
+        A slice is multiplied by maxnorm / (norm + 1e-7). Each index of `dim` has one norm, over all
+        other dimensions together.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[3.0, 4.0], [0.3, 0.4]])
+        >>> tt.renorm(x, 2, 0, 1.0)
+        tensor([[0.6000, 0.8000],
+                [0.3000, 0.4000]])
+
+    Schema::
+
+        renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return renorm_packet.call_parameters(input, p, dim, maxnorm, out=out)
@@ -323,7 +576,38 @@ def renorm(input: Tensor, p: Number, dim: int, maxnorm: Number, *, out: Tensor |
 
 
 def renorm_(input: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor:
-    """renorm_(Tensor(a!) self, Scalar p, int dim, Scalar maxnorm) -> Tensor(a!)"""
+    """In place: slices whose norm exceeds a maximum are scaled down to that norm (`torch.Tensor.renorm_`).
+
+    Args:
+        input: A tensor of at least two dimensions, of a floating or complex dtype. It takes the result.
+            The method's `self`.
+        p: The order of the norm, a positive real number or inf.
+        dim: The dimension along which `input` is cut into slices, `input.select(dim, i)`.
+        maxnorm: The largest norm that a slice may keep; not negative.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions or is neither floating nor complex, `p` is
+            not positive or is complex, or `maxnorm` is negative.
+        IndexError: `dim` is out of range.
+
+    Note:
+        A slice is multiplied by maxnorm / (norm + 1e-7). Each index of `dim` has one norm, over all
+        other dimensions together.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[3.0, 4.0], [0.3, 0.4]])
+        >>> x.renorm_(2, 0, 1.0)
+        tensor([[0.6000, 0.8000],
+                [0.3000, 0.4000]])
+
+    Schema::
+
+        renorm_(Tensor(a!) self, Scalar p, int dim, Scalar maxnorm) -> Tensor(a!)
+    """
     if modes:
         return renorm__packet.call_parameters(input, p, dim, maxnorm)
     try:
@@ -336,7 +620,37 @@ def renorm_(input: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor:
 def frobenius_norm(
     input: Tensor, dim: int | Sequence[int], keepdim: bool = False, *, out: Tensor | None = None
 ) -> Tensor:
-    """frobenius_norm.dim(Tensor self, int[1] dim, bool keepdim=False) -> Tensor"""
+    """Square root of the sum of squared absolute values over one or two dimensions (`torch.frobenius_norm`).
+
+        sqrt(sum_i abs(x_i) ** 2)
+
+    Args:
+        input: A tensor of a floating or complex dtype.
+        dim: The dimension or the two dimensions of the sum; an empty tuple means all dimensions.
+        keepdim: Whether the result keeps those dimensions, with size 1.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape without the dimensions `dim`, of the real dtype that belongs to
+        `input`'s.
+
+    Raises:
+        RuntimeError: `input` is neither floating nor complex, or `dim` holds more than two dimensions.
+        IndexError: A dimension is out of range.
+
+    Note:
+        An old name; `tt.linalg.matrix_norm` computes the same.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.frobenius_norm(tt.tensor([[3.0, 0.0], [0.0, 4.0]]), (0, 1))
+        tensor(5.)
+
+    Schema::
+
+        frobenius_norm.dim(Tensor self, int[1] dim, bool keepdim=False) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return frobenius_norm_packet.call_parameters(input, dim, keepdim, out=out)
@@ -353,8 +667,40 @@ def frobenius_norm(
 
 
 def nuclear_norm(*args: Any, **kwargs: Any) -> Tensor:
-    """nuclear_norm(Tensor self, bool keepdim=False) -> Tensor
-    nuclear_norm.dim(Tensor self, int[2] dim, bool keepdim=False) -> Tensor
+    """Sum of the singular values of a matrix, or of each matrix of a batch (`torch.nuclear_norm`).
+
+    Signatures::
+
+        tt.nuclear_norm(input: Tensor, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor
+        tt.nuclear_norm(input: Tensor, dim: int | Sequence[int], keepdim: bool = False, *, out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: A tensor of shape (*, n, m), of dtype float32, float64, complex64 or complex128.
+        keepdim: Whether the result keeps the two dimensions of the matrix, with size 1.
+        dim: The two dimensions of the rows and columns; by default the last two.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape without those two dimensions, of the real dtype that belongs to
+        `input`'s.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions or is of another dtype, or `dim` does not
+            name two different dimensions.
+
+    Note:
+        An old name; `tt.linalg.matrix_norm` with `ord='nuc'` computes the same.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nuclear_norm(tt.tensor([[3.0, 0.0], [0.0, -4.0]]))
+        tensor(7.)
+
+    Schema::
+
+        nuclear_norm(Tensor self, bool keepdim=False) -> Tensor
+        nuclear_norm.dim(Tensor self, int[2] dim, bool keepdim=False) -> Tensor
     """
     if not kwargs and not modes:
         plan = None
@@ -373,7 +719,35 @@ def nuclear_norm(*args: Any, **kwargs: Any) -> Tensor:
 
 
 def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
-    """norm_except_dim(Tensor v, int pow=2, int dim=0) -> Tensor"""
+    """Norm of each slice along one dimension, over all other dimensions (`torch.norm_except_dim`).
+
+    Args:
+        v: A tensor of a floating or complex dtype.
+        pow: The order of the norm, an integer.
+        dim: The dimension that is kept; its slices have a norm each. -1 gives one norm of all elements,
+            without dimensions.
+
+    Returns:
+        A tensor with as many dimensions as `v`, all of size 1 but `dim`, of the real dtype that belongs
+        to `v`'s.
+
+    Raises:
+        RuntimeError: `v` is neither floating nor complex.
+        IndexError: `dim` is out of range.
+
+    Note:
+        Weight normalisation (`tt.nn.utils.parametrizations.weight_norm`) divides the weights by it.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.norm_except_dim(tt.tensor([[3.0, 4.0], [6.0, 8.0]]), 2, 0)
+        tensor([[ 5.],
+                [10.]])
+
+    Schema::
+
+        norm_except_dim(Tensor v, int pow=2, int dim=0) -> Tensor
+    """
     if modes:
         return norm_except_dim_packet.call_parameters(v, pow, dim)
     try:

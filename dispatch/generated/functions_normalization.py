@@ -373,7 +373,42 @@ def native_layer_norm(
     *,
     out: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)"""
+    """Layer normalisation together with the means and the reciprocal standard deviations of the rows (`torch.native_layer_norm`).
+
+        (x - mean) / sqrt(var + eps) * weight + bias
+
+    Args:
+        input: A floating tensor whose last dimensions are `normalized_shape`.
+        normalized_shape: The sizes of the last dimensions, over which mean and variance are taken.
+        weight: Factors of shape `normalized_shape`, or None.
+        bias: Summands of shape `normalized_shape`, or None.
+        eps: A small number added to the variance.
+        out: A tuple of tensors that take the results (out0, out1, out2) and are returned: each of the
+            result's shape, or empty and then resized.
+
+    Returns:
+        A tuple `(output, mean, rstd)`. The output has `input`'s shape; the others have it with 1 for
+        each of the last dimensions.
+
+    Raises:
+        RuntimeError: `normalized_shape` is empty or does not end `input`'s shape, or `weight` or `bias`
+            has another shape.
+        NotImplementedError: `input` is not floating.
+
+    Note:
+        The form below `layer_norm`, whose gradient needs `mean` and `rstd`. The variance is that
+        without correction.
+
+    Example:
+        >>> import triten as tt
+        >>> output, mean, rstd = tt.native_layer_norm(tt.tensor([[1.0, 3.0]]), [2], None, None, 0.0)
+        >>> output, mean, rstd
+        (tensor([[-1.,  1.]]), tensor([[2.]]), tensor([[1.]]))
+
+    Schema::
+
+        native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)
+    """
     if modes or out is not None:
         if modes:
             return native_layer_norm_packet.call_parameters(
@@ -443,7 +478,44 @@ def layer_norm(
     eps: float = 1e-05,
     cudnn_enable: bool = True,
 ) -> Tensor:
-    """layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True) -> Tensor"""
+    """Rows shifted and scaled to mean 0 and variance 1, over the last dimensions (`torch.nn.functional.layer_norm`).
+
+        (x - mean) / sqrt(var + eps) * weight + bias
+
+    Args:
+        input: A floating tensor of shape (..., *normalized_shape).
+        normalized_shape: The sizes of the last dimensions, over which mean and variance are taken, a
+            sequence.
+        weight: Factors of shape `normalized_shape`; by default none are applied.
+        bias: Summands of shape `normalized_shape`; by default none are added.
+        eps: A small number added to the variance, so that constant rows give 0.
+        cudnn_enable: Has no effect.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        TypeError: `normalized_shape` is a number.
+        RuntimeError: `normalized_shape` is empty or does not end `input`'s shape, or `weight` or `bias`
+            has another shape.
+        NotImplementedError: `input` is not floating.
+
+    Note:
+        The variance is that without correction. float16 and bfloat16 are computed in float32.
+
+    References:
+        Ba, Kiros, Hinton, Layer normalization (2016).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.layer_norm(tt.tensor([[1.0, 3.0], [0.0, 4.0]]), [2], eps=0.0)
+        tensor([[-1.,  1.],
+                [-1.,  1.]])
+
+    Schema::
+
+        layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True) -> Tensor
+    """
     if modes:
         return layer_norm_packet.call_parameters(input, normalized_shape, weight, bias, eps, cudnn_enable)
     try:
@@ -501,7 +573,36 @@ def _fused_rms_norm_backward(
 def rms_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
-    """rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor"""
+    """Rows divided by their root mean square, over the last dimensions (`torch.nn.functional.rms_norm`).
+
+        x / sqrt(mean(x^2) + eps) * weight
+
+    Args:
+        input: A floating or complex tensor of shape (..., *normalized_shape).
+        normalized_shape: The sizes of the last dimensions, over which the mean is taken, a sequence.
+        weight: Factors of shape `normalized_shape`; by default none are applied.
+        eps: A small number added to the mean; by default 2^-23, with double precision 2^-52.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: `normalized_shape` does not end `input`'s shape, or `weight` has another shape.
+        NotImplementedError: `input` is of integers or bools.
+
+    References:
+        Zhang, Sennrich, Root mean square layer normalization (2019).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.rms_norm(tt.tensor([[1.0, 1.0], [0.0, 2.0]]), [2], eps=0.0)
+        tensor([[1.0000, 1.0000],
+                [0.0000, 1.4142]])
+
+    Schema::
+
+        rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor
+    """
     if modes:
         return rms_norm_packet.call_parameters(input, normalized_shape, weight, eps)
     try:
@@ -525,7 +626,43 @@ def native_group_norm(
     *,
     out: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)"""
+    """Group normalisation together with the groups' means and reciprocal standard deviations (`torch.native_group_norm`).
+
+        (x - mean) / sqrt(var + eps) * weight + bias
+
+    Args:
+        input: A floating tensor of shape (N, C, ...).
+        weight: A factor for each channel, of shape (C,), or None.
+        bias: A summand for each channel, of shape (C,), or None.
+        N: The size of the batch.
+        C: The number of channels.
+        HxW: The number of elements of a channel.
+        group: The number of groups into which the channels are split.
+        eps: A small number added to the variance.
+        out: A tuple of tensors that take the results (out0, out1, out2) and are returned: each of the
+            result's shape, or empty and then resized.
+
+    Returns:
+        A tuple `(output, mean, rstd)`, the output of `input`'s shape, the others of shape (N, group).
+
+    Raises:
+        RuntimeError: The sizes do not fit, or C is not divisible by `group`.
+        NotImplementedError: `input` is not floating.
+
+    Note:
+        The form below `group_norm`, whose gradient needs `mean` and `rstd`.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[[1.0, 3.0], [0.0, 4.0]]])
+        >>> output, mean, rstd = tt.native_group_norm(x, None, None, 1, 2, 2, 2, 0.0)
+        >>> mean, rstd
+        (tensor([[2., 2.]]), tensor([[1.0000, 0.5000]]))
+
+    Schema::
+
+        native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)
+    """
     if modes or out is not None:
         if modes:
             return native_group_norm_packet.call_parameters(
@@ -605,7 +742,42 @@ def group_norm(
     eps: float = 1e-05,
     cudnn_enabled: bool = True,
 ) -> Tensor:
-    """group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True) -> Tensor"""
+    """Groups of channels shifted and scaled to mean 0 and variance 1, for each element of a batch (`torch.nn.functional.group_norm`).
+
+        (x - mean) / sqrt(var + eps) * weight + bias
+
+    Args:
+        input: A floating tensor of shape (N, C, ...).
+        num_groups: The number of groups of neighbouring channels, which divides C.
+        weight: A factor for each channel, of shape (C,); by default none are applied.
+        bias: A summand for each channel, of shape (C,); by default none are added.
+        eps: A small number added to the variance.
+        cudnn_enabled: Has no effect.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: C is not divisible by `num_groups`, that is not positive, or `weight` or `bias`
+            has another shape.
+        NotImplementedError: `input` is not floating.
+
+    Note:
+        Mean and variance (without correction) are taken over all elements of a group.
+
+    References:
+        Wu, He, Group normalization (2018).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.group_norm(tt.tensor([[[1.0, 3.0], [0.0, 4.0]]]), 2, eps=0.0)
+        tensor([[[-1.,  1.],
+                 [-1.,  1.]]])
+
+    Schema::
+
+        group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True) -> Tensor
+    """
     if modes:
         return group_norm_packet.call_parameters(input, num_groups, weight, bias, eps, cudnn_enabled)
     try:
@@ -633,7 +805,45 @@ def native_batch_norm(
     *,
     out: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)"""
+    """Batch normalisation together with the batch's means and reciprocal standard deviations (`torch.native_batch_norm`).
+
+        (x - mean) / sqrt(var + eps) * weight + bias
+
+    Args:
+        input: A floating tensor of shape (N, C, ...).
+        weight: A factor for each channel, of shape (C,), or None.
+        bias: A summand for each channel, of shape (C,), or None.
+        running_mean: The running means of the channels, of shape (C,), or None; written in training.
+        running_var: The running variances of the channels, of shape (C,), or None; written in training.
+        training: Whether the batch's own mean and variance are used, and the running ones updated.
+        momentum: The share of the new value in the running ones.
+        eps: A small number added to the variance.
+        out: A tuple of tensors that take the results (out, save_mean, save_invstd) and are returned:
+            each of the result's shape, or empty and then resized.
+
+    Returns:
+        A tuple `(output, save_mean, save_invstd)`, the output of `input`'s shape, the others of shape
+        (C,); empty unless `training`.
+
+    Raises:
+        RuntimeError: A tensor has not C elements, `input` is empty, or running values are missing while
+            `training` is False.
+        NotImplementedError: `input` is not floating.
+
+    Note:
+        The form below `batch_norm`.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[1.0, 0.0], [3.0, 4.0]])
+        >>> output, mean, invstd = tt.native_batch_norm(x, None, None, None, None, True, 0.1, 0.0)
+        >>> mean, invstd
+        (tensor([2., 2.]), tensor([1.0000, 0.5000]))
+
+    Schema::
+
+        native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)
+    """
     if modes or out is not None:
         if modes:
             return native_batch_norm_packet.call_parameters(
@@ -995,7 +1205,50 @@ def batch_norm(
     eps: float,
     cudnn_enabled: bool,
 ) -> Tensor:
-    """batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor"""
+    """Channels shifted and scaled to mean 0 and variance 1, over a batch or by running statistics (`torch.nn.functional.batch_norm`).
+
+        (x - mean) / sqrt(var + eps) * weight + bias
+
+    Args:
+        input: A floating tensor of shape (N, C, ...).
+        weight: A factor for each channel, of shape (C,), or None.
+        bias: A summand for each channel, of shape (C,), or None.
+        running_mean: The running means of the channels, of shape (C,), or None; written in training.
+        running_var: The running variances of the channels, of shape (C,), or None; written in training.
+        training: True takes mean and variance from the batch and updates the running ones; False takes
+            the running ones.
+        momentum: The share m of the new value in the running ones, running = (1 - m) * running + m *
+            new.
+        eps: A small number added to the variance.
+        cudnn_enabled: Has no effect.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: A tensor has not C elements, or running values are missing while `training` is
+            False.
+        NotImplementedError: `input` is not floating.
+
+    Note:
+        The batch is normalised by the variance without correction; the running variance takes the one
+        with correction. `tt.nn.functional.batch_norm` has defaults and refuses one value a channel in
+        training.
+
+    References:
+        Ioffe, Szegedy, Batch normalization (2015).
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[1.0, 0.0], [3.0, 4.0]])
+        >>> tt.batch_norm(x, None, None, None, None, True, 0.1, 0.0, False)
+        tensor([[-1., -1.],
+                [ 1.,  1.]])
+
+    Schema::
+
+        batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor
+    """
     if modes:
         return batch_norm_packet.call_parameters(
             input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled
@@ -1029,7 +1282,45 @@ def instance_norm(
     eps: float,
     cudnn_enabled: bool,
 ) -> Tensor:
-    """instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor"""
+    """Each channel of each element of a batch shifted and scaled to mean 0 and variance 1 (`torch.nn.functional.instance_norm`).
+
+        (x - mean) / sqrt(var + eps) * weight + bias
+
+    Args:
+        input: A floating tensor of shape (N, C, ...).
+        weight: A factor for each channel, of shape (C,), or None.
+        bias: A summand for each channel, of shape (C,), or None.
+        running_mean: The running means of the channels, of shape (C,), or None.
+        running_var: The running variances of the channels, of shape (C,), or None.
+        use_input_stats: True takes mean and variance from the input and updates the running ones by
+            their means over the batch; False takes the running ones.
+        momentum: The share m of the new value in the running ones, running = (1 - m) * running + m *
+            new.
+        eps: A small number added to the variance.
+        cudnn_enabled: Has no effect.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: A tensor has not C elements, or running values are missing while `use_input_stats`
+            is False.
+        NotImplementedError: `input` is not floating.
+
+    References:
+        Ulyanov, Vedaldi, Lempitsky, Instance normalization (2016).
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[[1.0, 3.0], [0.0, 4.0]]])
+        >>> tt.instance_norm(x, None, None, None, None, True, 0.1, 0.0, False)
+        tensor([[[-1.,  1.],
+                 [-1.,  1.]]])
+
+    Schema::
+
+        instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor
+    """
     if modes:
         return instance_norm_packet.call_parameters(
             input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled

@@ -126,8 +126,52 @@ def _fused_sgd_(
     grad_scale: Tensor | None = None,
     found_inf: Tensor | None = None,
 ) -> None:
-    """_fused_sgd_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] momentum_buffer_list, *, float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()
-    _fused_sgd_.tensor_lr(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] momentum_buffer_list, *, float weight_decay, float momentum, Tensor lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()
+    """One step of stochastic gradient descent over a list of parameters, in place (`torch._fused_sgd_`).
+
+        b = momentum * b + (1 - dampening) * g; p = p - lr * b, or with nesterov p - lr * (g + momentum * b)
+
+    Signatures::
+
+        tt._fused_sgd_(input: Sequence[Tensor], grads: Sequence[Tensor], momentum_buffer_list: Sequence[Tensor], *, weight_decay: float, momentum: float, lr: float, dampening: float, nesterov: bool, maximize: bool, is_first_step: bool, grad_scale: Tensor | None = None, found_inf: Tensor | None = None) -> None
+        tt._fused_sgd_(input: Sequence[Tensor], grads: Sequence[Tensor], momentum_buffer_list: Sequence[Tensor], *, weight_decay: float, momentum: float, lr: Tensor, dampening: float, nesterov: bool, maximize: bool, is_first_step: bool, grad_scale: Tensor | None = None, found_inf: Tensor | None = None) -> None
+
+    Args:
+        input: The parameters p, a list of floating tensors.
+        grads: The gradients, tensors of the parameters' dtypes, shapes and strides.
+        momentum_buffer_list: The running sums b of gradients, one for each parameter; empty where
+            `momentum` is 0.
+        weight_decay: The factor of p that is added to the gradient first.
+        momentum: The share of the running sum that stays.
+        lr: The learning rate, a number or a tensor of one element.
+        dampening: The share of the gradient that is left out of the running sum.
+        nesterov: Whether the step looks ahead by the momentum.
+        maximize: Whether the step follows the gradient upwards.
+        is_first_step: Whether running sums begin with the gradient.
+        grad_scale: A number by which gradients are divided first, in place; a float32 tensor.
+        found_inf: A float32 tensor of one element; where it is 1, nothing is written.
+
+    Returns:
+        None; `input` and `momentum_buffer_list` hold the new values.
+
+    Raises:
+        RuntimeError: The lists differ in length, or tensors at one place of them in dtype.
+        NotImplementedError: The lists are empty, or a parameter is not floating.
+
+    Note:
+        The step behind `tt.optim.SGD(fused=True)`.
+
+    Example:
+        >>> import triten as tt
+        >>> p = tt.tensor([1.0, 2.0])
+        >>> tt._fused_sgd_([p], [tt.ones(2)], [], lr=0.5, momentum=0.0, weight_decay=0.0, dampening=0.0,
+        ...                nesterov=False, maximize=False, is_first_step=True)
+        >>> p
+        tensor([0.5000, 1.5000])
+
+    Schema::
+
+        _fused_sgd_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] momentum_buffer_list, *, float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()
+        _fused_sgd_.tensor_lr(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] momentum_buffer_list, *, float weight_decay, float momentum, Tensor lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()
     """
     if modes:
         return _fused_sgd__packet.call_parameters(
@@ -203,8 +247,57 @@ def _fused_adam_(
     grad_scale: Tensor | None = None,
     found_inf: Tensor | None = None,
 ) -> None:
-    """_fused_adam_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()
-    _fused_adam_.tensor_lr(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, Tensor lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()
+    """One step of Adam over a list of parameters, in place (`torch._fused_adam_`).
+
+        m = beta1 * m + (1 - beta1) * g; v = beta2 * v + (1 - beta2) * g^2; p = p - lr / (1 - beta1^t) * m / (sqrt(v / (1 - beta2^t)) + eps)
+
+    Signatures::
+
+        tt._fused_adam_(input: Sequence[Tensor], grads: Sequence[Tensor], exp_avgs: Sequence[Tensor], exp_avg_sqs: Sequence[Tensor], max_exp_avg_sqs: Sequence[Tensor], state_steps: Sequence[Tensor], *, lr: float, beta1: float, beta2: float, weight_decay: float, eps: float, amsgrad: bool, maximize: bool, grad_scale: Tensor | None = None, found_inf: Tensor | None = None) -> None
+        tt._fused_adam_(input: Sequence[Tensor], grads: Sequence[Tensor], exp_avgs: Sequence[Tensor], exp_avg_sqs: Sequence[Tensor], max_exp_avg_sqs: Sequence[Tensor], state_steps: Sequence[Tensor], *, lr: Tensor, beta1: float, beta2: float, weight_decay: float, eps: float, amsgrad: bool, maximize: bool, grad_scale: Tensor | None = None, found_inf: Tensor | None = None) -> None
+
+    Args:
+        input: The parameters p, a list of floating tensors.
+        grads: The gradients, tensors of the parameters' dtypes, shapes and strides.
+        exp_avgs: The running means m of the gradients.
+        exp_avg_sqs: The running means v of the gradients' squares.
+        max_exp_avg_sqs: The largest v so far; an empty list unless `amsgrad`.
+        state_steps: The numbers t of steps, this one included, each a float32 tensor of one element.
+        lr: The learning rate, a number or a tensor of one element.
+        beta1: The share of m that stays.
+        beta2: The share of v that stays.
+        weight_decay: The factor of p that is added to the gradient first.
+        eps: A small number added to the divisor.
+        amsgrad: Whether the largest v so far takes the place of v.
+        maximize: Whether the step follows the gradient upwards.
+        grad_scale: A number by which gradients are divided first, in place; a float32 tensor.
+        found_inf: A float32 tensor of one element; where it is 1, nothing is written.
+
+    Returns:
+        None; `input` and the lists of states hold the new values.
+
+    Raises:
+        RuntimeError: The lists differ in length, or tensors at one place of them in dtype.
+        NotImplementedError: The lists are empty, or a parameter is not floating.
+
+    Note:
+        The step behind `tt.optim.Adam(fused=True)`.
+
+    References:
+        Kingma, Ba, Adam, a method for stochastic optimization (2014).
+
+    Example:
+        >>> import triten as tt
+        >>> p, m, v = tt.tensor([1.0, 2.0]), tt.zeros(2), tt.zeros(2)
+        >>> tt._fused_adam_([p], [tt.ones(2)], [m], [v], [], [tt.tensor(1.0)], lr=0.5, beta1=0.9, beta2=0.99,
+        ...                 weight_decay=0.0, eps=0.0, amsgrad=False, maximize=False)
+        >>> p
+        tensor([0.5000, 1.5000])
+
+    Schema::
+
+        _fused_adam_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()
+        _fused_adam_.tensor_lr(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, Tensor lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()
     """
     if modes:
         return _fused_adam__packet.call_parameters(
@@ -313,8 +406,57 @@ def _fused_adamw_(
     grad_scale: Tensor | None = None,
     found_inf: Tensor | None = None,
 ) -> None:
-    """_fused_adamw_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()
-    _fused_adamw_.tensor_lr(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, Tensor lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()
+    """One step of AdamW over a list of parameters, in place (`torch._fused_adamw_`).
+
+        m = beta1 * m + (1 - beta1) * g; v = beta2 * v + (1 - beta2) * g^2; p = p - lr / (1 - beta1^t) * m / (sqrt(v / (1 - beta2^t)) + eps)
+
+    Signatures::
+
+        tt._fused_adamw_(input: Sequence[Tensor], grads: Sequence[Tensor], exp_avgs: Sequence[Tensor], exp_avg_sqs: Sequence[Tensor], max_exp_avg_sqs: Sequence[Tensor], state_steps: Sequence[Tensor], *, lr: float, beta1: float, beta2: float, weight_decay: float, eps: float, amsgrad: bool, maximize: bool, grad_scale: Tensor | None = None, found_inf: Tensor | None = None) -> None
+        tt._fused_adamw_(input: Sequence[Tensor], grads: Sequence[Tensor], exp_avgs: Sequence[Tensor], exp_avg_sqs: Sequence[Tensor], max_exp_avg_sqs: Sequence[Tensor], state_steps: Sequence[Tensor], *, lr: Tensor, beta1: float, beta2: float, weight_decay: float, eps: float, amsgrad: bool, maximize: bool, grad_scale: Tensor | None = None, found_inf: Tensor | None = None) -> None
+
+    Args:
+        input: The parameters p, a list of floating tensors.
+        grads: The gradients, tensors of the parameters' dtypes, shapes and strides.
+        exp_avgs: The running means m of the gradients.
+        exp_avg_sqs: The running means v of the gradients' squares.
+        max_exp_avg_sqs: The largest v so far; an empty list unless `amsgrad`.
+        state_steps: The numbers t of steps, this one included, each a float32 tensor of one element.
+        lr: The learning rate, a number or a tensor of one element.
+        beta1: The share of m that stays.
+        beta2: The share of v that stays.
+        weight_decay: The share of p, times `lr`, that is taken off p first.
+        eps: A small number added to the divisor.
+        amsgrad: Whether the largest v so far takes the place of v.
+        maximize: Whether the step follows the gradient upwards.
+        grad_scale: A number by which gradients are divided first, in place; a float32 tensor.
+        found_inf: A float32 tensor of one element; where it is 1, nothing is written.
+
+    Returns:
+        None; `input` and the lists of states hold the new values.
+
+    Raises:
+        RuntimeError: The lists differ in length, or tensors at one place of them in dtype.
+        NotImplementedError: The lists are empty, or a parameter is not floating.
+
+    Note:
+        The step behind `tt.optim.AdamW(fused=True)`.
+
+    References:
+        Loshchilov, Hutter, Decoupled weight decay regularization (2017).
+
+    Example:
+        >>> import triten as tt
+        >>> p, m, v = tt.tensor([1.0, 2.0]), tt.zeros(2), tt.zeros(2)
+        >>> tt._fused_adamw_([p], [tt.ones(2)], [m], [v], [], [tt.tensor(1.0)], lr=0.5, beta1=0.9, beta2=0.99,
+        ...                 weight_decay=0.0, eps=0.0, amsgrad=False, maximize=False)
+        >>> p
+        tensor([0.5000, 1.5000])
+
+    Schema::
+
+        _fused_adamw_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()
+        _fused_adamw_.tensor_lr(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, Tensor lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()
     """
     if modes:
         return _fused_adamw__packet.call_parameters(
@@ -408,7 +550,35 @@ def _fused_adamw_(
 def _amp_foreach_non_finite_check_and_unscale_(
     input: Sequence[Tensor], found_inf: Tensor, inv_scale: Tensor
 ) -> None:
-    """_amp_foreach_non_finite_check_and_unscale_(Tensor(a!)[] self, Tensor(b!) found_inf, Tensor inv_scale) -> ()"""
+    """Gradients multiplied by one number, in place, with a note whether one of them is inf or nan (`torch._amp_foreach_non_finite_check_and_unscale_`).
+
+    Args:
+        input: The gradients, a list of floating tensors.
+        found_inf: A float32 tensor of one element, which becomes 1 where a gradient is not finite, and
+            else stays.
+        inv_scale: The number, a float32 tensor of one element.
+
+    Returns:
+        None; `input` and `found_inf` hold the new values.
+
+    Raises:
+        RuntimeError: `found_inf` or `inv_scale` has not one element, or `found_inf` is not float32.
+        NotImplementedError: A gradient is not floating.
+
+    Note:
+        `tt.amp.GradScaler` calls it before a step.
+
+    Example:
+        >>> import triten as tt
+        >>> grad, found_inf = tt.tensor([2.0, 4.0]), tt.tensor(0.0)
+        >>> tt._amp_foreach_non_finite_check_and_unscale_([grad], found_inf, tt.tensor(0.5))
+        >>> grad, found_inf
+        (tensor([1., 2.]), tensor(0.))
+
+    Schema::
+
+        _amp_foreach_non_finite_check_and_unscale_(Tensor(a!)[] self, Tensor(b!) found_inf, Tensor inv_scale) -> ()
+    """
     if modes:
         return _amp_foreach_non_finite_check_and_unscale__packet.call_parameters(input, found_inf, inv_scale)
     try:

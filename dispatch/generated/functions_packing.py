@@ -123,7 +123,32 @@ def pad_sequence(
     padding_value: float = 0.0,
     padding_side: str = "right",
 ) -> Tensor:
-    """pad_sequence(Tensor[] sequences, bool batch_first=False, float padding_value=0.0, str padding_side="right") -> Tensor"""
+    """Sequences of different lengths joined along a new dimension, filled up to the longest (`torch.nn.utils.rnn.pad_sequence`).
+
+    Args:
+        sequences: A non-empty list of B tensors of shape (L, ...), where L differs and the other sizes
+            do not.
+        batch_first: Whether the result is of shape (B, T, ...), where T is the greatest length, and not
+            (T, B, ...).
+        padding_value: The value of the elements that are filled up.
+        padding_side: 'right' to fill up behind a sequence, 'left' in front of it.
+
+    Returns:
+        A new tensor of shape (T, B, ...) or (B, T, ...), of the first sequence's dtype and device.
+
+    Raises:
+        RuntimeError: `sequences` is empty, their sizes do not fit, or `padding_side` is another string.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.utils.rnn.pad_sequence([tt.tensor([1, 2]), tt.tensor([3])], batch_first=True)
+        tensor([[1, 2],
+                [3, 0]])
+
+    Schema::
+
+        pad_sequence(Tensor[] sequences, bool batch_first=False, float padding_value=0.0, str padding_side="right") -> Tensor
+    """
     if modes:
         return pad_sequence_packet.call_parameters(sequences, batch_first, padding_value, padding_side)
     try:

@@ -242,7 +242,32 @@ pad_plans = pad_packet.plans
 def constant_pad_nd(
     input: Tensor, pad: Sequence[int], value: Number = INT_0, *, out: Tensor | None = None
 ) -> Tensor:
-    """constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor"""
+    """The tensor with elements of one value added to, or cut off, its ends (`torch.constant_pad_nd`).
+
+    Args:
+        input: A tensor of any shape and dtype.
+        pad: The numbers of elements added, in pairs (before, after), the last dimension's first;
+            negative ones cut off. Dimensions without a pair stay.
+        value: The added elements' value, converted to `input`'s dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s dtype, greater by each pair's sum.
+
+    Raises:
+        RuntimeError: `pad` has an odd length or more pairs than `input` has dimensions, more is cut off
+            than there is, or the dtype cannot hold `value`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.constant_pad_nd(tt.tensor([1.0, 2.0]), [1, 2], 5.0)
+        tensor([5., 1., 2., 5., 5.])
+
+    Schema::
+
+        constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return constant_pad_nd_packet.call_parameters(input, pad, value, out=out)
@@ -267,7 +292,35 @@ def constant_pad_nd(
 
 
 def reflection_pad1d(input: Tensor, padding: int | Sequence[int], *, out: Tensor | None = None) -> Tensor:
-    """reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor"""
+    """The tensor continued at the ends of the last dimension by its mirror images (`torch.ops.aten.reflection_pad1d`).
+
+    Args:
+        input: A tensor of shape (N, C, W) or (C, W).
+        padding: The numbers of elements added, (left, right), each less than its dimension's size;
+            negative ones cut off.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s dtype and number of dimensions.
+
+    Raises:
+        RuntimeError: `padding` has not 2 numbers or a number that is too large, or `input` has another
+            number of dimensions.
+        NotImplementedError: `input` is of bools.
+
+    Note:
+        The outermost element is not repeated: 1 2 3 continues with 2 1.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.reflection_pad1d(tt.tensor([[1.0, 2.0, 3.0]]), [2, 1])
+        tensor([[3., 2., 1., 2., 3., 2.]])
+
+    Schema::
+
+        reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return reflection_pad1d_packet.call_parameters(input, padding, out=out)
@@ -295,7 +348,37 @@ def reflection_pad1d_backward(grad_output: Tensor, input: Tensor, padding: int |
 
 
 def reflection_pad2d(input: Tensor, padding: int | Sequence[int], *, out: Tensor | None = None) -> Tensor:
-    """reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor"""
+    """The tensor continued at the ends of the last two dimensions by its mirror images (`torch.ops.aten.reflection_pad2d`).
+
+    Args:
+        input: A tensor of shape (N, C, H, W) or (C, H, W).
+        padding: The numbers of elements added, (left, right, top, bottom), each less than its
+            dimension's size; negative ones cut off.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s dtype and number of dimensions.
+
+    Raises:
+        RuntimeError: `padding` has not 4 numbers or a number that is too large, or `input` has another
+            number of dimensions.
+        NotImplementedError: `input` is of bools.
+
+    Note:
+        The outermost element is not repeated: 1 2 3 continues with 2 1.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.reflection_pad2d(tt.tensor([[[1.0, 2.0], [3.0, 4.0]]]), [1, 0, 1, 0])
+        tensor([[[4., 3., 4.],
+                 [2., 1., 2.],
+                 [4., 3., 4.]]])
+
+    Schema::
+
+        reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return reflection_pad2d_packet.call_parameters(input, padding, out=out)
@@ -323,7 +406,36 @@ def reflection_pad2d_backward(grad_output: Tensor, input: Tensor, padding: int |
 
 
 def reflection_pad3d(input: Tensor, padding: int | Sequence[int], *, out: Tensor | None = None) -> Tensor:
-    """reflection_pad3d(Tensor self, SymInt[6] padding) -> Tensor"""
+    """The tensor continued at the ends of the last three dimensions by its mirror images (`torch.ops.aten.reflection_pad3d`).
+
+    Args:
+        input: A tensor of shape (N, C, D, H, W) or (C, D, H, W).
+        padding: The numbers of elements added, (left, right, top, bottom, front, back), each less than
+            its dimension's size; negative ones cut off.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s dtype and number of dimensions.
+
+    Raises:
+        RuntimeError: `padding` has not 6 numbers or a number that is too large, or `input` has another
+            number of dimensions.
+        NotImplementedError: `input` is of bools.
+
+    Note:
+        The outermost element is not repeated: 1 2 3 continues with 2 1.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[[[1.0, 2.0]]]])
+        >>> tt.reflection_pad3d(x, [1, 1, 0, 0, 0, 0])
+        tensor([[[[2., 1., 2., 1.]]]])
+
+    Schema::
+
+        reflection_pad3d(Tensor self, SymInt[6] padding) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return reflection_pad3d_packet.call_parameters(input, padding, out=out)
@@ -351,7 +463,31 @@ def reflection_pad3d_backward(grad_output: Tensor, input: Tensor, padding: int |
 
 
 def replication_pad1d(input: Tensor, padding: int | Sequence[int], *, out: Tensor | None = None) -> Tensor:
-    """replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor"""
+    """The tensor continued at the ends of the last dimension by its outermost elements (`torch.ops.aten.replication_pad1d`).
+
+    Args:
+        input: A tensor of shape (N, C, W) or (C, W), of size at least 1 in the last.
+        padding: The numbers of elements added, (left, right); negative ones cut off.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s dtype and number of dimensions.
+
+    Raises:
+        RuntimeError: `padding` has not 2 numbers, more is cut off than there is, or `input` has another
+            number of dimensions.
+        NotImplementedError: `input` is of bools.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.replication_pad1d(tt.tensor([[1.0, 2.0, 3.0]]), [2, 1])
+        tensor([[1., 1., 1., 2., 3., 3.]])
+
+    Schema::
+
+        replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return replication_pad1d_packet.call_parameters(input, padding, out=out)
@@ -379,7 +515,33 @@ def replication_pad1d_backward(grad_output: Tensor, input: Tensor, padding: int 
 
 
 def replication_pad2d(input: Tensor, padding: int | Sequence[int], *, out: Tensor | None = None) -> Tensor:
-    """replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor"""
+    """The tensor continued at the ends of the last two dimensions by its outermost elements (`torch.ops.aten.replication_pad2d`).
+
+    Args:
+        input: A tensor of shape (N, C, H, W) or (C, H, W), of size at least 1 in the last.
+        padding: The numbers of elements added, (left, right, top, bottom); negative ones cut off.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s dtype and number of dimensions.
+
+    Raises:
+        RuntimeError: `padding` has not 4 numbers, more is cut off than there is, or `input` has another
+            number of dimensions.
+        NotImplementedError: `input` is of bools.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.replication_pad2d(tt.tensor([[[1.0, 2.0], [3.0, 4.0]]]), [1, 0, 0, 1])
+        tensor([[[1., 1., 2.],
+                 [3., 3., 4.],
+                 [3., 3., 4.]]])
+
+    Schema::
+
+        replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return replication_pad2d_packet.call_parameters(input, padding, out=out)
@@ -407,7 +569,33 @@ def replication_pad2d_backward(grad_output: Tensor, input: Tensor, padding: int 
 
 
 def replication_pad3d(input: Tensor, padding: int | Sequence[int], *, out: Tensor | None = None) -> Tensor:
-    """replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor"""
+    """The tensor continued at the ends of the last three dimensions by its outermost elements (`torch.ops.aten.replication_pad3d`).
+
+    Args:
+        input: A tensor of shape (N, C, D, H, W) or (C, D, H, W), of size at least 1 in the last.
+        padding: The numbers of elements added, (left, right, top, bottom, front, back); negative ones
+            cut off.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s dtype and number of dimensions.
+
+    Raises:
+        RuntimeError: `padding` has not 6 numbers, more is cut off than there is, or `input` has another
+            number of dimensions.
+        NotImplementedError: `input` is of bools.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[[[1.0, 2.0]]]])
+        >>> tt.replication_pad3d(x, [1, 1, 0, 0, 0, 0])
+        tensor([[[[1., 1., 2., 2.]]]])
+
+    Schema::
+
+        replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return replication_pad3d_packet.call_parameters(input, padding, out=out)
@@ -457,7 +645,37 @@ def _pad_enum(input: Tensor, pad: Sequence[int], mode: int, value: float | None 
 
 
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
-    """pad(Tensor self, SymInt[] pad, str mode="constant", float? value=None) -> Tensor"""
+    """The tensor with elements added to, or cut off, its ends (`torch.nn.functional.pad`).
+
+    Args:
+        input: A tensor of any shape; with another mode than 'constant', of 1 to 3 dimensions to pad and
+            one or two before them.
+        pad: The numbers of elements added, in pairs (before, after), the last dimension's first;
+            negative ones cut off.
+        mode: 'constant' adds elements of one value, 'reflect' the mirror image without the outermost
+            element, 'replicate' the outermost element, 'circular' those of the other end.
+        value: The value of elements with mode 'constant', by default 0.
+
+    Returns:
+        A tensor of `input`'s dtype, greater by each pair's sum.
+
+    Raises:
+        RuntimeError: `pad` has an odd length or does not fit `input`, `value` is given with another
+            mode than 'constant', or 'reflect' or 'circular' would add more than there is.
+        NotImplementedError: `mode` is unknown, or does not serve for `input`'s number of dimensions.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[1.0, 2.0, 3.0]])
+        >>> tt.pad(x, (1, 1), "reflect")
+        tensor([[2., 1., 2., 3., 2.]])
+        >>> tt.pad(x, (1, 1), "circular")
+        tensor([[3., 1., 2., 3., 1.]])
+
+    Schema::
+
+        pad(Tensor self, SymInt[] pad, str mode="constant", float? value=None) -> Tensor
+    """
     if modes:
         return pad_packet.call_parameters(input, pad, mode, value)
     try:

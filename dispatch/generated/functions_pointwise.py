@@ -2685,7 +2685,38 @@ polar_outs = polar_packet.outs
 def add(
     input: Tensor, other: Tensor | Number, *more: Any, alpha: Number = INT_1, out: Tensor | None = None
 ) -> Tensor:
-    """add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
+    """The sum of two tensors, the second one scaled by `alpha` (`torch.add`).
+
+        input + alpha * other
+
+    Args:
+        input: A tensor or a number. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`.
+        alpha: A number by which `other` is multiplied before the addition; an integer where the result
+            is of integers.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast, or `alpha` is floating for a result of integers or
+            complex for a result of real numbers.
+
+    Note:
+        A Python number does not widen a tensor of its own category: uint8 plus 100 stays uint8.
+        Integers wrap around on overflow. The sum of two bools is their logical or.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.add(tt.tensor([1.0, 2.0]), tt.tensor([10.0, 20.0]), alpha=2)
+        tensor([21., 42.])
+
+    Schema::
+
+        add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
+    """
     if more:
         return add_packet.call_deprecated((input, other, *more), {"alpha": alpha, "out": out}, False)
     if modes or out is not None:
@@ -2729,7 +2760,37 @@ def add(
 
 
 def add_(input: Tensor, other: Tensor | Number, *more: Any, alpha: Number = INT_1) -> Tensor:
-    """add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"""
+    """In place: the sum of two tensors, the second one scaled by `alpha` (`torch.Tensor.add_`).
+
+        input + alpha * other
+
+    Args:
+        input: A tensor or a number. It takes the result. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`.
+        alpha: A number by which `other` is multiplied before the addition; an integer where the result
+            is of integers.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast, or `alpha` is floating for a result of integers or
+            complex for a result of real numbers.
+
+    Note:
+        A Python number does not widen a tensor of its own category: uint8 plus 100 stays uint8.
+        Integers wrap around on overflow. The sum of two bools is their logical or.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.0, 2.0])
+        >>> x.add_(tt.tensor([10.0, 20.0]), alpha=2)
+        tensor([21., 42.])
+
+    Schema::
+
+        add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)
+    """
     if more:
         return add__packet.call_deprecated((input, other, *more), {"alpha": alpha}, False)
     if modes:
@@ -2757,7 +2818,37 @@ def add_(input: Tensor, other: Tensor | Number, *more: Any, alpha: Number = INT_
 def sub(
     input: Tensor, other: Tensor | Number, *more: Any, alpha: Number = INT_1, out: Tensor | None = None
 ) -> Tensor:
-    """sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
+    """The difference of two tensors, the second one scaled by `alpha` (`torch.sub`).
+
+        input - alpha * other
+
+    Args:
+        input: A tensor or a number. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`.
+        alpha: A number by which `other` is multiplied before the subtraction; an integer where the
+            result is of integers.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast, `input` or `other` is of bools, or `alpha` is
+            floating for a result of integers or complex for a result of real numbers.
+
+    Note:
+        Integers wrap around on overflow. For bools use `tt.logical_xor` or `~`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.sub(tt.tensor([10.0, 20.0]), tt.tensor([1.0, 2.0]))
+        tensor([ 9., 18.])
+
+    Schema::
+
+        sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
+    """
     if more:
         return sub_packet.call_deprecated((input, other, *more), {"alpha": alpha, "out": out}, False)
     if modes or out is not None:
@@ -2801,7 +2892,36 @@ def sub(
 
 
 def sub_(input: Tensor, other: Tensor | Number, *more: Any, alpha: Number = INT_1) -> Tensor:
-    """sub_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"""
+    """In place: the difference of two tensors, the second one scaled by `alpha` (`torch.Tensor.sub_`).
+
+        input - alpha * other
+
+    Args:
+        input: A tensor or a number. It takes the result. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`.
+        alpha: A number by which `other` is multiplied before the subtraction; an integer where the
+            result is of integers.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast, `input` or `other` is of bools, or `alpha` is
+            floating for a result of integers or complex for a result of real numbers.
+
+    Note:
+        Integers wrap around on overflow. For bools use `tt.logical_xor` or `~`.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([10.0, 20.0])
+        >>> x.sub_(tt.tensor([1.0, 2.0]))
+        tensor([ 9., 18.])
+
+    Schema::
+
+        sub_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)
+    """
     if more:
         return sub__packet.call_deprecated((input, other, *more), {"alpha": alpha}, False)
     if modes:
@@ -2827,7 +2947,32 @@ def sub_(input: Tensor, other: Tensor | Number, *more: Any, alpha: Number = INT_
 
 
 def rsub(input: Tensor, other: Tensor | Number, *, alpha: Number = INT_1) -> Tensor:
-    """rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
+    """The difference of two tensors, in reverse order: `input`, scaled by `alpha`, is subtracted from `other` (`torch.rsub`).
+
+        other - alpha * input
+
+    Args:
+        input: A tensor. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`.
+        alpha: A number by which `input` is multiplied before the subtraction; an integer where the
+            result is of integers.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast, `input` or `other` is of bools, or `alpha` is
+            floating for a result of integers or complex for a result of real numbers.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.rsub(tt.tensor([1.0, 2.0]), 10.0)
+        tensor([9., 8.])
+
+    Schema::
+
+        rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
+    """
     if modes:
         return rsub_packet.call_parameters(input, other, alpha)
     if alpha is INT_1:
@@ -2851,7 +2996,35 @@ def rsub(input: Tensor, other: Tensor | Number, *, alpha: Number = INT_1) -> Ten
 
 
 def mul(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """mul.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """The product of two tensors, element by element (`torch.mul`).
+
+        input * other
+
+    Args:
+        input: A tensor or a number. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+
+    Note:
+        Integers wrap around on overflow. The product of two bools is their logical and. For the product
+        of matrices use `tt.matmul`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.mul(tt.tensor([1.0, 2.0, 3.0]), tt.tensor([2.0, 2.0, 0.5]))
+        tensor([2.0000, 4.0000, 1.5000])
+
+    Schema::
+
+        mul.Tensor(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return mul_packet.call_parameters(input, other, out=out)
@@ -2882,7 +3055,34 @@ def mul(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> 
 
 
 def mul_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """In place: the product of two tensors, element by element (`torch.Tensor.mul_`).
+
+        input * other
+
+    Args:
+        input: A tensor or a number. It takes the result. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+
+    Note:
+        Integers wrap around on overflow. The product of two bools is their logical and. For the product
+        of matrices use `tt.matmul`.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.0, 2.0, 3.0])
+        >>> x.mul_(tt.tensor([2.0, 2.0, 0.5]))
+        tensor([2.0000, 4.0000, 1.5000])
+
+    Schema::
+
+        mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+    """
     if modes:
         return mul__packet.call_parameters(input, other)
     kind = other.__class__
@@ -2898,8 +3098,47 @@ def mul_(input: Tensor, other: Tensor | Number) -> Tensor:
 def div(
     input: Tensor, other: Tensor | Number, *, rounding_mode: str | None = NOT_GIVEN, out: Tensor | None = None
 ) -> Tensor:
-    """div.Tensor(Tensor self, Tensor other) -> Tensor
-    div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor
+    """The quotient of two tensors, rounded to a whole number if `rounding_mode` asks for it (`torch.div`).
+
+        input / other
+
+    Signatures::
+
+        tt.div(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor
+        tt.div(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None, out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: The dividend: a tensor or a number. The method's `self`.
+        other: The divisor: a tensor or a number whose shape broadcasts with that of `input`.
+        rounding_mode: None for the quotient itself; 'trunc' rounds it towards zero, as integers are
+            divided in C; 'floor' rounds it down, as `//` does in Python.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which `input` and `other` promote; without a
+        rounding mode integers and bools give the default floating dtype.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast, `rounding_mode` is another string, or on the CPU an
+            integer is divided by zero with a rounding mode.
+        NotImplementedError: `rounding_mode` is given and the operands are complex or both of bools.
+
+    Note:
+        Floating numbers divided by zero give inf, or nan for 0 / 0. Integers divided by zero with a
+        rounding mode are undefined on CUDA. With a rounding mode the gradient is zero.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.div(tt.tensor([-7, 7]), 2, rounding_mode="floor")
+        tensor([-4,  3])
+        >>> tt.div(tt.tensor([-7.0, 7.0]), 2)
+        tensor([-3.5000,  3.5000])
+
+    Schema::
+
+        div.Tensor(Tensor self, Tensor other) -> Tensor
+        div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor
     """
     if modes or out is not None:
         if modes:
@@ -2932,8 +3171,45 @@ def div(
 
 
 def div_(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None = NOT_GIVEN) -> Tensor:
-    """div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
-    div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)
+    """In place: the quotient of two tensors, rounded to a whole number if `rounding_mode` asks for it (`torch.Tensor.div_`).
+
+        input / other
+
+    Signatures::
+
+        tt.div_(input: Tensor, other: Tensor | Number) -> Tensor
+        tt.div_(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None) -> Tensor
+
+    Args:
+        input: The dividend: a tensor or a number. It takes the result. The method's `self`.
+        other: The divisor: a tensor or a number whose shape broadcasts with that of `input`.
+        rounding_mode: None for the quotient itself; 'trunc' rounds it towards zero, as integers are
+            divided in C; 'floor' rounds it down, as `//` does in Python.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast, `rounding_mode` is another string, or on the CPU an
+            integer is divided by zero with a rounding mode.
+        NotImplementedError: `rounding_mode` is given and the operands are complex or both of bools.
+
+    Note:
+        Floating numbers divided by zero give inf, or nan for 0 / 0. Integers divided by zero with a
+        rounding mode are undefined on CUDA. With a rounding mode the gradient is zero.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.div(tt.tensor([-7, 7]), 2, rounding_mode="floor")
+        tensor([-4,  3])
+        >>> x = tt.tensor([-7.0, 7.0])
+        >>> x.div_(2)
+        tensor([-3.5000,  3.5000])
+
+    Schema::
+
+        div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)
     """
     if modes:
         return div__packet.call_parameters(input, other, rounding_mode)
@@ -2948,7 +3224,39 @@ def div_(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None = N
 
 
 def floor_divide(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """floor_divide(Tensor self, Tensor other) -> Tensor"""
+    """The quotient of two tensors rounded down to a whole number, as `//` computes it (`torch.floor_divide`).
+
+        floor(input / other)
+
+    Args:
+        input: The dividend: a tensor or a number. The method's `self`.
+        other: The divisor: a tensor or a number whose shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which `input` and `other` promote. Integers
+        give integers.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast, on the CPU an integer is divided by zero, or a
+            gradient is asked of the result.
+        NotImplementedError: The operands are complex or both of bools.
+
+    Note:
+        The quotient is that of the numbers as they are stored: 1.0 // 0.1 is 9, as the nearest float to
+        0.1 is larger. `tt.div` with rounding_mode='floor' gives the same numbers and a gradient of
+        zero.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.floor_divide(tt.tensor([7, -7]), 2)
+        tensor([ 3, -4])
+
+    Schema::
+
+        floor_divide(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return floor_divide_packet.call_parameters(input, other, out=out)
@@ -2979,7 +3287,37 @@ def floor_divide(input: Tensor, other: Tensor | Number, *, out: Tensor | None = 
 
 
 def floor_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """floor_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """In place: the quotient of two tensors rounded down to a whole number, as `//` computes it (`torch.Tensor.floor_divide_`).
+
+        floor(input / other)
+
+    Args:
+        input: The dividend: a tensor or a number. It takes the result. The method's `self`.
+        other: The divisor: a tensor or a number whose shape broadcasts with that of `input`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast, on the CPU an integer is divided by zero, or a
+            gradient is asked of the result.
+        NotImplementedError: The operands are complex or both of bools.
+
+    Note:
+        The quotient is that of the numbers as they are stored: 1.0 // 0.1 is 9, as the nearest float to
+        0.1 is larger. `tt.div` with rounding_mode='floor' gives the same numbers and a gradient of
+        zero.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([7, -7])
+        >>> x.floor_divide_(2)
+        tensor([ 3, -4])
+
+    Schema::
+
+        floor_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+    """
     if modes:
         return floor_divide__packet.call_parameters(input, other)
     kind = other.__class__
@@ -2993,7 +3331,36 @@ def floor_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 
 def remainder(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """remainder.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """The remainder of the division rounded down; it has the sign of the divisor, as `%` in Python (`torch.remainder`).
+
+        input - other * floor(input / other)
+
+    Args:
+        input: The dividend: a tensor, or a number if `other` is a tensor. The method's `self`.
+        other: The divisor: a tensor or a number whose shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast, or on the CPU an integer is divided by zero.
+        NotImplementedError: The operands are complex or both of bools.
+
+    Note:
+        A floating number modulo zero is nan, and so is an infinite one modulo anything. An infinite
+        divisor of the other sign gives the divisor. The gradient in `other` is -floor(input / other).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.remainder(tt.tensor([-3.0, 3.0, 5.0]), 2)
+        tensor([1., 1., 1.])
+
+    Schema::
+
+        remainder.Tensor(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return remainder_packet.call_parameters(input, other, out=out)
@@ -3024,7 +3391,36 @@ def remainder(input: Tensor, other: Tensor | Number, *, out: Tensor | None = Non
 
 
 def remainder_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """remainder_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """In place: the remainder of the division rounded down; it has the sign of the divisor, as `%` in Python (`torch.Tensor.remainder_`).
+
+        input - other * floor(input / other)
+
+    Args:
+        input: The dividend: a tensor, or a number if `other` is a tensor. It takes the result. The
+            method's `self`.
+        other: The divisor: a tensor or a number whose shape broadcasts with that of `input`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast, or on the CPU an integer is divided by zero.
+        NotImplementedError: The operands are complex or both of bools.
+
+    Note:
+        A floating number modulo zero is nan, and so is an infinite one modulo anything. An infinite
+        divisor of the other sign gives the divisor. The gradient in `other` is -floor(input / other).
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([-3.0, 3.0, 5.0])
+        >>> x.remainder_(2)
+        tensor([1., 1., 1.])
+
+    Schema::
+
+        remainder_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+    """
     if modes:
         return remainder__packet.call_parameters(input, other)
     kind = other.__class__
@@ -3038,7 +3434,36 @@ def remainder_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 
 def fmod(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """fmod.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """The remainder of the division rounded towards zero; it has the sign of the dividend, as `fmod` in C (`torch.fmod`).
+
+        input - other * trunc(input / other)
+
+    Args:
+        input: The dividend: a tensor. The method's `self`.
+        other: The divisor: a tensor or a number whose shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast, or on the CPU an integer is divided by zero.
+        NotImplementedError: The operands are complex or both of bools.
+
+    Note:
+        A floating number modulo zero is nan, and so is an infinite one modulo anything; modulo infinity
+        a finite number is itself. The gradient in `other` is -trunc(input / other).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.fmod(tt.tensor([-3.0, 3.0, 5.0]), 2)
+        tensor([-1.,  1.,  1.])
+
+    Schema::
+
+        fmod.Tensor(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return fmod_packet.call_parameters(input, other, out=out)
@@ -3069,7 +3494,35 @@ def fmod(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) ->
 
 
 def fmod_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """fmod_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """In place: the remainder of the division rounded towards zero; it has the sign of the dividend, as `fmod` in C (`torch.Tensor.fmod_`).
+
+        input - other * trunc(input / other)
+
+    Args:
+        input: The dividend: a tensor. It takes the result. The method's `self`.
+        other: The divisor: a tensor or a number whose shape broadcasts with that of `input`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast, or on the CPU an integer is divided by zero.
+        NotImplementedError: The operands are complex or both of bools.
+
+    Note:
+        A floating number modulo zero is nan, and so is an infinite one modulo anything; modulo infinity
+        a finite number is itself. The gradient in `other` is -trunc(input / other).
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([-3.0, 3.0, 5.0])
+        >>> x.fmod_(2)
+        tensor([-1.,  1.,  1.])
+
+    Schema::
+
+        fmod_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+    """
     if modes:
         return fmod__packet.call_parameters(input, other)
     kind = other.__class__
@@ -3083,9 +3536,45 @@ def fmod_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 
 def pow(input: Tensor | Number, exponent: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor
-    pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor
-    pow.Scalar(Scalar self, Tensor exponent) -> Tensor
+    """The elements of a tensor, each raised to a power (`torch.pow`).
+
+        input ** exponent
+
+    Signatures::
+
+        tt.pow(input: Tensor, exponent: Tensor, *, out: Tensor | None = None) -> Tensor
+        tt.pow(input: Tensor, exponent: Number, *, out: Tensor | None = None) -> Tensor
+        tt.pow(input: Number, exponent: Tensor, *, out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: The base: a tensor, or a number if `exponent` is a tensor. The method's `self`.
+        exponent: The exponent: a number, or a tensor whose shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which base and exponent promote.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast, or on the CPU integers are raised to a negative
+            integer given as a number.
+        NotImplementedError: Base and exponent are both of bools.
+
+    Note:
+        Anything to the power 0 is 1, nan too. A negative base to a fractional exponent is nan. A
+        negative integer exponent in a tensor of integers gives the truncated quotient: 0 unless the
+        base is 1 or -1. Integers wrap around on overflow; `tt.float_power` computes in float64.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.pow(tt.tensor([1.0, 2.0, 3.0]), 2)
+        tensor([1., 4., 9.])
+
+    Schema::
+
+        pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor
+        pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor
+        pow.Scalar(Scalar self, Tensor exponent) -> Tensor
     """
     if modes or out is not None:
         if modes:
@@ -3131,8 +3620,43 @@ def pow(input: Tensor | Number, exponent: Tensor | Number, *, out: Tensor | None
 
 
 def pow_(input: Tensor, exponent: Tensor | Number) -> Tensor:
-    """pow_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)
-    pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)
+    """In place: the elements of a tensor, each raised to a power (`torch.Tensor.pow_`).
+
+        input ** exponent
+
+    Signatures::
+
+        tt.pow_(input: Tensor, exponent: Tensor) -> Tensor
+        tt.pow_(input: Tensor, exponent: Number) -> Tensor
+
+    Args:
+        input: The base: a tensor, or a number if `exponent` is a tensor. It takes the result. The
+            method's `self`.
+        exponent: The exponent: a number, or a tensor whose shape broadcasts with that of `input`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast, or on the CPU integers are raised to a negative
+            integer given as a number.
+        NotImplementedError: Base and exponent are both of bools.
+
+    Note:
+        Anything to the power 0 is 1, nan too. A negative base to a fractional exponent is nan. A
+        negative integer exponent in a tensor of integers gives the truncated quotient: 0 unless the
+        base is 1 or -1. Integers wrap around on overflow; `tt.float_power` computes in float64.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.0, 2.0, 3.0])
+        >>> x.pow_(2)
+        tensor([1., 4., 9.])
+
+    Schema::
+
+        pow_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)
+        pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)
     """
     if modes:
         return pow__packet.call_parameters(input, exponent)
@@ -3147,7 +3671,35 @@ def pow_(input: Tensor, exponent: Tensor | Number) -> Tensor:
 
 
 def maximum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """maximum(Tensor self, Tensor other) -> Tensor"""
+    """The larger one of each pair of elements; nan where either one is nan (`torch.maximum`).
+
+        max(input, other)
+
+    Args:
+        input: A tensor of real numbers. The method's `self`.
+        other: A tensor whose shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast, or an operand is complex.
+        TypeError: `input` or `other` is a number; `tt.clamp` takes numbers.
+
+    Note:
+        Where the two are equal the gradient goes to each by half. `tt.fmax` passes over nan.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.maximum(tt.tensor([1.0, 4.0, float('nan')]), tt.tensor([3.0, 2.0, 5.0]))
+        tensor([3., 4., nan])
+
+    Schema::
+
+        maximum(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return maximum_packet.call_parameters(input, other, out=out)
@@ -3164,7 +3716,35 @@ def maximum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tenso
 
 
 def minimum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """minimum(Tensor self, Tensor other) -> Tensor"""
+    """The smaller one of each pair of elements; nan where either one is nan (`torch.minimum`).
+
+        min(input, other)
+
+    Args:
+        input: A tensor of real numbers. The method's `self`.
+        other: A tensor whose shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast, or an operand is complex.
+        TypeError: `input` or `other` is a number; `tt.clamp` takes numbers.
+
+    Note:
+        Where the two are equal the gradient goes to each by half. `tt.fmin` passes over nan.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.minimum(tt.tensor([1.0, 4.0, float('nan')]), tt.tensor([3.0, 2.0, 5.0]))
+        tensor([1., 2., nan])
+
+    Schema::
+
+        minimum(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return minimum_packet.call_parameters(input, other, out=out)
@@ -3181,7 +3761,36 @@ def minimum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tenso
 
 
 def fmax(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """fmax(Tensor self, Tensor other) -> Tensor"""
+    """The larger one of each pair of elements; the other one where one is nan (`torch.fmax`).
+
+        max(input, other), nan passed over
+
+    Args:
+        input: A tensor of real numbers. The method's `self`.
+        other: A tensor whose shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast, or an operand is complex.
+        TypeError: `input` or `other` is a number; `tt.clamp` takes numbers.
+
+    Note:
+        The result is nan only where both elements are. Where the two are equal, or both nan, the
+        gradient goes to `input`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.fmax(tt.tensor([1.0, 4.0, float('nan')]), tt.tensor([3.0, 2.0, 5.0]))
+        tensor([3., 4., 5.])
+
+    Schema::
+
+        fmax(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return fmax_packet.call_parameters(input, other, out=out)
@@ -3198,7 +3807,36 @@ def fmax(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def fmin(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """fmin(Tensor self, Tensor other) -> Tensor"""
+    """The smaller one of each pair of elements; the other one where one is nan (`torch.fmin`).
+
+        min(input, other), nan passed over
+
+    Args:
+        input: A tensor of real numbers. The method's `self`.
+        other: A tensor whose shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast, or an operand is complex.
+        TypeError: `input` or `other` is a number; `tt.clamp` takes numbers.
+
+    Note:
+        The result is nan only where both elements are. Where the two are equal, or both nan, the
+        gradient goes to `input`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.fmin(tt.tensor([1.0, 4.0, float('nan')]), tt.tensor([3.0, 2.0, 5.0]))
+        tensor([1., 2., 5.])
+
+    Schema::
+
+        fmin(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return fmin_packet.call_parameters(input, other, out=out)
@@ -3215,7 +3853,38 @@ def fmin(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def atan2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """atan2(Tensor self, Tensor other) -> Tensor"""
+    """The angle between the positive x axis and the point (`other`, `input`), in radians from -pi to pi (`torch.atan2`).
+
+        atan(input / other), in the quadrant of the point
+
+    Args:
+        input: A tensor of ordinates y. The method's `self`.
+        other: A tensor of abscissas x; its shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which `input` and `other` promote. Integers
+        and bools give the default floating dtype.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: `input` or `other` is complex.
+        TypeError: `input` or `other` is a number.
+
+    Note:
+        The signs of zeros count: y = 0.0 and x = -1 give pi, y = -0.0 gives -pi. At the origin the
+        gradient is zero.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.atan2(tt.tensor([0.0, 1.0, -1.0]), tt.tensor([1.0, 1.0, 0.0]))
+        tensor([ 0.0000,  0.7854, -1.5708])
+
+    Schema::
+
+        atan2(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return atan2_packet.call_parameters(input, other, out=out)
@@ -3232,7 +3901,36 @@ def atan2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def atan2_(input: Tensor, other: Tensor) -> Tensor:
-    """atan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """In place: the angle between the positive x axis and the point (`other`, `input`), in radians from -pi to pi (`torch.Tensor.atan2_`).
+
+        atan(input / other), in the quadrant of the point
+
+    Args:
+        input: A tensor of ordinates y. It takes the result. The method's `self`.
+        other: A tensor of abscissas x; its shape broadcasts with that of `input`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: `input` or `other` is complex.
+        TypeError: `input` or `other` is a number.
+
+    Note:
+        The signs of zeros count: y = 0.0 and x = -1 give pi, y = -0.0 gives -pi. At the origin the
+        gradient is zero.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0.0, 1.0, -1.0])
+        >>> x.atan2_(tt.tensor([1.0, 1.0, 0.0]))
+        tensor([ 0.0000,  0.7854, -1.5708])
+
+    Schema::
+
+        atan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)
+    """
     if modes:
         return atan2__packet.call_parameters(input, other)
     try:
@@ -3243,7 +3941,40 @@ def atan2_(input: Tensor, other: Tensor) -> Tensor:
 
 
 def arctan2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """arctan2(Tensor self, Tensor other) -> Tensor"""
+    """The angle between the positive x axis and the point (`other`, `input`), in radians from -pi to pi (`torch.arctan2`).
+
+    Another name of `tt.atan2`.
+
+        atan(input / other), in the quadrant of the point
+
+    Args:
+        input: A tensor of ordinates y. The method's `self`.
+        other: A tensor of abscissas x; its shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which `input` and `other` promote. Integers
+        and bools give the default floating dtype.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: `input` or `other` is complex.
+        TypeError: `input` or `other` is a number.
+
+    Note:
+        The signs of zeros count: y = 0.0 and x = -1 give pi, y = -0.0 gives -pi. At the origin the
+        gradient is zero.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.arctan2(tt.tensor([0.0, 1.0, -1.0]), tt.tensor([1.0, 1.0, 0.0]))
+        tensor([ 0.0000,  0.7854, -1.5708])
+
+    Schema::
+
+        arctan2(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return arctan2_packet.call_parameters(input, other, out=out)
@@ -3260,7 +3991,38 @@ def arctan2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tenso
 
 
 def arctan2_(input: Tensor, other: Tensor) -> Tensor:
-    """arctan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """In place: the angle between the positive x axis and the point (`other`, `input`), in radians from -pi to pi (`torch.Tensor.arctan2_`).
+
+    Another name of `tt.atan2_`.
+
+        atan(input / other), in the quadrant of the point
+
+    Args:
+        input: A tensor of ordinates y. It takes the result. The method's `self`.
+        other: A tensor of abscissas x; its shape broadcasts with that of `input`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: `input` or `other` is complex.
+        TypeError: `input` or `other` is a number.
+
+    Note:
+        The signs of zeros count: y = 0.0 and x = -1 give pi, y = -0.0 gives -pi. At the origin the
+        gradient is zero.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0.0, 1.0, -1.0])
+        >>> x.arctan2_(tt.tensor([1.0, 1.0, 0.0]))
+        tensor([ 0.0000,  0.7854, -1.5708])
+
+    Schema::
+
+        arctan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)
+    """
     if modes:
         return arctan2__packet.call_parameters(input, other)
     try:
@@ -3271,7 +4033,34 @@ def arctan2_(input: Tensor, other: Tensor) -> Tensor:
 
 
 def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """neg(Tensor self) -> Tensor"""
+    """Each element with the opposite sign (`torch.neg`).
+
+        -x
+
+    Args:
+        input: A tensor of numbers of any shape. The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: `input` is of bools; `tt.logical_not` inverts those.
+
+    Note:
+        Unsigned integers wrap around: -1 is 255 as uint8. The smallest signed integer is its own
+        negative.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.neg(tt.tensor([1.0, -2.0]))
+        tensor([-1.,  2.])
+
+    Schema::
+
+        neg(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return neg_packet.call_parameters(input, out=out)
@@ -3288,7 +4077,33 @@ def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def neg_(input: Tensor) -> Tensor:
-    """neg_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: each element with the opposite sign (`torch.Tensor.neg_`).
+
+        -x
+
+    Args:
+        input: A tensor of numbers of any shape. It takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: `input` is of bools; `tt.logical_not` inverts those.
+
+    Note:
+        Unsigned integers wrap around: -1 is 255 as uint8. The smallest signed integer is its own
+        negative.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.0, -2.0])
+        >>> x.neg_()
+        tensor([-1.,  2.])
+
+    Schema::
+
+        neg_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return neg__packet.call_parameters(input)
     try:
@@ -3299,7 +4114,33 @@ def neg_(input: Tensor) -> Tensor:
 
 
 def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """abs(Tensor self) -> Tensor"""
+    """The absolute value of each element; the modulus of a complex one (`torch.abs`).
+
+        |x|, for complex numbers sqrt(real^2 + imag^2)
+
+    Args:
+        input: A tensor of numbers of any shape. The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype; of the corresponding real dtype where `input` is complex.
+
+    Note:
+        The smallest signed integer stays negative, as its absolute value does not fit. The gradient at
+        zero is zero. The in-place form refuses complex tensors, as its result would be real.
+
+        Not supported: Bools on the CPU (NotImplementedError).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.abs(tt.tensor([-1.5, 0.0, 2.0]))
+        tensor([1.5000, 0.0000, 2.0000])
+
+    Schema::
+
+        abs(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return abs_packet.call_parameters(input, out=out)
@@ -3316,7 +4157,32 @@ def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def abs_(input: Tensor) -> Tensor:
-    """abs_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the absolute value of each element; the modulus of a complex one (`torch.Tensor.abs_`).
+
+        |x|, for complex numbers sqrt(real^2 + imag^2)
+
+    Args:
+        input: A tensor of numbers of any shape. It takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Note:
+        The smallest signed integer stays negative, as its absolute value does not fit. The gradient at
+        zero is zero. The in-place form refuses complex tensors, as its result would be real.
+
+        Not supported: Bools on the CPU (NotImplementedError).
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([-1.5, 0.0, 2.0])
+        >>> x.abs_()
+        tensor([1.5000, 0.0000, 2.0000])
+
+    Schema::
+
+        abs_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return abs__packet.call_parameters(input)
     try:
@@ -3327,7 +4193,36 @@ def abs_(input: Tensor) -> Tensor:
 
 
 def negative(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """negative(Tensor self) -> Tensor"""
+    """Each element with the opposite sign (`torch.negative`).
+
+    Another name of `tt.neg`.
+
+        -x
+
+    Args:
+        input: A tensor of numbers of any shape. The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: `input` is of bools; `tt.logical_not` inverts those.
+
+    Note:
+        Unsigned integers wrap around: -1 is 255 as uint8. The smallest signed integer is its own
+        negative.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.negative(tt.tensor([1.0, -2.0]))
+        tensor([-1.,  2.])
+
+    Schema::
+
+        negative(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return negative_packet.call_parameters(input, out=out)
@@ -3344,7 +4239,35 @@ def negative(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def negative_(input: Tensor) -> Tensor:
-    """negative_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: each element with the opposite sign (`torch.Tensor.negative_`).
+
+    Another name of `tt.neg_`.
+
+        -x
+
+    Args:
+        input: A tensor of numbers of any shape. It takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: `input` is of bools; `tt.logical_not` inverts those.
+
+    Note:
+        Unsigned integers wrap around: -1 is 255 as uint8. The smallest signed integer is its own
+        negative.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.0, -2.0])
+        >>> x.negative_()
+        tensor([-1.,  2.])
+
+    Schema::
+
+        negative_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return negative__packet.call_parameters(input)
     try:
@@ -3355,7 +4278,35 @@ def negative_(input: Tensor) -> Tensor:
 
 
 def absolute(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """absolute(Tensor self) -> Tensor"""
+    """The absolute value of each element; the modulus of a complex one (`torch.absolute`).
+
+    Another name of `tt.abs`.
+
+        |x|, for complex numbers sqrt(real^2 + imag^2)
+
+    Args:
+        input: A tensor of numbers of any shape. The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype; of the corresponding real dtype where `input` is complex.
+
+    Note:
+        The smallest signed integer stays negative, as its absolute value does not fit. The gradient at
+        zero is zero. The in-place form refuses complex tensors, as its result would be real.
+
+        Not supported: Bools on the CPU (NotImplementedError).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.absolute(tt.tensor([-1.5, 0.0, 2.0]))
+        tensor([1.5000, 0.0000, 2.0000])
+
+    Schema::
+
+        absolute(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return absolute_packet.call_parameters(input, out=out)
@@ -3372,7 +4323,34 @@ def absolute(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def absolute_(input: Tensor) -> Tensor:
-    """absolute_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the absolute value of each element; the modulus of a complex one (`torch.Tensor.absolute_`).
+
+    Another name of `tt.abs_`.
+
+        |x|, for complex numbers sqrt(real^2 + imag^2)
+
+    Args:
+        input: A tensor of numbers of any shape. It takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Note:
+        The smallest signed integer stays negative, as its absolute value does not fit. The gradient at
+        zero is zero. The in-place form refuses complex tensors, as its result would be real.
+
+        Not supported: Bools on the CPU (NotImplementedError).
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([-1.5, 0.0, 2.0])
+        >>> x.absolute_()
+        tensor([1.5000, 0.0000, 2.0000])
+
+    Schema::
+
+        absolute_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return absolute__packet.call_parameters(input)
     try:
@@ -3383,7 +4361,28 @@ def absolute_(input: Tensor) -> Tensor:
 
 
 def positive(input: Tensor) -> Tensor:
-    """positive(Tensor(a) self) -> Tensor(a)"""
+    """`input` itself, as unary `+` gives it (`torch.positive`).
+
+        +x
+
+    Args:
+        input: A tensor of numbers of any shape. The method's `self`.
+
+    Returns:
+        `input`, not a copy.
+
+    Raises:
+        RuntimeError: `input` is of bools.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.positive(tt.tensor([1.0, -2.0]))
+        tensor([ 1., -2.])
+
+    Schema::
+
+        positive(Tensor(a) self) -> Tensor(a)
+    """
     if modes:
         return positive_packet.call_parameters(input)
     try:
@@ -3394,7 +4393,33 @@ def positive(input: Tensor) -> Tensor:
 
 
 def sign(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """sign(Tensor self) -> Tensor"""
+    """The sign of each element: -1, 0 or 1 (`torch.sign`).
+
+        -1 if x < 0, 0 if x = 0, 1 if x > 0
+
+    Args:
+        input: A tensor of real numbers of any shape; bools stay as they are. The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        NotImplementedError: `input` is complex; `tt.sgn` takes complex numbers.
+
+    Note:
+        The sign of nan is 0, and so is that of -0.0. The gradient is zero everywhere.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.sign(tt.tensor([-2.5, 0.0, 3.0]))
+        tensor([-1.,  0.,  1.])
+
+    Schema::
+
+        sign(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return sign_packet.call_parameters(input, out=out)
@@ -3411,7 +4436,33 @@ def sign(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def sign_(input: Tensor) -> Tensor:
-    """sign_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the sign of each element: -1, 0 or 1 (`torch.Tensor.sign_`).
+
+        -1 if x < 0, 0 if x = 0, 1 if x > 0
+
+    Args:
+        input: A tensor of real numbers of any shape; bools stay as they are. It takes the result. The
+            method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        NotImplementedError: `input` is complex; `tt.sgn` takes complex numbers.
+
+    Note:
+        The sign of nan is 0, and so is that of -0.0. The gradient is zero everywhere.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([-2.5, 0.0, 3.0])
+        >>> x.sign_()
+        tensor([-1.,  0.,  1.])
+
+    Schema::
+
+        sign_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return sign__packet.call_parameters(input)
     try:
@@ -3422,7 +4473,31 @@ def sign_(input: Tensor) -> Tensor:
 
 
 def square(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """square(Tensor self) -> Tensor"""
+    """Each element multiplied by itself (`torch.square`).
+
+        x * x
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype; int64 for bools.
+
+    Note:
+        A complex number is multiplied by itself, not by its conjugate. Integers wrap around on
+        overflow.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.square(tt.tensor([1.0, -2.0, 3.0]))
+        tensor([1., 4., 9.])
+
+    Schema::
+
+        square(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return square_packet.call_parameters(input, out=out)
@@ -3439,7 +4514,30 @@ def square(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def square_(input: Tensor) -> Tensor:
-    """square_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: each element multiplied by itself (`torch.Tensor.square_`).
+
+        x * x
+
+    Args:
+        input: A tensor of any shape. It takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Note:
+        A complex number is multiplied by itself, not by its conjugate. Integers wrap around on
+        overflow.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.0, -2.0, 3.0])
+        >>> x.square_()
+        tensor([1., 4., 9.])
+
+    Schema::
+
+        square_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return square__packet.call_parameters(input)
     try:
@@ -3450,7 +4548,31 @@ def square_(input: Tensor) -> Tensor:
 
 
 def reciprocal(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """reciprocal(Tensor self) -> Tensor"""
+    """One divided by each element (`torch.reciprocal`).
+
+        1 / x
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+            The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Note:
+        Zero gives inf with the zero's sign.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.reciprocal(tt.tensor([1.0, 2.0, -4.0]))
+        tensor([ 1.0000,  0.5000, -0.2500])
+
+    Schema::
+
+        reciprocal(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return reciprocal_packet.call_parameters(input, out=out)
@@ -3467,7 +4589,30 @@ def reciprocal(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def reciprocal_(input: Tensor) -> Tensor:
-    """reciprocal_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: one divided by each element (`torch.Tensor.reciprocal_`).
+
+        1 / x
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+            takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Note:
+        Zero gives inf with the zero's sign.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.0, 2.0, -4.0])
+        >>> x.reciprocal_()
+        tensor([ 1.0000,  0.5000, -0.2500])
+
+    Schema::
+
+        reciprocal_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return reciprocal__packet.call_parameters(input)
     try:
@@ -3478,7 +4623,31 @@ def reciprocal_(input: Tensor) -> Tensor:
 
 
 def exp(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """exp(Tensor self) -> Tensor"""
+    """The exponential function of each element (`torch.exp`).
+
+        e ** x
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+            The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Note:
+        Large elements overflow to inf: those above 88.72 in float32, above 709.78 in float64.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.exp(tt.tensor([0.0, 1.0, float('-inf')]))
+        tensor([1.0000, 2.7183, 0.0000])
+
+    Schema::
+
+        exp(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return exp_packet.call_parameters(input, out=out)
@@ -3495,7 +4664,30 @@ def exp(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def exp_(input: Tensor) -> Tensor:
-    """exp_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the exponential function of each element (`torch.Tensor.exp_`).
+
+        e ** x
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+            takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Note:
+        Large elements overflow to inf: those above 88.72 in float32, above 709.78 in float64.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0.0, 1.0, float('-inf')])
+        >>> x.exp_()
+        tensor([1.0000, 2.7183, 0.0000])
+
+    Schema::
+
+        exp_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return exp__packet.call_parameters(input)
     try:
@@ -3506,7 +4698,31 @@ def exp_(input: Tensor) -> Tensor:
 
 
 def exp2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """exp2(Tensor self) -> Tensor"""
+    """Two to the power of each element (`torch.exp2`).
+
+        2 ** x
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+            The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Note:
+        Large elements overflow to inf: those from 128 in float32, from 1024 in float64.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.exp2(tt.tensor([0.0, 3.0, -1.0]))
+        tensor([1.0000, 8.0000, 0.5000])
+
+    Schema::
+
+        exp2(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return exp2_packet.call_parameters(input, out=out)
@@ -3523,7 +4739,30 @@ def exp2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def exp2_(input: Tensor) -> Tensor:
-    """exp2_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: two to the power of each element (`torch.Tensor.exp2_`).
+
+        2 ** x
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+            takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Note:
+        Large elements overflow to inf: those from 128 in float32, from 1024 in float64.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0.0, 3.0, -1.0])
+        >>> x.exp2_()
+        tensor([1.0000, 8.0000, 0.5000])
+
+    Schema::
+
+        exp2_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return exp2__packet.call_parameters(input)
     try:
@@ -3534,7 +4773,31 @@ def exp2_(input: Tensor) -> Tensor:
 
 
 def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """expm1(Tensor self) -> Tensor"""
+    """The exponential function minus 1, accurate for elements near zero (`torch.expm1`).
+
+        e ** x - 1
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+            The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Note:
+        For small x the difference exp(x) - 1 would lose its digits; this function keeps them.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.expm1(tt.tensor([0.0, 1.0]))
+        tensor([0.0000, 1.7183])
+
+    Schema::
+
+        expm1(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return expm1_packet.call_parameters(input, out=out)
@@ -3551,7 +4814,30 @@ def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def expm1_(input: Tensor) -> Tensor:
-    """expm1_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the exponential function minus 1, accurate for elements near zero (`torch.Tensor.expm1_`).
+
+        e ** x - 1
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+            takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Note:
+        For small x the difference exp(x) - 1 would lose its digits; this function keeps them.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0.0, 1.0])
+        >>> x.expm1_()
+        tensor([0.0000, 1.7183])
+
+    Schema::
+
+        expm1_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return expm1__packet.call_parameters(input)
     try:
@@ -3562,7 +4848,32 @@ def expm1_(input: Tensor) -> Tensor:
 
 
 def log(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """log(Tensor self) -> Tensor"""
+    """The natural logarithm of each element (`torch.log`).
+
+        ln x
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+            The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Note:
+        Zero gives -inf, a negative real number nan. A complex result is on the principal branch, its
+        imaginary part in [-pi, pi].
+
+    Example:
+        >>> import triten as tt
+        >>> tt.log(tt.tensor([1.0, 2.0, 0.0]))
+        tensor([0.0000, 0.6931,   -inf])
+
+    Schema::
+
+        log(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return log_packet.call_parameters(input, out=out)
@@ -3579,7 +4890,31 @@ def log(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def log_(input: Tensor) -> Tensor:
-    """log_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the natural logarithm of each element (`torch.Tensor.log_`).
+
+        ln x
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+            takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Note:
+        Zero gives -inf, a negative real number nan. A complex result is on the principal branch, its
+        imaginary part in [-pi, pi].
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.0, 2.0, 0.0])
+        >>> x.log_()
+        tensor([0.0000, 0.6931,   -inf])
+
+    Schema::
+
+        log_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return log__packet.call_parameters(input)
     try:
@@ -3590,7 +4925,32 @@ def log_(input: Tensor) -> Tensor:
 
 
 def log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """log1p(Tensor self) -> Tensor"""
+    """The natural logarithm of 1 plus each element, accurate for elements near zero (`torch.log1p`).
+
+        ln(1 + x)
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+            The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Note:
+        -1 gives -inf, a real number below -1 nan. For small x the sum 1 + x would lose the digits of x;
+        this function keeps them.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.log1p(tt.tensor([0.0, 1.0, -1.0]))
+        tensor([0.0000, 0.6931,   -inf])
+
+    Schema::
+
+        log1p(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return log1p_packet.call_parameters(input, out=out)
@@ -3607,7 +4967,31 @@ def log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def log1p_(input: Tensor) -> Tensor:
-    """log1p_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the natural logarithm of 1 plus each element, accurate for elements near zero (`torch.Tensor.log1p_`).
+
+        ln(1 + x)
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+            takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Note:
+        -1 gives -inf, a real number below -1 nan. For small x the sum 1 + x would lose the digits of x;
+        this function keeps them.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0.0, 1.0, -1.0])
+        >>> x.log1p_()
+        tensor([0.0000, 0.6931,   -inf])
+
+    Schema::
+
+        log1p_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return log1p__packet.call_parameters(input)
     try:
@@ -3618,7 +5002,31 @@ def log1p_(input: Tensor) -> Tensor:
 
 
 def log2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """log2(Tensor self) -> Tensor"""
+    """The logarithm to base 2 of each element (`torch.log2`).
+
+        log2 x
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+            The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Note:
+        Zero gives -inf, a negative real number nan.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.log2(tt.tensor([1.0, 2.0, 8.0]))
+        tensor([0., 1., 3.])
+
+    Schema::
+
+        log2(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return log2_packet.call_parameters(input, out=out)
@@ -3635,7 +5043,30 @@ def log2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def log2_(input: Tensor) -> Tensor:
-    """log2_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the logarithm to base 2 of each element (`torch.Tensor.log2_`).
+
+        log2 x
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+            takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Note:
+        Zero gives -inf, a negative real number nan.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.0, 2.0, 8.0])
+        >>> x.log2_()
+        tensor([0., 1., 3.])
+
+    Schema::
+
+        log2_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return log2__packet.call_parameters(input)
     try:
@@ -3646,7 +5077,31 @@ def log2_(input: Tensor) -> Tensor:
 
 
 def log10(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """log10(Tensor self) -> Tensor"""
+    """The logarithm to base 10 of each element (`torch.log10`).
+
+        log10 x
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+            The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Note:
+        Zero gives -inf, a negative real number nan.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.log10(tt.tensor([1.0, 10.0, 0.0]))
+        tensor([0., 1., -inf])
+
+    Schema::
+
+        log10(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return log10_packet.call_parameters(input, out=out)
@@ -3663,7 +5118,30 @@ def log10(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def log10_(input: Tensor) -> Tensor:
-    """log10_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the logarithm to base 10 of each element (`torch.Tensor.log10_`).
+
+        log10 x
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+            takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Note:
+        Zero gives -inf, a negative real number nan.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.0, 10.0, 0.0])
+        >>> x.log10_()
+        tensor([0., 1., -inf])
+
+    Schema::
+
+        log10_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return log10__packet.call_parameters(input)
     try:
@@ -3674,7 +5152,32 @@ def log10_(input: Tensor) -> Tensor:
 
 
 def sqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """sqrt(Tensor self) -> Tensor"""
+    """The square root of each element (`torch.sqrt`).
+
+        sqrt(x)
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+            The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Note:
+        A negative real number gives nan, -0.0 itself; the root of a complex number has a real part of
+        at least 0. The gradient at zero is inf.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.sqrt(tt.tensor([0.0, 4.0, 9.0]))
+        tensor([0., 2., 3.])
+
+    Schema::
+
+        sqrt(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return sqrt_packet.call_parameters(input, out=out)
@@ -3691,7 +5194,31 @@ def sqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def sqrt_(input: Tensor) -> Tensor:
-    """sqrt_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the square root of each element (`torch.Tensor.sqrt_`).
+
+        sqrt(x)
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+            takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Note:
+        A negative real number gives nan, -0.0 itself; the root of a complex number has a real part of
+        at least 0. The gradient at zero is inf.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0.0, 4.0, 9.0])
+        >>> x.sqrt_()
+        tensor([0., 2., 3.])
+
+    Schema::
+
+        sqrt_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return sqrt__packet.call_parameters(input)
     try:
@@ -3702,7 +5229,31 @@ def sqrt_(input: Tensor) -> Tensor:
 
 
 def rsqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """rsqrt(Tensor self) -> Tensor"""
+    """The reciprocal of the square root of each element (`torch.rsqrt`).
+
+        1 / sqrt(x)
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+            The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Note:
+        Zero gives inf with the zero's sign, a negative real number nan.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.rsqrt(tt.tensor([1.0, 4.0, 0.0]))
+        tensor([1.0000, 0.5000,    inf])
+
+    Schema::
+
+        rsqrt(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return rsqrt_packet.call_parameters(input, out=out)
@@ -3719,7 +5270,30 @@ def rsqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def rsqrt_(input: Tensor) -> Tensor:
-    """rsqrt_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the reciprocal of the square root of each element (`torch.Tensor.rsqrt_`).
+
+        1 / sqrt(x)
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+            takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Note:
+        Zero gives inf with the zero's sign, a negative real number nan.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.0, 4.0, 0.0])
+        >>> x.rsqrt_()
+        tensor([1.0000, 0.5000,    inf])
+
+    Schema::
+
+        rsqrt_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return rsqrt__packet.call_parameters(input)
     try:
@@ -3730,7 +5304,31 @@ def rsqrt_(input: Tensor) -> Tensor:
 
 
 def sin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """sin(Tensor self) -> Tensor"""
+    """The sine of each element, in radians (`torch.sin`).
+
+        sin x
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+            The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Note:
+        The sine of an infinity is nan.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.sin(tt.tensor([0.0, tt.pi / 2]))
+        tensor([0., 1.])
+
+    Schema::
+
+        sin(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return sin_packet.call_parameters(input, out=out)
@@ -3747,7 +5345,30 @@ def sin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def sin_(input: Tensor) -> Tensor:
-    """sin_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the sine of each element, in radians (`torch.Tensor.sin_`).
+
+        sin x
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+            takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Note:
+        The sine of an infinity is nan.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0.0, tt.pi / 2])
+        >>> x.sin_()
+        tensor([0., 1.])
+
+    Schema::
+
+        sin_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return sin__packet.call_parameters(input)
     try:
@@ -3758,7 +5379,31 @@ def sin_(input: Tensor) -> Tensor:
 
 
 def cos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """cos(Tensor self) -> Tensor"""
+    """The cosine of each element, in radians (`torch.cos`).
+
+        cos x
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+            The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Note:
+        The cosine of an infinity is nan.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.cos(tt.tensor([0.0, tt.pi]))
+        tensor([ 1., -1.])
+
+    Schema::
+
+        cos(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return cos_packet.call_parameters(input, out=out)
@@ -3775,7 +5420,30 @@ def cos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def cos_(input: Tensor) -> Tensor:
-    """cos_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the cosine of each element, in radians (`torch.Tensor.cos_`).
+
+        cos x
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+            takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Note:
+        The cosine of an infinity is nan.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0.0, tt.pi])
+        >>> x.cos_()
+        tensor([ 1., -1.])
+
+    Schema::
+
+        cos_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return cos__packet.call_parameters(input)
     try:
@@ -3786,7 +5454,32 @@ def cos_(input: Tensor) -> Tensor:
 
 
 def tan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """tan(Tensor self) -> Tensor"""
+    """The tangent of each element, in radians (`torch.tan`).
+
+        sin x / cos x
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+            The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Note:
+        pi / 2 has no exact float, so the result next to it is large but finite. The tangent of an
+        infinity is nan.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.tan(tt.tensor([0.0, tt.pi / 4]))
+        tensor([0., 1.])
+
+    Schema::
+
+        tan(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return tan_packet.call_parameters(input, out=out)
@@ -3803,7 +5496,31 @@ def tan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def tan_(input: Tensor) -> Tensor:
-    """tan_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the tangent of each element, in radians (`torch.Tensor.tan_`).
+
+        sin x / cos x
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+            takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Note:
+        pi / 2 has no exact float, so the result next to it is large but finite. The tangent of an
+        infinity is nan.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0.0, tt.pi / 4])
+        >>> x.tan_()
+        tensor([0., 1.])
+
+    Schema::
+
+        tan_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return tan__packet.call_parameters(input)
     try:
@@ -3814,7 +5531,31 @@ def tan_(input: Tensor) -> Tensor:
 
 
 def tanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """tanh(Tensor self) -> Tensor"""
+    """The hyperbolic tangent of each element; it lies in [-1, 1] (`torch.tanh`).
+
+        (e ** x - e ** -x) / (e ** x + e ** -x)
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+            The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Note:
+        Backward computes the derivative 1 - y^2 from the result y.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.tanh(tt.tensor([0.0, 1.0, float('inf')]))
+        tensor([0.0000, 0.7616, 1.0000])
+
+    Schema::
+
+        tanh(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return tanh_packet.call_parameters(input, out=out)
@@ -3831,7 +5572,30 @@ def tanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def tanh_(input: Tensor) -> Tensor:
-    """tanh_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the hyperbolic tangent of each element; it lies in [-1, 1] (`torch.Tensor.tanh_`).
+
+        (e ** x - e ** -x) / (e ** x + e ** -x)
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+            takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Note:
+        Backward computes the derivative 1 - y^2 from the result y.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0.0, 1.0, float('inf')])
+        >>> x.tanh_()
+        tensor([0.0000, 0.7616, 1.0000])
+
+    Schema::
+
+        tanh_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return tanh__packet.call_parameters(input)
     try:
@@ -3842,7 +5606,31 @@ def tanh_(input: Tensor) -> Tensor:
 
 
 def sinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """sinh(Tensor self) -> Tensor"""
+    """The hyperbolic sine of each element (`torch.sinh`).
+
+        (e ** x - e ** -x) / 2
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+            The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Note:
+        Elements of large magnitude overflow to inf or -inf: those beyond 89.41 in float32.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.sinh(tt.tensor([0.0, 1.0]))
+        tensor([0.0000, 1.1752])
+
+    Schema::
+
+        sinh(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return sinh_packet.call_parameters(input, out=out)
@@ -3859,7 +5647,30 @@ def sinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def sinh_(input: Tensor) -> Tensor:
-    """sinh_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the hyperbolic sine of each element (`torch.Tensor.sinh_`).
+
+        (e ** x - e ** -x) / 2
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+            takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Note:
+        Elements of large magnitude overflow to inf or -inf: those beyond 89.41 in float32.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0.0, 1.0])
+        >>> x.sinh_()
+        tensor([0.0000, 1.1752])
+
+    Schema::
+
+        sinh_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return sinh__packet.call_parameters(input)
     try:
@@ -3870,7 +5681,31 @@ def sinh_(input: Tensor) -> Tensor:
 
 
 def cosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """cosh(Tensor self) -> Tensor"""
+    """The hyperbolic cosine of each element (`torch.cosh`).
+
+        (e ** x + e ** -x) / 2
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+            The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Note:
+        Elements of large magnitude overflow to inf: those beyond 89.41 in float32.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.cosh(tt.tensor([0.0, 1.0]))
+        tensor([1.0000, 1.5431])
+
+    Schema::
+
+        cosh(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return cosh_packet.call_parameters(input, out=out)
@@ -3887,7 +5722,30 @@ def cosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def cosh_(input: Tensor) -> Tensor:
-    """cosh_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the hyperbolic cosine of each element (`torch.Tensor.cosh_`).
+
+        (e ** x + e ** -x) / 2
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+            takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Note:
+        Elements of large magnitude overflow to inf: those beyond 89.41 in float32.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0.0, 1.0])
+        >>> x.cosh_()
+        tensor([1.0000, 1.5431])
+
+    Schema::
+
+        cosh_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return cosh__packet.call_parameters(input)
     try:
@@ -3898,7 +5756,31 @@ def cosh_(input: Tensor) -> Tensor:
 
 
 def asin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """asin(Tensor self) -> Tensor"""
+    """The angle in [-pi/2, pi/2] whose sine is the element, in radians (`torch.asin`).
+
+        arcsin x
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+            The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Note:
+        A real number outside [-1, 1] gives nan. The gradient at -1 and 1 is inf.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.asin(tt.tensor([0.0, 1.0, 2.0]))
+        tensor([0.0000, 1.5708,    nan])
+
+    Schema::
+
+        asin(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return asin_packet.call_parameters(input, out=out)
@@ -3915,7 +5797,30 @@ def asin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def asin_(input: Tensor) -> Tensor:
-    """asin_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the angle in [-pi/2, pi/2] whose sine is the element, in radians (`torch.Tensor.asin_`).
+
+        arcsin x
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+            takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Note:
+        A real number outside [-1, 1] gives nan. The gradient at -1 and 1 is inf.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0.0, 1.0, 2.0])
+        >>> x.asin_()
+        tensor([0.0000, 1.5708,    nan])
+
+    Schema::
+
+        asin_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return asin__packet.call_parameters(input)
     try:
@@ -3926,7 +5831,31 @@ def asin_(input: Tensor) -> Tensor:
 
 
 def acos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """acos(Tensor self) -> Tensor"""
+    """The angle in [0, pi] whose cosine is the element, in radians (`torch.acos`).
+
+        arccos x
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+            The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Note:
+        A real number outside [-1, 1] gives nan. The gradient at -1 and 1 is -inf.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.acos(tt.tensor([1.0, 0.0, 2.0]))
+        tensor([0.0000, 1.5708,    nan])
+
+    Schema::
+
+        acos(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return acos_packet.call_parameters(input, out=out)
@@ -3943,7 +5872,30 @@ def acos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def acos_(input: Tensor) -> Tensor:
-    """acos_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the angle in [0, pi] whose cosine is the element, in radians (`torch.Tensor.acos_`).
+
+        arccos x
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+            takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Note:
+        A real number outside [-1, 1] gives nan. The gradient at -1 and 1 is -inf.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.0, 0.0, 2.0])
+        >>> x.acos_()
+        tensor([0.0000, 1.5708,    nan])
+
+    Schema::
+
+        acos_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return acos__packet.call_parameters(input)
     try:
@@ -3954,7 +5906,31 @@ def acos_(input: Tensor) -> Tensor:
 
 
 def atan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """atan(Tensor self) -> Tensor"""
+    """The angle in [-pi/2, pi/2] whose tangent is the element, in radians (`torch.atan`).
+
+        arctan x
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+            The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Note:
+        `tt.atan2` takes two coordinates and covers the full circle.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.atan(tt.tensor([0.0, 1.0]))
+        tensor([0.0000, 0.7854])
+
+    Schema::
+
+        atan(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return atan_packet.call_parameters(input, out=out)
@@ -3971,7 +5947,30 @@ def atan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def atan_(input: Tensor) -> Tensor:
-    """atan_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the angle in [-pi/2, pi/2] whose tangent is the element, in radians (`torch.Tensor.atan_`).
+
+        arctan x
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+            takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Note:
+        `tt.atan2` takes two coordinates and covers the full circle.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0.0, 1.0])
+        >>> x.atan_()
+        tensor([0.0000, 0.7854])
+
+    Schema::
+
+        atan_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return atan__packet.call_parameters(input)
     try:
@@ -3982,7 +5981,31 @@ def atan_(input: Tensor) -> Tensor:
 
 
 def asinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """asinh(Tensor self) -> Tensor"""
+    """The inverse of the hyperbolic sine of each element (`torch.asinh`).
+
+        ln(x + sqrt(x^2 + 1))
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+            The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Note:
+        It is defined for every real number and odd: asinh(-x) = -asinh(x).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.asinh(tt.tensor([0.0, 1.0]))
+        tensor([0.0000, 0.8814])
+
+    Schema::
+
+        asinh(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return asinh_packet.call_parameters(input, out=out)
@@ -3999,7 +6022,30 @@ def asinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def asinh_(input: Tensor) -> Tensor:
-    """asinh_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the inverse of the hyperbolic sine of each element (`torch.Tensor.asinh_`).
+
+        ln(x + sqrt(x^2 + 1))
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+            takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Note:
+        It is defined for every real number and odd: asinh(-x) = -asinh(x).
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0.0, 1.0])
+        >>> x.asinh_()
+        tensor([0.0000, 0.8814])
+
+    Schema::
+
+        asinh_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return asinh__packet.call_parameters(input)
     try:
@@ -4010,7 +6056,31 @@ def asinh_(input: Tensor) -> Tensor:
 
 
 def acosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """acosh(Tensor self) -> Tensor"""
+    """The inverse of the hyperbolic cosine of each element (`torch.acosh`).
+
+        ln(x + sqrt(x^2 - 1))
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+            The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Note:
+        A real number below 1 gives nan. The gradient at 1 is inf.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.acosh(tt.tensor([1.0, 2.0, 0.0]))
+        tensor([0.0000, 1.3170,    nan])
+
+    Schema::
+
+        acosh(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return acosh_packet.call_parameters(input, out=out)
@@ -4027,7 +6097,30 @@ def acosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def acosh_(input: Tensor) -> Tensor:
-    """acosh_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the inverse of the hyperbolic cosine of each element (`torch.Tensor.acosh_`).
+
+        ln(x + sqrt(x^2 - 1))
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+            takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Note:
+        A real number below 1 gives nan. The gradient at 1 is inf.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.0, 2.0, 0.0])
+        >>> x.acosh_()
+        tensor([0.0000, 1.3170,    nan])
+
+    Schema::
+
+        acosh_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return acosh__packet.call_parameters(input)
     try:
@@ -4038,7 +6131,31 @@ def acosh_(input: Tensor) -> Tensor:
 
 
 def atanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """atanh(Tensor self) -> Tensor"""
+    """The inverse of the hyperbolic tangent of each element (`torch.atanh`).
+
+        ln((1 + x) / (1 - x)) / 2
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+            The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Note:
+        -1 and 1 give -inf and inf, a real number outside [-1, 1] nan.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.atanh(tt.tensor([0.0, 0.5, 1.0]))
+        tensor([0.0000, 0.5493,    inf])
+
+    Schema::
+
+        atanh(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return atanh_packet.call_parameters(input, out=out)
@@ -4055,7 +6172,30 @@ def atanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def atanh_(input: Tensor) -> Tensor:
-    """atanh_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the inverse of the hyperbolic tangent of each element (`torch.Tensor.atanh_`).
+
+        ln((1 + x) / (1 - x)) / 2
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+            takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Note:
+        -1 and 1 give -inf and inf, a real number outside [-1, 1] nan.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0.0, 0.5, 1.0])
+        >>> x.atanh_()
+        tensor([0.0000, 0.5493,    inf])
+
+    Schema::
+
+        atanh_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return atanh__packet.call_parameters(input)
     try:
@@ -4066,7 +6206,32 @@ def atanh_(input: Tensor) -> Tensor:
 
 
 def sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """sigmoid(Tensor self) -> Tensor"""
+    """The logistic function of each element; for real numbers it lies in [0, 1] (`torch.sigmoid`).
+
+        1 / (1 + e ** -x)
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+            The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Note:
+        Backward computes the derivative y * (1 - y) from the result y. For its logarithm use
+        `tt.nn.functional.logsigmoid`, which does not underflow.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.sigmoid(tt.tensor([0.0, 2.0, float('-inf')]))
+        tensor([0.5000, 0.8808, 0.0000])
+
+    Schema::
+
+        sigmoid(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return sigmoid_packet.call_parameters(input, out=out)
@@ -4083,7 +6248,31 @@ def sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def sigmoid_(input: Tensor) -> Tensor:
-    """sigmoid_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the logistic function of each element; for real numbers it lies in [0, 1] (`torch.Tensor.sigmoid_`).
+
+        1 / (1 + e ** -x)
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+            takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Note:
+        Backward computes the derivative y * (1 - y) from the result y. For its logarithm use
+        `tt.nn.functional.logsigmoid`, which does not underflow.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0.0, 2.0, float('-inf')])
+        >>> x.sigmoid_()
+        tensor([0.5000, 0.8808, 0.0000])
+
+    Schema::
+
+        sigmoid_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return sigmoid__packet.call_parameters(input)
     try:
@@ -4094,7 +6283,34 @@ def sigmoid_(input: Tensor) -> Tensor:
 
 
 def erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """erf(Tensor self) -> Tensor"""
+    """The error function of each element; it lies in [-1, 1] (`torch.erf`).
+
+        2 / sqrt(pi) * integral of e ** -t^2 from 0 to x
+
+    Args:
+        input: A tensor of any shape, real; integers and bools are converted to the default floating
+            dtype. The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Raises:
+        NotImplementedError: `input` is complex.
+
+    Note:
+        Near 1 the difference 1 - erf(x) loses its digits; use `tt.erfc`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.erf(tt.tensor([0.0, 1.0, float('inf')]))
+        tensor([0.0000, 0.8427, 1.0000])
+
+    Schema::
+
+        erf(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return erf_packet.call_parameters(input, out=out)
@@ -4111,7 +6327,33 @@ def erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def erf_(input: Tensor) -> Tensor:
-    """erf_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the error function of each element; it lies in [-1, 1] (`torch.Tensor.erf_`).
+
+        2 / sqrt(pi) * integral of e ** -t^2 from 0 to x
+
+    Args:
+        input: A tensor of any shape, real; integers and bools are converted to the default floating
+            dtype. It takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        NotImplementedError: `input` is complex.
+
+    Note:
+        Near 1 the difference 1 - erf(x) loses its digits; use `tt.erfc`.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0.0, 1.0, float('inf')])
+        >>> x.erf_()
+        tensor([0.0000, 0.8427, 1.0000])
+
+    Schema::
+
+        erf_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return erf__packet.call_parameters(input)
     try:
@@ -4122,7 +6364,34 @@ def erf_(input: Tensor) -> Tensor:
 
 
 def erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """erfc(Tensor self) -> Tensor"""
+    """The complementary error function of each element; it lies in [0, 2] (`torch.erfc`).
+
+        1 - erf(x)
+
+    Args:
+        input: A tensor of any shape, real; integers and bools are converted to the default floating
+            dtype. The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Raises:
+        NotImplementedError: `input` is complex.
+
+    Note:
+        It keeps its relative accuracy for large x, where erf(x) rounds to 1.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.erfc(tt.tensor([0.0, 1.0, float('inf')]))
+        tensor([1.0000, 0.1573, 0.0000])
+
+    Schema::
+
+        erfc(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return erfc_packet.call_parameters(input, out=out)
@@ -4139,7 +6408,33 @@ def erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def erfc_(input: Tensor) -> Tensor:
-    """erfc_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the complementary error function of each element; it lies in [0, 2] (`torch.Tensor.erfc_`).
+
+        1 - erf(x)
+
+    Args:
+        input: A tensor of any shape, real; integers and bools are converted to the default floating
+            dtype. It takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        NotImplementedError: `input` is complex.
+
+    Note:
+        It keeps its relative accuracy for large x, where erf(x) rounds to 1.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0.0, 1.0, float('inf')])
+        >>> x.erfc_()
+        tensor([1.0000, 0.1573, 0.0000])
+
+    Schema::
+
+        erfc_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return erfc__packet.call_parameters(input)
     try:
@@ -4150,7 +6445,33 @@ def erfc_(input: Tensor) -> Tensor:
 
 
 def arcsin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """arcsin(Tensor self) -> Tensor"""
+    """The angle in [-pi/2, pi/2] whose sine is the element, in radians (`torch.arcsin`).
+
+    Another name of `tt.asin`.
+
+        arcsin x
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+            The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Note:
+        A real number outside [-1, 1] gives nan. The gradient at -1 and 1 is inf.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.arcsin(tt.tensor([0.0, 1.0, 2.0]))
+        tensor([0.0000, 1.5708,    nan])
+
+    Schema::
+
+        arcsin(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return arcsin_packet.call_parameters(input, out=out)
@@ -4167,7 +6488,32 @@ def arcsin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def arcsin_(input: Tensor) -> Tensor:
-    """arcsin_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the angle in [-pi/2, pi/2] whose sine is the element, in radians (`torch.Tensor.arcsin_`).
+
+    Another name of `tt.asin_`.
+
+        arcsin x
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+            takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Note:
+        A real number outside [-1, 1] gives nan. The gradient at -1 and 1 is inf.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0.0, 1.0, 2.0])
+        >>> x.arcsin_()
+        tensor([0.0000, 1.5708,    nan])
+
+    Schema::
+
+        arcsin_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return arcsin__packet.call_parameters(input)
     try:
@@ -4178,7 +6524,33 @@ def arcsin_(input: Tensor) -> Tensor:
 
 
 def arccos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """arccos(Tensor self) -> Tensor"""
+    """The angle in [0, pi] whose cosine is the element, in radians (`torch.arccos`).
+
+    Another name of `tt.acos`.
+
+        arccos x
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+            The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Note:
+        A real number outside [-1, 1] gives nan. The gradient at -1 and 1 is -inf.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.arccos(tt.tensor([1.0, 0.0, 2.0]))
+        tensor([0.0000, 1.5708,    nan])
+
+    Schema::
+
+        arccos(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return arccos_packet.call_parameters(input, out=out)
@@ -4195,7 +6567,32 @@ def arccos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def arccos_(input: Tensor) -> Tensor:
-    """arccos_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the angle in [0, pi] whose cosine is the element, in radians (`torch.Tensor.arccos_`).
+
+    Another name of `tt.acos_`.
+
+        arccos x
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+            takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Note:
+        A real number outside [-1, 1] gives nan. The gradient at -1 and 1 is -inf.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.0, 0.0, 2.0])
+        >>> x.arccos_()
+        tensor([0.0000, 1.5708,    nan])
+
+    Schema::
+
+        arccos_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return arccos__packet.call_parameters(input)
     try:
@@ -4206,7 +6603,33 @@ def arccos_(input: Tensor) -> Tensor:
 
 
 def arctan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """arctan(Tensor self) -> Tensor"""
+    """The angle in [-pi/2, pi/2] whose tangent is the element, in radians (`torch.arctan`).
+
+    Another name of `tt.atan`.
+
+        arctan x
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+            The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Note:
+        `tt.atan2` takes two coordinates and covers the full circle.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.arctan(tt.tensor([0.0, 1.0]))
+        tensor([0.0000, 0.7854])
+
+    Schema::
+
+        arctan(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return arctan_packet.call_parameters(input, out=out)
@@ -4223,7 +6646,32 @@ def arctan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def arctan_(input: Tensor) -> Tensor:
-    """arctan_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the angle in [-pi/2, pi/2] whose tangent is the element, in radians (`torch.Tensor.arctan_`).
+
+    Another name of `tt.atan_`.
+
+        arctan x
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+            takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Note:
+        `tt.atan2` takes two coordinates and covers the full circle.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0.0, 1.0])
+        >>> x.arctan_()
+        tensor([0.0000, 0.7854])
+
+    Schema::
+
+        arctan_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return arctan__packet.call_parameters(input)
     try:
@@ -4234,7 +6682,33 @@ def arctan_(input: Tensor) -> Tensor:
 
 
 def arcsinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """arcsinh(Tensor self) -> Tensor"""
+    """The inverse of the hyperbolic sine of each element (`torch.arcsinh`).
+
+    Another name of `tt.asinh`.
+
+        ln(x + sqrt(x^2 + 1))
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+            The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Note:
+        It is defined for every real number and odd: asinh(-x) = -asinh(x).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.arcsinh(tt.tensor([0.0, 1.0]))
+        tensor([0.0000, 0.8814])
+
+    Schema::
+
+        arcsinh(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return arcsinh_packet.call_parameters(input, out=out)
@@ -4251,7 +6725,32 @@ def arcsinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def arcsinh_(input: Tensor) -> Tensor:
-    """arcsinh_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the inverse of the hyperbolic sine of each element (`torch.Tensor.arcsinh_`).
+
+    Another name of `tt.asinh_`.
+
+        ln(x + sqrt(x^2 + 1))
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+            takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Note:
+        It is defined for every real number and odd: asinh(-x) = -asinh(x).
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0.0, 1.0])
+        >>> x.arcsinh_()
+        tensor([0.0000, 0.8814])
+
+    Schema::
+
+        arcsinh_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return arcsinh__packet.call_parameters(input)
     try:
@@ -4262,7 +6761,33 @@ def arcsinh_(input: Tensor) -> Tensor:
 
 
 def arccosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """arccosh(Tensor self) -> Tensor"""
+    """The inverse of the hyperbolic cosine of each element (`torch.arccosh`).
+
+    Another name of `tt.acosh`.
+
+        ln(x + sqrt(x^2 - 1))
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+            The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Note:
+        A real number below 1 gives nan. The gradient at 1 is inf.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.arccosh(tt.tensor([1.0, 2.0, 0.0]))
+        tensor([0.0000, 1.3170,    nan])
+
+    Schema::
+
+        arccosh(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return arccosh_packet.call_parameters(input, out=out)
@@ -4279,7 +6804,32 @@ def arccosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def arccosh_(input: Tensor) -> Tensor:
-    """arccosh_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the inverse of the hyperbolic cosine of each element (`torch.Tensor.arccosh_`).
+
+    Another name of `tt.acosh_`.
+
+        ln(x + sqrt(x^2 - 1))
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+            takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Note:
+        A real number below 1 gives nan. The gradient at 1 is inf.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.0, 2.0, 0.0])
+        >>> x.arccosh_()
+        tensor([0.0000, 1.3170,    nan])
+
+    Schema::
+
+        arccosh_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return arccosh__packet.call_parameters(input)
     try:
@@ -4290,7 +6840,33 @@ def arccosh_(input: Tensor) -> Tensor:
 
 
 def arctanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """arctanh(Tensor self) -> Tensor"""
+    """The inverse of the hyperbolic tangent of each element (`torch.arctanh`).
+
+    Another name of `tt.atanh`.
+
+        ln((1 + x) / (1 - x)) / 2
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+            The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Note:
+        -1 and 1 give -inf and inf, a real number outside [-1, 1] nan.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.arctanh(tt.tensor([0.0, 0.5, 1.0]))
+        tensor([0.0000, 0.5493,    inf])
+
+    Schema::
+
+        arctanh(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return arctanh_packet.call_parameters(input, out=out)
@@ -4307,7 +6883,32 @@ def arctanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def arctanh_(input: Tensor) -> Tensor:
-    """arctanh_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the inverse of the hyperbolic tangent of each element (`torch.Tensor.arctanh_`).
+
+    Another name of `tt.atanh_`.
+
+        ln((1 + x) / (1 - x)) / 2
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+            takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Note:
+        -1 and 1 give -inf and inf, a real number outside [-1, 1] nan.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0.0, 0.5, 1.0])
+        >>> x.arctanh_()
+        tensor([0.0000, 0.5493,    inf])
+
+    Schema::
+
+        arctanh_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return arctanh__packet.call_parameters(input)
     try:
@@ -4318,7 +6919,31 @@ def arctanh_(input: Tensor) -> Tensor:
 
 
 def floor(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """floor(Tensor self) -> Tensor"""
+    """The largest whole number that is not above the element (`torch.floor`).
+
+    Args:
+        input: A tensor of real numbers of any shape; integers stay as they are. The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        NotImplementedError: `input` is complex or of bools.
+
+    Note:
+        nan and infinities stay as they are. The gradient is zero everywhere.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.floor(tt.tensor([1.7, -1.2, 2.0]))
+        tensor([ 1., -2.,  2.])
+
+    Schema::
+
+        floor(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return floor_packet.call_parameters(input, out=out)
@@ -4335,7 +6960,31 @@ def floor(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def floor_(input: Tensor) -> Tensor:
-    """floor_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the largest whole number that is not above the element (`torch.Tensor.floor_`).
+
+    Args:
+        input: A tensor of real numbers of any shape; integers stay as they are. It takes the result.
+            The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        NotImplementedError: `input` is complex or of bools.
+
+    Note:
+        nan and infinities stay as they are. The gradient is zero everywhere.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.7, -1.2, 2.0])
+        >>> x.floor_()
+        tensor([ 1., -2.,  2.])
+
+    Schema::
+
+        floor_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return floor__packet.call_parameters(input)
     try:
@@ -4346,7 +6995,31 @@ def floor_(input: Tensor) -> Tensor:
 
 
 def ceil(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """ceil(Tensor self) -> Tensor"""
+    """The smallest whole number that is not below the element (`torch.ceil`).
+
+    Args:
+        input: A tensor of real numbers of any shape; integers stay as they are. The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        NotImplementedError: `input` is complex or of bools.
+
+    Note:
+        nan and infinities stay as they are. The gradient is zero everywhere.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.ceil(tt.tensor([1.2, -1.7, 2.0]))
+        tensor([ 2., -1.,  2.])
+
+    Schema::
+
+        ceil(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return ceil_packet.call_parameters(input, out=out)
@@ -4363,7 +7036,31 @@ def ceil(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def ceil_(input: Tensor) -> Tensor:
-    """ceil_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the smallest whole number that is not below the element (`torch.Tensor.ceil_`).
+
+    Args:
+        input: A tensor of real numbers of any shape; integers stay as they are. It takes the result.
+            The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        NotImplementedError: `input` is complex or of bools.
+
+    Note:
+        nan and infinities stay as they are. The gradient is zero everywhere.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.2, -1.7, 2.0])
+        >>> x.ceil_()
+        tensor([ 2., -1.,  2.])
+
+    Schema::
+
+        ceil_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return ceil__packet.call_parameters(input)
     try:
@@ -4374,8 +7071,42 @@ def ceil_(input: Tensor) -> Tensor:
 
 
 def round(input: Tensor, *, decimals: int = NOT_GIVEN, out: Tensor | None = None) -> Tensor:
-    """round(Tensor self) -> Tensor
-    round.decimals(Tensor self, *, int decimals) -> Tensor
+    """The nearest whole number or, with `decimals`, the nearest decimal number; ties go to the even one (`torch.round`).
+
+    Signatures::
+
+        tt.round(input: Tensor, *, out: Tensor | None = None) -> Tensor
+        tt.round(input: Tensor, *, decimals: int, out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: A tensor of real numbers of any shape; integers stay as they are. The method's `self`.
+        decimals: The number of decimal places to keep; if negative, the number of places left of the
+            decimal point that become zero.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        NotImplementedError: `input` is complex or of bools, or of integers and `decimals` is given.
+
+    Note:
+        2.5 gives 2 and 3.5 gives 4. With `decimals` the element is multiplied by 10 ** decimals,
+        rounded and divided again, so that large elements overflow to inf and decimal ties depend on how
+        they are stored. The gradient is zero everywhere.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.round(tt.tensor([0.5, 1.5, -1.7]))
+        tensor([ 0.,  2., -2.])
+        >>> tt.round(tt.tensor([1.234, 12.346]), decimals=2)
+        tensor([ 1.2300, 12.3500])
+
+    Schema::
+
+        round(Tensor self) -> Tensor
+        round.decimals(Tensor self, *, int decimals) -> Tensor
     """
     if modes or out is not None:
         if modes:
@@ -4393,8 +7124,42 @@ def round(input: Tensor, *, decimals: int = NOT_GIVEN, out: Tensor | None = None
 
 
 def round_(input: Tensor, *, decimals: int = NOT_GIVEN) -> Tensor:
-    """round_(Tensor(a!) self) -> Tensor(a!)
-    round_.decimals(Tensor(a!) self, *, int decimals) -> Tensor(a!)
+    """In place: the nearest whole number or, with `decimals`, the nearest decimal number; ties go to the even one (`torch.Tensor.round_`).
+
+    Signatures::
+
+        tt.round_(input: Tensor) -> Tensor
+        tt.round_(input: Tensor, *, decimals: int) -> Tensor
+
+    Args:
+        input: A tensor of real numbers of any shape; integers stay as they are. It takes the result.
+            The method's `self`.
+        decimals: The number of decimal places to keep; if negative, the number of places left of the
+            decimal point that become zero.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        NotImplementedError: `input` is complex or of bools, or of integers and `decimals` is given.
+
+    Note:
+        2.5 gives 2 and 3.5 gives 4. With `decimals` the element is multiplied by 10 ** decimals,
+        rounded and divided again, so that large elements overflow to inf and decimal ties depend on how
+        they are stored. The gradient is zero everywhere.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.round(tt.tensor([0.5, 1.5, -1.7]))
+        tensor([ 0.,  2., -2.])
+        >>> x = tt.tensor([1.234, 12.346])
+        >>> x.round_(decimals=2)
+        tensor([ 1.2300, 12.3500])
+
+    Schema::
+
+        round_(Tensor(a!) self) -> Tensor(a!)
+        round_.decimals(Tensor(a!) self, *, int decimals) -> Tensor(a!)
     """
     if modes:
         return round__packet.call_parameters(input, decimals)
@@ -4406,7 +7171,32 @@ def round_(input: Tensor, *, decimals: int = NOT_GIVEN) -> Tensor:
 
 
 def trunc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """trunc(Tensor self) -> Tensor"""
+    """The whole part of each element: its fraction is dropped (`torch.trunc`).
+
+    Args:
+        input: A tensor of real numbers of any shape; integers stay as they are. The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        NotImplementedError: `input` is complex or of bools.
+
+    Note:
+        Elements are rounded towards zero; nan and infinities stay as they are. The gradient is zero
+        everywhere.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.trunc(tt.tensor([1.7, -1.7, 2.0]))
+        tensor([ 1., -1.,  2.])
+
+    Schema::
+
+        trunc(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return trunc_packet.call_parameters(input, out=out)
@@ -4423,7 +7213,32 @@ def trunc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def trunc_(input: Tensor) -> Tensor:
-    """trunc_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the whole part of each element: its fraction is dropped (`torch.Tensor.trunc_`).
+
+    Args:
+        input: A tensor of real numbers of any shape; integers stay as they are. It takes the result.
+            The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        NotImplementedError: `input` is complex or of bools.
+
+    Note:
+        Elements are rounded towards zero; nan and infinities stay as they are. The gradient is zero
+        everywhere.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.7, -1.7, 2.0])
+        >>> x.trunc_()
+        tensor([ 1., -1.,  2.])
+
+    Schema::
+
+        trunc_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return trunc__packet.call_parameters(input)
     try:
@@ -4434,7 +7249,34 @@ def trunc_(input: Tensor) -> Tensor:
 
 
 def fix(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """fix(Tensor self) -> Tensor"""
+    """The whole part of each element: its fraction is dropped (`torch.fix`).
+
+    Another name of `tt.trunc`.
+
+    Args:
+        input: A tensor of real numbers of any shape; integers stay as they are. The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        NotImplementedError: `input` is complex or of bools.
+
+    Note:
+        Elements are rounded towards zero; nan and infinities stay as they are. The gradient is zero
+        everywhere.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.fix(tt.tensor([1.7, -1.7, 2.0]))
+        tensor([ 1., -1.,  2.])
+
+    Schema::
+
+        fix(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return fix_packet.call_parameters(input, out=out)
@@ -4451,7 +7293,34 @@ def fix(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def fix_(input: Tensor) -> Tensor:
-    """fix_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the whole part of each element: its fraction is dropped (`torch.Tensor.fix_`).
+
+    Another name of `tt.trunc_`.
+
+    Args:
+        input: A tensor of real numbers of any shape; integers stay as they are. It takes the result.
+            The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        NotImplementedError: `input` is complex or of bools.
+
+    Note:
+        Elements are rounded towards zero; nan and infinities stay as they are. The gradient is zero
+        everywhere.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.7, -1.7, 2.0])
+        >>> x.fix_()
+        tensor([ 1., -1.,  2.])
+
+    Schema::
+
+        fix_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return fix__packet.call_parameters(input)
     try:
@@ -4490,7 +7359,27 @@ def _conj_physical_(input: Tensor) -> Tensor:
 
 
 def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """conj_physical(Tensor self) -> Tensor"""
+    """The complex conjugate of each element, written into new memory (`torch.conj_physical`).
+
+        real(x) - i * imag(x)
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype; `input` itself if it is real.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.conj_physical(tt.tensor([1 + 2j, 3 - 1j]))
+        tensor([1.-2.j, 3.+1.j])
+
+    Schema::
+
+        conj_physical(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return conj_physical_packet.call_parameters(input, out=out)
@@ -4507,7 +7396,26 @@ def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def conj_physical_(input: Tensor) -> Tensor:
-    """conj_physical_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the complex conjugate of each element, written into new memory (`torch.Tensor.conj_physical_`).
+
+        real(x) - i * imag(x)
+
+    Args:
+        input: A tensor of any shape. It takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1 + 2j, 3 - 1j])
+        >>> x.conj_physical_()
+        tensor([1.-2.j, 3.+1.j])
+
+    Schema::
+
+        conj_physical_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return conj_physical__packet.call_parameters(input)
     try:
@@ -4518,7 +7426,29 @@ def conj_physical_(input: Tensor) -> Tensor:
 
 
 def conj(input: Tensor) -> Tensor:
-    """conj(Tensor(a) self) -> Tensor(a)"""
+    """The complex conjugate of each element (`torch.conj`).
+
+        real(x) - i * imag(x)
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+
+    Returns:
+        A tensor of `input`'s shape and dtype; `input` itself if it is real.
+
+    Note:
+        The conjugate is computed at once, where PyTorch marks a view as conjugated and computes later:
+        the result of a complex tensor shares no memory with it, and `is_conj()` is False.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.conj(tt.tensor([1 + 2j, 3 - 1j]))
+        tensor([1.-2.j, 3.+1.j])
+
+    Schema::
+
+        conj(Tensor(a) self) -> Tensor(a)
+    """
     if modes:
         return conj_packet.call_parameters(input)
     try:
@@ -4529,7 +7459,27 @@ def conj(input: Tensor) -> Tensor:
 
 
 def resolve_conj(input: Tensor) -> Tensor:
-    """resolve_conj(Tensor(a) self) -> Tensor(a)"""
+    """`input` without pending conjugation: here always `input` itself (`torch.resolve_conj`).
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+
+    Returns:
+        `input`, not a copy.
+
+    Note:
+        `tt.conj` computes at once, so that no tensor has a conjugation pending; the function exists for
+        programs that call it.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.resolve_conj(tt.tensor([1 + 2j]).conj())
+        tensor([1.-2.j])
+
+    Schema::
+
+        resolve_conj(Tensor(a) self) -> Tensor(a)
+    """
     if modes:
         return resolve_conj_packet.call_parameters(input)
     try:
@@ -4540,7 +7490,27 @@ def resolve_conj(input: Tensor) -> Tensor:
 
 
 def resolve_neg(input: Tensor) -> Tensor:
-    """resolve_neg(Tensor(a) self) -> Tensor(a)"""
+    """`input` without pending negation: here always `input` itself (`torch.resolve_neg`).
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+
+    Returns:
+        `input`, not a copy.
+
+    Note:
+        Negation is computed at once, so that no tensor has one pending; the function exists for
+        programs that call it.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.resolve_neg(tt.tensor([1 + 2j]).conj().imag)
+        tensor([-2.])
+
+    Schema::
+
+        resolve_neg(Tensor(a) self) -> Tensor(a)
+    """
     if modes:
         return resolve_neg_packet.call_parameters(input)
     try:
@@ -4551,7 +7521,34 @@ def resolve_neg(input: Tensor) -> Tensor:
 
 
 def relu(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """relu(Tensor self) -> Tensor"""
+    """Each element, or zero where it is negative (`torch.relu`).
+
+        max(x, 0)
+
+    Args:
+        input: A tensor of real numbers of any shape, integers among them. The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: `input` is of bools.
+        NotImplementedError: `input` is complex.
+
+    Note:
+        nan stays nan. The gradient at zero is zero.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.relu(tt.tensor([-1.0, 0.0, 2.0]))
+        tensor([0., 0., 2.])
+
+    Schema::
+
+        relu(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return relu_packet.call_parameters(input, out=out)
@@ -4568,7 +7565,34 @@ def relu(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def relu_(input: Tensor) -> Tensor:
-    """relu_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: each element, or zero where it is negative (`torch.Tensor.relu_`).
+
+        max(x, 0)
+
+    Args:
+        input: A tensor of real numbers of any shape, integers among them. It takes the result. The
+            method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: `input` is of bools.
+        NotImplementedError: `input` is complex.
+
+    Note:
+        nan stays nan. The gradient at zero is zero.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([-1.0, 0.0, 2.0])
+        >>> x.relu_()
+        tensor([0., 0., 2.])
+
+    Schema::
+
+        relu_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return relu__packet.call_parameters(input)
     try:
@@ -4579,7 +7603,39 @@ def relu_(input: Tensor) -> Tensor:
 
 
 def gelu(input: Tensor, *, approximate: str = "none", out: Tensor | None = None) -> Tensor:
-    """gelu(Tensor self, *, str approximate='none') -> Tensor"""
+    """Each element times the probability that a standard normal variable lies below it (`torch.nn.functional.gelu`).
+
+        x * (1 + erf(x / sqrt(2))) / 2
+
+    Args:
+        input: A floating tensor of any shape.
+        approximate: 'none' for the formula above; 'tanh' for x / 2 * (1 + tanh(sqrt(2 / pi) * (x +
+            0.044715 * x^3))).
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: `approximate` is another string.
+        NotImplementedError: `input` is complex, or of integers or bools.
+
+    Note:
+        The two forms differ by less than 0.0005.
+
+    References:
+        Hendrycks and Gimpel, Gaussian Error Linear Units, 2016.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.gelu(tt.tensor([-1.0, 0.0, 1.0]))
+        tensor([-0.1587,  0.0000,  0.8413])
+
+    Schema::
+
+        gelu(Tensor self, *, str approximate='none') -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return gelu_packet.call_parameters(input, approximate, out=out)
@@ -4596,7 +7652,38 @@ def gelu(input: Tensor, *, approximate: str = "none", out: Tensor | None = None)
 
 
 def gelu_(input: Tensor, *, approximate: str = "none") -> Tensor:
-    """gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)"""
+    """In place: each element times the probability that a standard normal variable lies below it (`torch.ops.aten.gelu_`).
+
+        x * (1 + erf(x / sqrt(2))) / 2
+
+    Args:
+        input: A floating tensor of any shape. It takes the result. The method's `self`.
+        approximate: 'none' for the formula above; 'tanh' for x / 2 * (1 + tanh(sqrt(2 / pi) * (x +
+            0.044715 * x^3))).
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: `approximate` is another string.
+        NotImplementedError: `input` is complex, or of integers or bools.
+
+    Note:
+        The two forms differ by less than 0.0005.
+
+    References:
+        Hendrycks and Gimpel, Gaussian Error Linear Units, 2016.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([-1.0, 0.0, 1.0])
+        >>> x.gelu_()
+        tensor([-0.1587,  0.0000,  0.8413])
+
+    Schema::
+
+        gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)
+    """
     if modes:
         return gelu__packet.call_parameters(input, approximate)
     try:
@@ -4607,7 +7694,36 @@ def gelu_(input: Tensor, *, approximate: str = "none") -> Tensor:
 
 
 def silu(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """silu(Tensor self) -> Tensor"""
+    """Each element times its logistic sigmoid; also called swish (`torch.nn.functional.silu`).
+
+        x / (1 + e ** -x)
+
+    Args:
+        input: A floating or complex tensor of any shape.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        NotImplementedError: `input` is of integers or bools.
+
+    Note:
+        The minimum is -0.2785, at x = -1.2785. Minus infinity gives nan.
+
+    References:
+        Elfwing, Uchibe and Doya, 2017.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.silu(tt.tensor([-1.0, 0.0, 1.0]))
+        tensor([-0.2689,  0.0000,  0.7311])
+
+    Schema::
+
+        silu(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return silu_packet.call_parameters(input, out=out)
@@ -4624,7 +7740,35 @@ def silu(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def silu_(input: Tensor) -> Tensor:
-    """silu_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: each element times its logistic sigmoid; also called swish (`torch.ops.aten.silu_`).
+
+        x / (1 + e ** -x)
+
+    Args:
+        input: A floating or complex tensor of any shape. It takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        NotImplementedError: `input` is of integers or bools.
+
+    Note:
+        The minimum is -0.2785, at x = -1.2785. Minus infinity gives nan.
+
+    References:
+        Elfwing, Uchibe and Doya, 2017.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([-1.0, 0.0, 1.0])
+        >>> x.silu_()
+        tensor([-0.2689,  0.0000,  0.7311])
+
+    Schema::
+
+        silu_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return silu__packet.call_parameters(input)
     try:
@@ -4637,7 +7781,33 @@ def silu_(input: Tensor) -> Tensor:
 def softplus(
     input: Tensor, beta: Number = INT_1, threshold: Number = INT_20, *, out: Tensor | None = None
 ) -> Tensor:
-    """softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor"""
+    """A smooth form of relu: the logarithm of 1 plus an exponential (`torch.nn.functional.softplus`).
+
+        ln(1 + e ** (beta * x)) / beta
+
+    Args:
+        input: A floating tensor of any shape.
+        beta: A number that sets how sharply the function turns at zero: the larger, the nearer to relu.
+        threshold: Where beta * x is above this number the result is x itself; the difference is then
+            below e ** -threshold / beta.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        NotImplementedError: `input` is complex, or of integers or bools.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.softplus(tt.tensor([-1.0, 0.0, 30.0]))
+        tensor([ 0.3133,  0.6931, 30.0000])
+
+    Schema::
+
+        softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return softplus_packet.call_parameters(input, beta, threshold, out=out)
@@ -4668,7 +7838,37 @@ def softplus(
 
 
 def leaky_relu(input: Tensor, negative_slope: Number = 0.01, *, out: Tensor | None = None) -> Tensor:
-    """leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor"""
+    """Each element, multiplied by a small slope where it is negative (`torch.nn.functional.leaky_relu`).
+
+        x if x > 0, negative_slope * x otherwise
+
+    Args:
+        input: A floating tensor of any shape.
+        negative_slope: The factor for elements that are not above zero.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        NotImplementedError: `input` is complex, or of integers or bools.
+
+    Note:
+        The gradient at zero is `negative_slope`.
+
+    References:
+        Maas, Hannun and Ng, 2013.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.leaky_relu(tt.tensor([-2.0, 0.0, 3.0]), negative_slope=0.1)
+        tensor([-0.2000,  0.0000,  3.0000])
+
+    Schema::
+
+        leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return leaky_relu_packet.call_parameters(input, negative_slope, out=out)
@@ -4685,7 +7885,36 @@ def leaky_relu(input: Tensor, negative_slope: Number = 0.01, *, out: Tensor | No
 
 
 def leaky_relu_(input: Tensor, negative_slope: Number = 0.01) -> Tensor:
-    """leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)"""
+    """In place: each element, multiplied by a small slope where it is negative (`torch.ops.aten.leaky_relu_`).
+
+        x if x > 0, negative_slope * x otherwise
+
+    Args:
+        input: A floating tensor of any shape. It takes the result. The method's `self`.
+        negative_slope: The factor for elements that are not above zero.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        NotImplementedError: `input` is complex, or of integers or bools.
+
+    Note:
+        The gradient at zero is `negative_slope`.
+
+    References:
+        Maas, Hannun and Ng, 2013.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([-2.0, 0.0, 3.0])
+        >>> x.leaky_relu_(0.1)
+        tensor([-0.2000,  0.0000,  3.0000])
+
+    Schema::
+
+        leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)
+    """
     if modes:
         return leaky_relu__packet.call_parameters(input, negative_slope)
     try:
@@ -4777,7 +8006,35 @@ def leaky_relu_backward(
 
 
 def eq(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """eq.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """Where two tensors are equal, element by element (`torch.eq`).
+
+        input == other
+
+    Args:
+        input: A tensor. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of bools of the broadcast shape.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+
+    Note:
+        nan equals nothing, itself neither; -0.0 equals 0.0. Both sides are first converted to the dtype
+        to which they promote. `tt.equal` compares whole tensors.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.eq(tt.tensor([1, 2, 3]), 2)
+        tensor([False,  True, False])
+
+    Schema::
+
+        eq.Tensor(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return eq_packet.call_parameters(input, other, out=out)
@@ -4808,7 +8065,34 @@ def eq(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
 
 
 def eq_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """In place: where two tensors are equal, element by element (`torch.Tensor.eq_`).
+
+        input == other
+
+    Args:
+        input: A tensor. It takes the result. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+
+    Note:
+        nan equals nothing, itself neither; -0.0 equals 0.0. Both sides are first converted to the dtype
+        to which they promote. `tt.equal` compares whole tensors.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1, 2, 3])
+        >>> x.eq_(2)
+        tensor([0, 1, 0])
+
+    Schema::
+
+        eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+    """
     if modes:
         return eq__packet.call_parameters(input, other)
     kind = other.__class__
@@ -4822,7 +8106,35 @@ def eq_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 
 def ne(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """ne.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """Where two tensors differ, element by element (`torch.ne`).
+
+        input != other
+
+    Args:
+        input: A tensor. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of bools of the broadcast shape.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+
+    Note:
+        nan differs from everything, itself included. Both sides are first converted to the dtype to
+        which they promote.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.ne(tt.tensor([1, 2, 3]), 2)
+        tensor([ True, False,  True])
+
+    Schema::
+
+        ne.Tensor(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return ne_packet.call_parameters(input, other, out=out)
@@ -4853,7 +8165,34 @@ def ne(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
 
 
 def ne_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """In place: where two tensors differ, element by element (`torch.Tensor.ne_`).
+
+        input != other
+
+    Args:
+        input: A tensor. It takes the result. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+
+    Note:
+        nan differs from everything, itself included. Both sides are first converted to the dtype to
+        which they promote.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1, 2, 3])
+        >>> x.ne_(2)
+        tensor([1, 0, 1])
+
+    Schema::
+
+        ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+    """
     if modes:
         return ne__packet.call_parameters(input, other)
     kind = other.__class__
@@ -4867,7 +8206,36 @@ def ne_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 
 def lt(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """lt.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """Where the first tensor is smaller than the second one (`torch.lt`).
+
+        input < other
+
+    Args:
+        input: A tensor of real numbers. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of bools of the broadcast shape.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: `input` or `other` is complex.
+
+    Note:
+        A comparison with nan is False. Both sides are first converted to the dtype to which they
+        promote.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.lt(tt.tensor([1, 2, 3]), 2)
+        tensor([ True, False, False])
+
+    Schema::
+
+        lt.Tensor(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return lt_packet.call_parameters(input, other, out=out)
@@ -4898,7 +8266,35 @@ def lt(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
 
 
 def lt_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """In place: where the first tensor is smaller than the second one (`torch.Tensor.lt_`).
+
+        input < other
+
+    Args:
+        input: A tensor of real numbers. It takes the result. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: `input` or `other` is complex.
+
+    Note:
+        A comparison with nan is False. Both sides are first converted to the dtype to which they
+        promote.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1, 2, 3])
+        >>> x.lt_(2)
+        tensor([1, 0, 0])
+
+    Schema::
+
+        lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+    """
     if modes:
         return lt__packet.call_parameters(input, other)
     kind = other.__class__
@@ -4912,7 +8308,36 @@ def lt_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 
 def le(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """le.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """Where the first tensor is smaller than the second one or equal to it (`torch.le`).
+
+        input <= other
+
+    Args:
+        input: A tensor of real numbers. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of bools of the broadcast shape.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: `input` or `other` is complex.
+
+    Note:
+        A comparison with nan is False. Both sides are first converted to the dtype to which they
+        promote.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.le(tt.tensor([1, 2, 3]), 2)
+        tensor([ True,  True, False])
+
+    Schema::
+
+        le.Tensor(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return le_packet.call_parameters(input, other, out=out)
@@ -4943,7 +8368,35 @@ def le(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
 
 
 def le_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """In place: where the first tensor is smaller than the second one or equal to it (`torch.Tensor.le_`).
+
+        input <= other
+
+    Args:
+        input: A tensor of real numbers. It takes the result. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: `input` or `other` is complex.
+
+    Note:
+        A comparison with nan is False. Both sides are first converted to the dtype to which they
+        promote.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1, 2, 3])
+        >>> x.le_(2)
+        tensor([1, 1, 0])
+
+    Schema::
+
+        le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+    """
     if modes:
         return le__packet.call_parameters(input, other)
     kind = other.__class__
@@ -4957,7 +8410,36 @@ def le_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 
 def gt(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """gt.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """Where the first tensor is greater than the second one (`torch.gt`).
+
+        input > other
+
+    Args:
+        input: A tensor of real numbers. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of bools of the broadcast shape.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: `input` or `other` is complex.
+
+    Note:
+        A comparison with nan is False. Both sides are first converted to the dtype to which they
+        promote.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.gt(tt.tensor([1, 2, 3]), 2)
+        tensor([False, False,  True])
+
+    Schema::
+
+        gt.Tensor(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return gt_packet.call_parameters(input, other, out=out)
@@ -4988,7 +8470,35 @@ def gt(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
 
 
 def gt_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """In place: where the first tensor is greater than the second one (`torch.Tensor.gt_`).
+
+        input > other
+
+    Args:
+        input: A tensor of real numbers. It takes the result. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: `input` or `other` is complex.
+
+    Note:
+        A comparison with nan is False. Both sides are first converted to the dtype to which they
+        promote.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1, 2, 3])
+        >>> x.gt_(2)
+        tensor([0, 0, 1])
+
+    Schema::
+
+        gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+    """
     if modes:
         return gt__packet.call_parameters(input, other)
     kind = other.__class__
@@ -5002,7 +8512,36 @@ def gt_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 
 def ge(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """ge.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """Where the first tensor is greater than the second one or equal to it (`torch.ge`).
+
+        input >= other
+
+    Args:
+        input: A tensor of real numbers. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of bools of the broadcast shape.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: `input` or `other` is complex.
+
+    Note:
+        A comparison with nan is False. Both sides are first converted to the dtype to which they
+        promote.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.ge(tt.tensor([1, 2, 3]), 2)
+        tensor([False,  True,  True])
+
+    Schema::
+
+        ge.Tensor(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return ge_packet.call_parameters(input, other, out=out)
@@ -5033,7 +8572,35 @@ def ge(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
 
 
 def ge_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """In place: where the first tensor is greater than the second one or equal to it (`torch.Tensor.ge_`).
+
+        input >= other
+
+    Args:
+        input: A tensor of real numbers. It takes the result. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: `input` or `other` is complex.
+
+    Note:
+        A comparison with nan is False. Both sides are first converted to the dtype to which they
+        promote.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1, 2, 3])
+        >>> x.ge_(2)
+        tensor([0, 1, 1])
+
+    Schema::
+
+        ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+    """
     if modes:
         return ge__packet.call_parameters(input, other)
     kind = other.__class__
@@ -5047,7 +8614,38 @@ def ge_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 
 def greater(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """greater.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """Where the first tensor is greater than the second one (`torch.greater`).
+
+    Another name of `tt.gt`.
+
+        input > other
+
+    Args:
+        input: A tensor of real numbers. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of bools of the broadcast shape.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: `input` or `other` is complex.
+
+    Note:
+        A comparison with nan is False. Both sides are first converted to the dtype to which they
+        promote.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.greater(tt.tensor([1, 2, 3]), 2)
+        tensor([False, False,  True])
+
+    Schema::
+
+        greater.Tensor(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return greater_packet.call_parameters(input, other, out=out)
@@ -5078,7 +8676,37 @@ def greater(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None)
 
 
 def greater_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """greater_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """In place: where the first tensor is greater than the second one (`torch.Tensor.greater_`).
+
+    Another name of `tt.gt_`.
+
+        input > other
+
+    Args:
+        input: A tensor of real numbers. It takes the result. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: `input` or `other` is complex.
+
+    Note:
+        A comparison with nan is False. Both sides are first converted to the dtype to which they
+        promote.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1, 2, 3])
+        >>> x.greater_(2)
+        tensor([0, 0, 1])
+
+    Schema::
+
+        greater_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+    """
     if modes:
         return greater__packet.call_parameters(input, other)
     kind = other.__class__
@@ -5092,7 +8720,38 @@ def greater_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 
 def greater_equal(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """greater_equal.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """Where the first tensor is greater than the second one or equal to it (`torch.greater_equal`).
+
+    Another name of `tt.ge`.
+
+        input >= other
+
+    Args:
+        input: A tensor of real numbers. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of bools of the broadcast shape.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: `input` or `other` is complex.
+
+    Note:
+        A comparison with nan is False. Both sides are first converted to the dtype to which they
+        promote.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.greater_equal(tt.tensor([1, 2, 3]), 2)
+        tensor([False,  True,  True])
+
+    Schema::
+
+        greater_equal.Tensor(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return greater_equal_packet.call_parameters(input, other, out=out)
@@ -5123,7 +8782,37 @@ def greater_equal(input: Tensor, other: Tensor | Number, *, out: Tensor | None =
 
 
 def greater_equal_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """greater_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """In place: where the first tensor is greater than the second one or equal to it (`torch.Tensor.greater_equal_`).
+
+    Another name of `tt.ge_`.
+
+        input >= other
+
+    Args:
+        input: A tensor of real numbers. It takes the result. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: `input` or `other` is complex.
+
+    Note:
+        A comparison with nan is False. Both sides are first converted to the dtype to which they
+        promote.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1, 2, 3])
+        >>> x.greater_equal_(2)
+        tensor([0, 1, 1])
+
+    Schema::
+
+        greater_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+    """
     if modes:
         return greater_equal__packet.call_parameters(input, other)
     kind = other.__class__
@@ -5137,7 +8826,38 @@ def greater_equal_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 
 def less(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """less.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """Where the first tensor is smaller than the second one (`torch.less`).
+
+    Another name of `tt.lt`.
+
+        input < other
+
+    Args:
+        input: A tensor of real numbers. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of bools of the broadcast shape.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: `input` or `other` is complex.
+
+    Note:
+        A comparison with nan is False. Both sides are first converted to the dtype to which they
+        promote.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.less(tt.tensor([1, 2, 3]), 2)
+        tensor([ True, False, False])
+
+    Schema::
+
+        less.Tensor(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return less_packet.call_parameters(input, other, out=out)
@@ -5168,7 +8888,37 @@ def less(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) ->
 
 
 def less_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """less_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """In place: where the first tensor is smaller than the second one (`torch.Tensor.less_`).
+
+    Another name of `tt.lt_`.
+
+        input < other
+
+    Args:
+        input: A tensor of real numbers. It takes the result. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: `input` or `other` is complex.
+
+    Note:
+        A comparison with nan is False. Both sides are first converted to the dtype to which they
+        promote.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1, 2, 3])
+        >>> x.less_(2)
+        tensor([1, 0, 0])
+
+    Schema::
+
+        less_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+    """
     if modes:
         return less__packet.call_parameters(input, other)
     kind = other.__class__
@@ -5182,7 +8932,38 @@ def less_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 
 def less_equal(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """less_equal.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """Where the first tensor is smaller than the second one or equal to it (`torch.less_equal`).
+
+    Another name of `tt.le`.
+
+        input <= other
+
+    Args:
+        input: A tensor of real numbers. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of bools of the broadcast shape.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: `input` or `other` is complex.
+
+    Note:
+        A comparison with nan is False. Both sides are first converted to the dtype to which they
+        promote.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.less_equal(tt.tensor([1, 2, 3]), 2)
+        tensor([ True,  True, False])
+
+    Schema::
+
+        less_equal.Tensor(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return less_equal_packet.call_parameters(input, other, out=out)
@@ -5213,7 +8994,37 @@ def less_equal(input: Tensor, other: Tensor | Number, *, out: Tensor | None = No
 
 
 def less_equal_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """less_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """In place: where the first tensor is smaller than the second one or equal to it (`torch.Tensor.less_equal_`).
+
+    Another name of `tt.le_`.
+
+        input <= other
+
+    Args:
+        input: A tensor of real numbers. It takes the result. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: `input` or `other` is complex.
+
+    Note:
+        A comparison with nan is False. Both sides are first converted to the dtype to which they
+        promote.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1, 2, 3])
+        >>> x.less_equal_(2)
+        tensor([1, 1, 0])
+
+    Schema::
+
+        less_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+    """
     if modes:
         return less_equal__packet.call_parameters(input, other)
     kind = other.__class__
@@ -5227,7 +9038,37 @@ def less_equal_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 
 def not_equal(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """not_equal.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """Where two tensors differ, element by element (`torch.not_equal`).
+
+    Another name of `tt.ne`.
+
+        input != other
+
+    Args:
+        input: A tensor. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of bools of the broadcast shape.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+
+    Note:
+        nan differs from everything, itself included. Both sides are first converted to the dtype to
+        which they promote.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.not_equal(tt.tensor([1, 2, 3]), 2)
+        tensor([ True, False,  True])
+
+    Schema::
+
+        not_equal.Tensor(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return not_equal_packet.call_parameters(input, other, out=out)
@@ -5258,7 +9099,36 @@ def not_equal(input: Tensor, other: Tensor | Number, *, out: Tensor | None = Non
 
 
 def not_equal_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """not_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """In place: where two tensors differ, element by element (`torch.Tensor.not_equal_`).
+
+    Another name of `tt.ne_`.
+
+        input != other
+
+    Args:
+        input: A tensor. It takes the result. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+
+    Note:
+        nan differs from everything, itself included. Both sides are first converted to the dtype to
+        which they promote.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1, 2, 3])
+        >>> x.not_equal_(2)
+        tensor([1, 0, 1])
+
+    Schema::
+
+        not_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+    """
     if modes:
         return not_equal__packet.call_parameters(input, other)
     kind = other.__class__
@@ -5272,7 +9142,26 @@ def not_equal_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 
 def isnan(input: Tensor) -> Tensor:
-    """isnan(Tensor self) -> Tensor"""
+    """Where an element is not a number (`torch.isnan`).
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+
+    Returns:
+        A tensor of bools of `input`'s shape.
+
+    Note:
+        A complex number counts if either part is nan. Integers and bools are never nan.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.isnan(tt.tensor([1.0, float('nan'), float('inf')]))
+        tensor([False,  True, False])
+
+    Schema::
+
+        isnan(Tensor self) -> Tensor
+    """
     if modes:
         return isnan_packet.call_parameters(input)
     try:
@@ -5283,7 +9172,26 @@ def isnan(input: Tensor) -> Tensor:
 
 
 def isinf(input: Tensor) -> Tensor:
-    """isinf(Tensor self) -> Tensor"""
+    """Where an element is infinite, of either sign (`torch.isinf`).
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+
+    Returns:
+        A tensor of bools of `input`'s shape.
+
+    Note:
+        A complex number counts if either part is infinite. Integers and bools never are.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.isinf(tt.tensor([1.0, float('nan'), float('-inf')]))
+        tensor([False, False,  True])
+
+    Schema::
+
+        isinf(Tensor self) -> Tensor
+    """
     if modes:
         return isinf_packet.call_parameters(input)
     try:
@@ -5294,7 +9202,26 @@ def isinf(input: Tensor) -> Tensor:
 
 
 def isfinite(input: Tensor) -> Tensor:
-    """isfinite(Tensor self) -> Tensor"""
+    """Where an element is neither infinite nor nan (`torch.isfinite`).
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+
+    Returns:
+        A tensor of bools of `input`'s shape.
+
+    Note:
+        Both parts of a complex number must be finite. Integers and bools always are.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.isfinite(tt.tensor([1.0, float('nan'), float('inf')]))
+        tensor([ True, False, False])
+
+    Schema::
+
+        isfinite(Tensor self) -> Tensor
+    """
     if modes:
         return isfinite_packet.call_parameters(input)
     try:
@@ -5305,7 +9232,31 @@ def isfinite(input: Tensor) -> Tensor:
 
 
 def logical_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """logical_not(Tensor self) -> Tensor"""
+    """True where an element is zero or False, and False elsewhere (`torch.logical_not`).
+
+        not x
+
+    Args:
+        input: A tensor of any shape and dtype. The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of bools of `input`'s shape.
+
+    Note:
+        Numbers other than zero count as True, nan among them. `out` may be of any dtype; it gets zeros
+        and ones. `tt.bitwise_not` inverts the bits of integers.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.logical_not(tt.tensor([True, False]))
+        tensor([False,  True])
+
+    Schema::
+
+        logical_not(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return logical_not_packet.call_parameters(input, out=out)
@@ -5322,7 +9273,30 @@ def logical_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def logical_not_(input: Tensor) -> Tensor:
-    """logical_not_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: true where an element is zero or False, and False elsewhere (`torch.Tensor.logical_not_`).
+
+        not x
+
+    Args:
+        input: A tensor of any shape and dtype. It takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Note:
+        Numbers other than zero count as True, nan among them. `out` may be of any dtype; it gets zeros
+        and ones. `tt.bitwise_not` inverts the bits of integers.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([True, False])
+        >>> x.logical_not_()
+        tensor([False,  True])
+
+    Schema::
+
+        logical_not_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return logical_not__packet.call_parameters(input)
     try:
@@ -5333,7 +9307,36 @@ def logical_not_(input: Tensor) -> Tensor:
 
 
 def logical_and(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """logical_and(Tensor self, Tensor other) -> Tensor"""
+    """Whether both elements are true (`torch.logical_and`).
+
+        input and other
+
+    Args:
+        input: A tensor of any dtype. The method's `self`.
+        other: A tensor of any dtype whose shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of bools of the broadcast shape.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        TypeError: `input` or `other` is a number.
+
+    Note:
+        Numbers other than zero count as True, nan among them. `out` may be of any dtype; it gets zeros
+        and ones.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.logical_and(tt.tensor([True, True, False]), tt.tensor([True, False, False]))
+        tensor([ True, False, False])
+
+    Schema::
+
+        logical_and(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return logical_and_packet.call_parameters(input, other, out=out)
@@ -5350,7 +9353,35 @@ def logical_and(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> T
 
 
 def logical_and_(input: Tensor, other: Tensor) -> Tensor:
-    """logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """In place: whether both elements are true (`torch.Tensor.logical_and_`).
+
+        input and other
+
+    Args:
+        input: A tensor of any dtype. It takes the result. The method's `self`.
+        other: A tensor of any dtype whose shape broadcasts with that of `input`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        TypeError: `input` or `other` is a number.
+
+    Note:
+        Numbers other than zero count as True, nan among them. `out` may be of any dtype; it gets zeros
+        and ones.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([True, True, False])
+        >>> x.logical_and_(tt.tensor([True, False, False]))
+        tensor([ True, False, False])
+
+    Schema::
+
+        logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)
+    """
     if modes:
         return logical_and__packet.call_parameters(input, other)
     try:
@@ -5361,7 +9392,36 @@ def logical_and_(input: Tensor, other: Tensor) -> Tensor:
 
 
 def logical_or(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """logical_or(Tensor self, Tensor other) -> Tensor"""
+    """Whether at least one of the two elements is true (`torch.logical_or`).
+
+        input or other
+
+    Args:
+        input: A tensor of any dtype. The method's `self`.
+        other: A tensor of any dtype whose shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of bools of the broadcast shape.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        TypeError: `input` or `other` is a number.
+
+    Note:
+        Numbers other than zero count as True, nan among them. `out` may be of any dtype; it gets zeros
+        and ones.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.logical_or(tt.tensor([True, True, False]), tt.tensor([True, False, False]))
+        tensor([ True,  True, False])
+
+    Schema::
+
+        logical_or(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return logical_or_packet.call_parameters(input, other, out=out)
@@ -5378,7 +9438,35 @@ def logical_or(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Te
 
 
 def logical_or_(input: Tensor, other: Tensor) -> Tensor:
-    """logical_or_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """In place: whether at least one of the two elements is true (`torch.Tensor.logical_or_`).
+
+        input or other
+
+    Args:
+        input: A tensor of any dtype. It takes the result. The method's `self`.
+        other: A tensor of any dtype whose shape broadcasts with that of `input`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        TypeError: `input` or `other` is a number.
+
+    Note:
+        Numbers other than zero count as True, nan among them. `out` may be of any dtype; it gets zeros
+        and ones.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([True, True, False])
+        >>> x.logical_or_(tt.tensor([True, False, False]))
+        tensor([ True,  True, False])
+
+    Schema::
+
+        logical_or_(Tensor(a!) self, Tensor other) -> Tensor(a!)
+    """
     if modes:
         return logical_or__packet.call_parameters(input, other)
     try:
@@ -5389,7 +9477,36 @@ def logical_or_(input: Tensor, other: Tensor) -> Tensor:
 
 
 def logical_xor(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """logical_xor(Tensor self, Tensor other) -> Tensor"""
+    """Whether exactly one of the two elements is true (`torch.logical_xor`).
+
+        input != other, both as bools
+
+    Args:
+        input: A tensor of any dtype. The method's `self`.
+        other: A tensor of any dtype whose shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of bools of the broadcast shape.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        TypeError: `input` or `other` is a number.
+
+    Note:
+        Numbers other than zero count as True, nan among them. `out` may be of any dtype; it gets zeros
+        and ones.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.logical_xor(tt.tensor([True, True, False]), tt.tensor([True, False, False]))
+        tensor([False,  True, False])
+
+    Schema::
+
+        logical_xor(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return logical_xor_packet.call_parameters(input, other, out=out)
@@ -5406,7 +9523,35 @@ def logical_xor(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> T
 
 
 def logical_xor_(input: Tensor, other: Tensor) -> Tensor:
-    """logical_xor_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """In place: whether exactly one of the two elements is true (`torch.Tensor.logical_xor_`).
+
+        input != other, both as bools
+
+    Args:
+        input: A tensor of any dtype. It takes the result. The method's `self`.
+        other: A tensor of any dtype whose shape broadcasts with that of `input`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        TypeError: `input` or `other` is a number.
+
+    Note:
+        Numbers other than zero count as True, nan among them. `out` may be of any dtype; it gets zeros
+        and ones.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([True, True, False])
+        >>> x.logical_xor_(tt.tensor([True, False, False]))
+        tensor([False,  True, False])
+
+    Schema::
+
+        logical_xor_(Tensor(a!) self, Tensor other) -> Tensor(a!)
+    """
     if modes:
         return logical_xor__packet.call_parameters(input, other)
     try:
@@ -5417,7 +9562,35 @@ def logical_xor_(input: Tensor, other: Tensor) -> Tensor:
 
 
 def bitwise_and(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """The bits that are set in both of two integers (`torch.bitwise_and`).
+
+        input & other
+
+    Args:
+        input: A tensor of integers or bools, or a number if `other` is a tensor. The method's `self`.
+        other: A tensor of integers or bools, or a number; its shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: An operand is floating or complex.
+
+    Note:
+        Integers are in two's complement. Bools give the logical and.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.bitwise_and(tt.tensor([12, 10]), 6)
+        tensor([4, 2])
+
+    Schema::
+
+        bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return bitwise_and_packet.call_parameters(input, other, out=out)
@@ -5448,7 +9621,35 @@ def bitwise_and(input: Tensor, other: Tensor | Number, *, out: Tensor | None = N
 
 
 def bitwise_and_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """bitwise_and_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """In place: the bits that are set in both of two integers (`torch.Tensor.bitwise_and_`).
+
+        input & other
+
+    Args:
+        input: A tensor of integers or bools, or a number if `other` is a tensor. It takes the result.
+            The method's `self`.
+        other: A tensor of integers or bools, or a number; its shape broadcasts with that of `input`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: An operand is floating or complex.
+
+    Note:
+        Integers are in two's complement. Bools give the logical and.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([12, 10])
+        >>> x.bitwise_and_(6)
+        tensor([4, 2])
+
+    Schema::
+
+        bitwise_and_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+    """
     if modes:
         return bitwise_and__packet.call_parameters(input, other)
     kind = other.__class__
@@ -5462,7 +9663,35 @@ def bitwise_and_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 
 def bitwise_or(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """The bits that are set in at least one of two integers (`torch.bitwise_or`).
+
+        input | other
+
+    Args:
+        input: A tensor of integers or bools, or a number if `other` is a tensor. The method's `self`.
+        other: A tensor of integers or bools, or a number; its shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: An operand is floating or complex.
+
+    Note:
+        Integers are in two's complement. Bools give the logical or.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.bitwise_or(tt.tensor([12, 10]), 3)
+        tensor([15, 11])
+
+    Schema::
+
+        bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return bitwise_or_packet.call_parameters(input, other, out=out)
@@ -5493,7 +9722,35 @@ def bitwise_or(input: Tensor, other: Tensor | Number, *, out: Tensor | None = No
 
 
 def bitwise_or_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """bitwise_or_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """In place: the bits that are set in at least one of two integers (`torch.Tensor.bitwise_or_`).
+
+        input | other
+
+    Args:
+        input: A tensor of integers or bools, or a number if `other` is a tensor. It takes the result.
+            The method's `self`.
+        other: A tensor of integers or bools, or a number; its shape broadcasts with that of `input`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: An operand is floating or complex.
+
+    Note:
+        Integers are in two's complement. Bools give the logical or.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([12, 10])
+        >>> x.bitwise_or_(3)
+        tensor([15, 11])
+
+    Schema::
+
+        bitwise_or_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+    """
     if modes:
         return bitwise_or__packet.call_parameters(input, other)
     kind = other.__class__
@@ -5507,7 +9764,35 @@ def bitwise_or_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 
 def bitwise_xor(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """The bits that are set in exactly one of two integers (`torch.bitwise_xor`).
+
+        input ^ other
+
+    Args:
+        input: A tensor of integers or bools, or a number if `other` is a tensor. The method's `self`.
+        other: A tensor of integers or bools, or a number; its shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: An operand is floating or complex.
+
+    Note:
+        Integers are in two's complement. Bools give the logical exclusive or.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.bitwise_xor(tt.tensor([12, 10]), 6)
+        tensor([10, 12])
+
+    Schema::
+
+        bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return bitwise_xor_packet.call_parameters(input, other, out=out)
@@ -5538,7 +9823,35 @@ def bitwise_xor(input: Tensor, other: Tensor | Number, *, out: Tensor | None = N
 
 
 def bitwise_xor_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """bitwise_xor_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """In place: the bits that are set in exactly one of two integers (`torch.Tensor.bitwise_xor_`).
+
+        input ^ other
+
+    Args:
+        input: A tensor of integers or bools, or a number if `other` is a tensor. It takes the result.
+            The method's `self`.
+        other: A tensor of integers or bools, or a number; its shape broadcasts with that of `input`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: An operand is floating or complex.
+
+    Note:
+        Integers are in two's complement. Bools give the logical exclusive or.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([12, 10])
+        >>> x.bitwise_xor_(6)
+        tensor([10, 12])
+
+    Schema::
+
+        bitwise_xor_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+    """
     if modes:
         return bitwise_xor__packet.call_parameters(input, other)
     kind = other.__class__
@@ -5552,7 +9865,37 @@ def bitwise_xor_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 
 def bitwise_left_shift(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """The bits of integers, moved towards the higher places (`torch.bitwise_left_shift`).
+
+        input << other, that is input * 2 ** other
+
+    Args:
+        input: The integers to shift: a tensor, or a number if `other` is a tensor. The method's `self`.
+        other: How many bits to shift by: a tensor of integers or a number; its shape broadcasts with
+            that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: The operands are floating or complex, or both of bools.
+
+    Note:
+        Bits that leave the dtype are lost. A count that is negative, or not below the dtype's number of
+        bits, gives 0.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.bitwise_left_shift(tt.tensor([1, 3, -1]), 2)
+        tensor([ 4, 12, -4])
+
+    Schema::
+
+        bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return bitwise_left_shift_packet.call_parameters(input, other, out=out)
@@ -5583,7 +9926,37 @@ def bitwise_left_shift(input: Tensor, other: Tensor | Number, *, out: Tensor | N
 
 
 def bitwise_left_shift_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """bitwise_left_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """In place: the bits of integers, moved towards the higher places (`torch.Tensor.bitwise_left_shift_`).
+
+        input << other, that is input * 2 ** other
+
+    Args:
+        input: The integers to shift: a tensor, or a number if `other` is a tensor. It takes the result.
+            The method's `self`.
+        other: How many bits to shift by: a tensor of integers or a number; its shape broadcasts with
+            that of `input`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: The operands are floating or complex, or both of bools.
+
+    Note:
+        Bits that leave the dtype are lost. A count that is negative, or not below the dtype's number of
+        bits, gives 0.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1, 3, -1])
+        >>> x.bitwise_left_shift_(2)
+        tensor([ 4, 12, -4])
+
+    Schema::
+
+        bitwise_left_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+    """
     if modes:
         return bitwise_left_shift__packet.call_parameters(input, other)
     kind = other.__class__
@@ -5597,7 +9970,37 @@ def bitwise_left_shift_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 
 def bitwise_right_shift(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """The bits of integers, moved towards the lower places (`torch.bitwise_right_shift`).
+
+        input >> other, that is floor(input / 2 ** other)
+
+    Args:
+        input: The integers to shift: a tensor, or a number if `other` is a tensor. The method's `self`.
+        other: How many bits to shift by: a tensor of integers or a number; its shape broadcasts with
+            that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: The operands are floating or complex, or both of bools.
+
+    Note:
+        Signed integers keep their sign. A count that is negative, or not below the dtype's number of
+        bits, gives 0, or -1 for a negative integer.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.bitwise_right_shift(tt.tensor([8, 5, -8]), 2)
+        tensor([ 2,  1, -2])
+
+    Schema::
+
+        bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return bitwise_right_shift_packet.call_parameters(input, other, out=out)
@@ -5628,7 +10031,37 @@ def bitwise_right_shift(input: Tensor, other: Tensor | Number, *, out: Tensor | 
 
 
 def bitwise_right_shift_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """bitwise_right_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """In place: the bits of integers, moved towards the lower places (`torch.Tensor.bitwise_right_shift_`).
+
+        input >> other, that is floor(input / 2 ** other)
+
+    Args:
+        input: The integers to shift: a tensor, or a number if `other` is a tensor. It takes the result.
+            The method's `self`.
+        other: How many bits to shift by: a tensor of integers or a number; its shape broadcasts with
+            that of `input`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: The operands are floating or complex, or both of bools.
+
+    Note:
+        Signed integers keep their sign. A count that is negative, or not below the dtype's number of
+        bits, gives 0, or -1 for a negative integer.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([8, 5, -8])
+        >>> x.bitwise_right_shift_(2)
+        tensor([ 2,  1, -2])
+
+    Schema::
+
+        bitwise_right_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+    """
     if modes:
         return bitwise_right_shift__packet.call_parameters(input, other)
     kind = other.__class__
@@ -5642,7 +10075,34 @@ def bitwise_right_shift_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 
 def gcd(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """gcd(Tensor self, Tensor other) -> Tensor"""
+    """The greatest common divisor of two integers (`torch.gcd`).
+
+    Args:
+        input: A tensor of integers. The method's `self`.
+        other: A tensor of integers whose shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: The operands are floating or complex, or both of bools.
+        TypeError: `input` or `other` is a number.
+
+    Note:
+        The signs of the operands do not count: gcd(0, x) is |x|, and gcd(0, 0) is 0.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.gcd(tt.tensor([12, -15, 0]), tt.tensor([18, 10, 5]))
+        tensor([6, 5, 5])
+
+    Schema::
+
+        gcd(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return gcd_packet.call_parameters(input, other, out=out)
@@ -5659,7 +10119,33 @@ def gcd(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def gcd_(input: Tensor, other: Tensor) -> Tensor:
-    """gcd_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """In place: the greatest common divisor of two integers (`torch.Tensor.gcd_`).
+
+    Args:
+        input: A tensor of integers. It takes the result. The method's `self`.
+        other: A tensor of integers whose shape broadcasts with that of `input`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: The operands are floating or complex, or both of bools.
+        TypeError: `input` or `other` is a number.
+
+    Note:
+        The signs of the operands do not count: gcd(0, x) is |x|, and gcd(0, 0) is 0.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([12, -15, 0])
+        >>> x.gcd_(tt.tensor([18, 10, 5]))
+        tensor([6, 5, 5])
+
+    Schema::
+
+        gcd_(Tensor(a!) self, Tensor other) -> Tensor(a!)
+    """
     if modes:
         return gcd__packet.call_parameters(input, other)
     try:
@@ -5670,7 +10156,37 @@ def gcd_(input: Tensor, other: Tensor) -> Tensor:
 
 
 def lcm(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """lcm(Tensor self, Tensor other) -> Tensor"""
+    """The least common multiple of two integers (`torch.lcm`).
+
+        |input * other| / gcd(input, other)
+
+    Args:
+        input: A tensor of integers. The method's `self`.
+        other: A tensor of integers whose shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: The operands are floating or complex, or both of bools.
+        TypeError: `input` or `other` is a number.
+
+    Note:
+        It is 0 where either one is 0. A multiple that does not fit in the dtype wraps around and may
+        come out negative.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.lcm(tt.tensor([4, -6, 0]), tt.tensor([6, 8, 5]))
+        tensor([12, 24,  0])
+
+    Schema::
+
+        lcm(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return lcm_packet.call_parameters(input, other, out=out)
@@ -5687,7 +10203,36 @@ def lcm(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def lcm_(input: Tensor, other: Tensor) -> Tensor:
-    """lcm_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """In place: the least common multiple of two integers (`torch.Tensor.lcm_`).
+
+        |input * other| / gcd(input, other)
+
+    Args:
+        input: A tensor of integers. It takes the result. The method's `self`.
+        other: A tensor of integers whose shape broadcasts with that of `input`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: The operands are floating or complex, or both of bools.
+        TypeError: `input` or `other` is a number.
+
+    Note:
+        It is 0 where either one is 0. A multiple that does not fit in the dtype wraps around and may
+        come out negative.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([4, -6, 0])
+        >>> x.lcm_(tt.tensor([6, 8, 5]))
+        tensor([12, 24,  0])
+
+    Schema::
+
+        lcm_(Tensor(a!) self, Tensor other) -> Tensor(a!)
+    """
     if modes:
         return lcm__packet.call_parameters(input, other)
     try:
@@ -5698,7 +10243,30 @@ def lcm_(input: Tensor, other: Tensor) -> Tensor:
 
 
 def bitwise_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """bitwise_not(Tensor self) -> Tensor"""
+    """Integers with every bit inverted; bools negated (`torch.bitwise_not`).
+
+        ~x, for signed integers -x - 1
+
+    Args:
+        input: A tensor of integers or bools of any shape. The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        NotImplementedError: `input` is floating or complex.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.bitwise_not(tt.tensor([0, 5, -1]))
+        tensor([-1, -6,  0])
+
+    Schema::
+
+        bitwise_not(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return bitwise_not_packet.call_parameters(input, out=out)
@@ -5715,7 +10283,29 @@ def bitwise_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def bitwise_not_(input: Tensor) -> Tensor:
-    """bitwise_not_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: integers with every bit inverted; bools negated (`torch.Tensor.bitwise_not_`).
+
+        ~x, for signed integers -x - 1
+
+    Args:
+        input: A tensor of integers or bools of any shape. It takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        NotImplementedError: `input` is floating or complex.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0, 5, -1])
+        >>> x.bitwise_not_()
+        tensor([-1, -6,  0])
+
+    Schema::
+
+        bitwise_not_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return bitwise_not__packet.call_parameters(input)
     try:
@@ -5732,8 +10322,44 @@ def clamp(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor
-    clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor
+    """Each element, held between a lower and an upper bound (`torch.clamp`).
+
+        min(max(x, min), max)
+
+    Signatures::
+
+        tt.clamp(input: Tensor, min: Number | None = None, max: Number | None = None, *, out: Tensor | None = None) -> Tensor
+        tt.clamp(input: Tensor, min: Tensor | None = None, max: Tensor | None = None, *, out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: A tensor of real numbers. The method's `self`.
+        min: The lower bound: a number, or a tensor whose shape broadcasts with that of `input`; None
+            for no lower bound.
+        max: The upper bound, as `min`; both bounds are numbers or both are tensors.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which `input` and the bounds promote.
+
+    Raises:
+        RuntimeError: Both bounds are None, or the shapes do not broadcast.
+        NotImplementedError: `input` is complex, or bools are bounded by numbers that are bools.
+        TypeError: One bound is a number and the other one a tensor that has dimensions.
+
+    Note:
+        Where `min` is greater than `max` the result is `max`. nan in `input` or in a bound gives nan.
+        The gradient in `input` is 1 within the bounds and on them, 0 outside.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.clamp(tt.tensor([-1.0, 0.5, 3.0]), min=0, max=1)
+        tensor([0.0000, 0.5000, 1.0000])
+
+    Schema::
+
+        clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor
+        clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor
     """
     if modes or out is not None:
         if modes:
@@ -5763,8 +10389,43 @@ def clamp(
 
 
 def clamp_(input: Tensor, min: Number | Tensor | None = None, max: Number | Tensor | None = None) -> Tensor:
-    """clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)
-    clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)
+    """In place: each element, held between a lower and an upper bound (`torch.Tensor.clamp_`).
+
+        min(max(x, min), max)
+
+    Signatures::
+
+        tt.clamp_(input: Tensor, min: Number | None = None, max: Number | None = None) -> Tensor
+        tt.clamp_(input: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Tensor
+
+    Args:
+        input: A tensor of real numbers. It takes the result. The method's `self`.
+        min: The lower bound: a number, or a tensor whose shape broadcasts with that of `input`; None
+            for no lower bound.
+        max: The upper bound, as `min`; both bounds are numbers or both are tensors.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: Both bounds are None, or the shapes do not broadcast.
+        NotImplementedError: `input` is complex, or bools are bounded by numbers that are bools.
+        TypeError: One bound is a number and the other one a tensor that has dimensions.
+
+    Note:
+        Where `min` is greater than `max` the result is `max`. nan in `input` or in a bound gives nan.
+        The gradient in `input` is 1 within the bounds and on them, 0 outside.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([-1.0, 0.5, 3.0])
+        >>> x.clamp_(min=0, max=1)
+        tensor([0.0000, 0.5000, 1.0000])
+
+    Schema::
+
+        clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)
+        clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)
     """
     if modes:
         return clamp__packet.call_parameters(input, min, max)
@@ -5781,8 +10442,40 @@ def clamp_(input: Tensor, min: Number | Tensor | None = None, max: Number | Tens
 
 
 def clamp_min(input: Tensor, min: Number | Tensor, *, out: Tensor | None = None) -> Tensor:
-    """clamp_min(Tensor self, Scalar min) -> Tensor
-    clamp_min.Tensor(Tensor self, Tensor min) -> Tensor
+    """Each element, or the lower bound where it is below that (`torch.clamp_min`).
+
+        max(x, min)
+
+    Signatures::
+
+        tt.clamp_min(input: Tensor, min: Number, *, out: Tensor | None = None) -> Tensor
+        tt.clamp_min(input: Tensor, min: Tensor, *, out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: A tensor of real numbers. The method's `self`.
+        min: The lower bound: a number, or a tensor whose shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which `input` and `min` promote.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast.
+        NotImplementedError: `input` is complex.
+
+    Note:
+        nan in `input` or in `min` gives nan.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.clamp_min(tt.tensor([-1.0, 0.5, 3.0]), 0)
+        tensor([0.0000, 0.5000, 3.0000])
+
+    Schema::
+
+        clamp_min(Tensor self, Scalar min) -> Tensor
+        clamp_min.Tensor(Tensor self, Tensor min) -> Tensor
     """
     if modes or out is not None:
         if modes:
@@ -5808,8 +10501,39 @@ def clamp_min(input: Tensor, min: Number | Tensor, *, out: Tensor | None = None)
 
 
 def clamp_min_(input: Tensor, min: Number | Tensor) -> Tensor:
-    """clamp_min_(Tensor(a!) self, Scalar min) -> Tensor(a!)
-    clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)
+    """In place: each element, or the lower bound where it is below that (`torch.Tensor.clamp_min_`).
+
+        max(x, min)
+
+    Signatures::
+
+        tt.clamp_min_(input: Tensor, min: Number) -> Tensor
+        tt.clamp_min_(input: Tensor, min: Tensor) -> Tensor
+
+    Args:
+        input: A tensor of real numbers. It takes the result. The method's `self`.
+        min: The lower bound: a number, or a tensor whose shape broadcasts with that of `input`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast.
+        NotImplementedError: `input` is complex.
+
+    Note:
+        nan in `input` or in `min` gives nan.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([-1.0, 0.5, 3.0])
+        >>> x.clamp_min_(0)
+        tensor([0.0000, 0.5000, 3.0000])
+
+    Schema::
+
+        clamp_min_(Tensor(a!) self, Scalar min) -> Tensor(a!)
+        clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)
     """
     if modes:
         return clamp_min__packet.call_parameters(input, min)
@@ -5824,8 +10548,40 @@ def clamp_min_(input: Tensor, min: Number | Tensor) -> Tensor:
 
 
 def clamp_max(input: Tensor, max: Number | Tensor, *, out: Tensor | None = None) -> Tensor:
-    """clamp_max(Tensor self, Scalar max) -> Tensor
-    clamp_max.Tensor(Tensor self, Tensor max) -> Tensor
+    """Each element, or the upper bound where it is above that (`torch.clamp_max`).
+
+        min(x, max)
+
+    Signatures::
+
+        tt.clamp_max(input: Tensor, max: Number, *, out: Tensor | None = None) -> Tensor
+        tt.clamp_max(input: Tensor, max: Tensor, *, out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: A tensor of real numbers. The method's `self`.
+        max: The upper bound: a number, or a tensor whose shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which `input` and `max` promote.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast.
+        NotImplementedError: `input` is complex.
+
+    Note:
+        nan in `input` or in `max` gives nan.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.clamp_max(tt.tensor([-1.0, 0.5, 3.0]), 1)
+        tensor([-1.0000,  0.5000,  1.0000])
+
+    Schema::
+
+        clamp_max(Tensor self, Scalar max) -> Tensor
+        clamp_max.Tensor(Tensor self, Tensor max) -> Tensor
     """
     if modes or out is not None:
         if modes:
@@ -5851,8 +10607,39 @@ def clamp_max(input: Tensor, max: Number | Tensor, *, out: Tensor | None = None)
 
 
 def clamp_max_(input: Tensor, max: Number | Tensor) -> Tensor:
-    """clamp_max_(Tensor(a!) self, Scalar max) -> Tensor(a!)
-    clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)
+    """In place: each element, or the upper bound where it is above that (`torch.Tensor.clamp_max_`).
+
+        min(x, max)
+
+    Signatures::
+
+        tt.clamp_max_(input: Tensor, max: Number) -> Tensor
+        tt.clamp_max_(input: Tensor, max: Tensor) -> Tensor
+
+    Args:
+        input: A tensor of real numbers. It takes the result. The method's `self`.
+        max: The upper bound: a number, or a tensor whose shape broadcasts with that of `input`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast.
+        NotImplementedError: `input` is complex.
+
+    Note:
+        nan in `input` or in `max` gives nan.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([-1.0, 0.5, 3.0])
+        >>> x.clamp_max_(1)
+        tensor([-1.0000,  0.5000,  1.0000])
+
+    Schema::
+
+        clamp_max_(Tensor(a!) self, Scalar max) -> Tensor(a!)
+        clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)
     """
     if modes:
         return clamp_max__packet.call_parameters(input, max)
@@ -5867,8 +10654,44 @@ def clamp_max_(input: Tensor, max: Number | Tensor) -> Tensor:
 
 
 def clip(input: Tensor, min: Number | Tensor | None = None, max: Number | Tensor | None = None) -> Tensor:
-    """clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor
-    clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor
+    """Each element, held between a lower and an upper bound (`torch.clip`).
+
+    Another name of `tt.clamp`.
+
+        min(max(x, min), max)
+
+    Signatures::
+
+        tt.clip(input: Tensor, min: Number | None = None, max: Number | None = None) -> Tensor
+        tt.clip(input: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Tensor
+
+    Args:
+        input: A tensor of real numbers. The method's `self`.
+        min: The lower bound: a number, or a tensor whose shape broadcasts with that of `input`; None
+            for no lower bound.
+        max: The upper bound, as `min`; both bounds are numbers or both are tensors.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which `input` and the bounds promote.
+
+    Raises:
+        RuntimeError: Both bounds are None, or the shapes do not broadcast.
+        NotImplementedError: `input` is complex, or bools are bounded by numbers that are bools.
+        TypeError: One bound is a number and the other one a tensor that has dimensions.
+
+    Note:
+        Where `min` is greater than `max` the result is `max`. nan in `input` or in a bound gives nan.
+        The gradient in `input` is 1 within the bounds and on them, 0 outside.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.clip(tt.tensor([-1.0, 0.5, 3.0]), min=0, max=1)
+        tensor([0.0000, 0.5000, 1.0000])
+
+    Schema::
+
+        clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor
+        clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor
     """
     if modes:
         return clip_packet.call_parameters(input, min, max)
@@ -5885,8 +10708,45 @@ def clip(input: Tensor, min: Number | Tensor | None = None, max: Number | Tensor
 
 
 def clip_(input: Tensor, min: Number | Tensor | None = None, max: Number | Tensor | None = None) -> Tensor:
-    """clip_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)
-    clip_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)
+    """In place: each element, held between a lower and an upper bound (`torch.Tensor.clip_`).
+
+    Another name of `tt.clamp_`.
+
+        min(max(x, min), max)
+
+    Signatures::
+
+        tt.clip_(input: Tensor, min: Number | None = None, max: Number | None = None) -> Tensor
+        tt.clip_(input: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Tensor
+
+    Args:
+        input: A tensor of real numbers. It takes the result. The method's `self`.
+        min: The lower bound: a number, or a tensor whose shape broadcasts with that of `input`; None
+            for no lower bound.
+        max: The upper bound, as `min`; both bounds are numbers or both are tensors.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: Both bounds are None, or the shapes do not broadcast.
+        NotImplementedError: `input` is complex, or bools are bounded by numbers that are bools.
+        TypeError: One bound is a number and the other one a tensor that has dimensions.
+
+    Note:
+        Where `min` is greater than `max` the result is `max`. nan in `input` or in a bound gives nan.
+        The gradient in `input` is 1 within the bounds and on them, 0 outside.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([-1.0, 0.5, 3.0])
+        >>> x.clip_(min=0, max=1)
+        tensor([0.0000, 0.5000, 1.0000])
+
+    Schema::
+
+        clip_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)
+        clip_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)
     """
     if modes:
         return clip__packet.call_parameters(input, min, max)
@@ -5909,8 +10769,48 @@ def where(
     *,
     out: Tensor | None = None,
 ) -> Tensor | Sequence[Tensor]:
-    """where.self(Tensor condition, Tensor self, Tensor other) -> Tensor
-    where(Tensor condition) -> Tensor[]
+    """Elements of `input` where a condition holds and of `other` elsewhere (`torch.where`).
+
+        input if condition else other
+
+    Signatures::
+
+        tt.where(condition: Tensor, input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor
+        tt.where(condition: Tensor) -> Sequence[Tensor]
+
+    Args:
+        condition: A tensor of bools. uint8 is taken too, with a warning, and counts as True unless
+            zero.
+        input: A tensor or a number, chosen where `condition` is True. The method's `self`.
+        other: A tensor or a number, chosen where `condition` is False.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the shape to which the three arguments broadcast and of the dtype to which `input`
+        and `other` promote. With `condition` alone, one int64 tensor of indices for each dimension, as
+        `tt.nonzero(condition, as_tuple=True)`; `condition` may then be of any dtype.
+
+    Raises:
+        RuntimeError: `condition` is of another dtype, or the shapes do not broadcast.
+        TypeError: `condition` is no tensor, or only one of `input` and `other` is given.
+
+    Note:
+        The branch that is not chosen gets a gradient of zero; if its own derivative is infinite or nan
+        there, zero times that is nan in turn.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([-1.0, 2.0, -3.0])
+        >>> tt.where(x > 0, x, 0.0)
+        tensor([0., 2., 0.])
+        >>> tt.where(x > 0)
+        (tensor([1]),)
+
+    Schema::
+
+        where.self(Tensor condition, Tensor self, Tensor other) -> Tensor
+        where(Tensor condition) -> Tensor[]
     """
     if modes or out is not None:
         if modes:
@@ -5943,8 +10843,41 @@ def where(
 
 
 def lerp(input: Tensor, end: Tensor, weight: Number | Tensor, *, out: Tensor | None = None) -> Tensor:
-    """lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor
-    lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor
+    """Linear interpolation from `input` to `end` (`torch.lerp`).
+
+        input + weight * (end - input)
+
+    Signatures::
+
+        tt.lerp(input: Tensor, end: Tensor, weight: Number, *, out: Tensor | None = None) -> Tensor
+        tt.lerp(input: Tensor, end: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: The starting points: a floating or complex tensor. The method's `self`.
+        end: The ending points: a tensor of the same dtype; its shape broadcasts with that of `input`.
+        weight: 0 gives `input`, 1 gives `end`, numbers outside [0, 1] extrapolate: a number, or a
+            tensor of the same dtype whose shape broadcasts with the others.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of `input`'s dtype.
+
+    Raises:
+        RuntimeError: `end` or `weight` is a tensor of another dtype than `input`, or the shapes do not
+            broadcast.
+        NotImplementedError: `input` is of integers or bools.
+        TypeError: `end` is a number.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.lerp(tt.tensor([0.0, 10.0]), tt.tensor([10.0, 20.0]), 0.25)
+        tensor([ 2.5000, 12.5000])
+
+    Schema::
+
+        lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor
+        lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor
     """
     if modes or out is not None:
         if modes:
@@ -5977,8 +10910,41 @@ def lerp(input: Tensor, end: Tensor, weight: Number | Tensor, *, out: Tensor | N
 
 
 def lerp_(input: Tensor, end: Tensor, weight: Number | Tensor) -> Tensor:
-    """lerp_.Scalar(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)
-    lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)
+    """In place: linear interpolation from `input` to `end` (`torch.Tensor.lerp_`).
+
+        input + weight * (end - input)
+
+    Signatures::
+
+        tt.lerp_(input: Tensor, end: Tensor, weight: Number) -> Tensor
+        tt.lerp_(input: Tensor, end: Tensor, weight: Tensor) -> Tensor
+
+    Args:
+        input: The starting points: a floating or complex tensor. It takes the result. The method's
+            `self`.
+        end: The ending points: a tensor of the same dtype; its shape broadcasts with that of `input`.
+        weight: 0 gives `input`, 1 gives `end`, numbers outside [0, 1] extrapolate: a number, or a
+            tensor of the same dtype whose shape broadcasts with the others.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: `end` or `weight` is a tensor of another dtype than `input`, or the shapes do not
+            broadcast.
+        NotImplementedError: `input` is of integers or bools.
+        TypeError: `end` is a number.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0.0, 10.0])
+        >>> x.lerp_(tt.tensor([10.0, 20.0]), 0.25)
+        tensor([ 2.5000, 12.5000])
+
+    Schema::
+
+        lerp_.Scalar(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)
+        lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)
     """
     if modes:
         return lerp__packet.call_parameters(input, end, weight)
@@ -6000,7 +10966,37 @@ def addcmul(
     value: Number = INT_1,
     out: Tensor | None = None,
 ) -> Tensor:
-    """addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
+    """A tensor plus the scaled product of two others (`torch.addcmul`).
+
+        input + value * tensor1 * tensor2
+
+    Args:
+        input: The tensor to add to. The method's `self`.
+        tensor1: The first factor: a tensor.
+        tensor2: The second factor: a tensor.
+        value: The number by which the product is multiplied; truncated to an integer where the result
+            is of integers.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the shape to which the three tensors broadcast and of the dtype to which they
+        promote.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast.
+        NotImplementedError: All three tensors are of bools.
+        TypeError: `tensor1` or `tensor2` is a number.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.addcmul(tt.tensor([1.0, 2.0]), tt.tensor([2.0, 3.0]), tt.tensor([4.0, 5.0]), value=0.5)
+        tensor([5.0000, 9.5000])
+
+    Schema::
+
+        addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor
+    """
     if more:
         return addcmul_packet.call_deprecated(
             (input, tensor1, tensor2, *more), {"value": value, "out": out}, False
@@ -6035,7 +11031,35 @@ def addcmul(
 
 
 def addcmul_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *more: Any, value: Number = INT_1) -> Tensor:
-    """addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)"""
+    """In place: a tensor plus the scaled product of two others (`torch.Tensor.addcmul_`).
+
+        input + value * tensor1 * tensor2
+
+    Args:
+        input: The tensor to add to. It takes the result. The method's `self`.
+        tensor1: The first factor: a tensor.
+        tensor2: The second factor: a tensor.
+        value: The number by which the product is multiplied; truncated to an integer where the result
+            is of integers.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast.
+        NotImplementedError: All three tensors are of bools.
+        TypeError: `tensor1` or `tensor2` is a number.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.0, 2.0])
+        >>> x.addcmul_(tt.tensor([2.0, 3.0]), tt.tensor([4.0, 5.0]), value=0.5)
+        tensor([5.0000, 9.5000])
+
+    Schema::
+
+        addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)
+    """
     if more:
         return addcmul__packet.call_deprecated((input, tensor1, tensor2, *more), {"value": value}, False)
     if modes:
@@ -6063,7 +11087,39 @@ def addcdiv(
     value: Number = INT_1,
     out: Tensor | None = None,
 ) -> Tensor:
-    """addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
+    """A tensor plus the scaled quotient of two others (`torch.addcdiv`).
+
+        input + value * tensor1 / tensor2
+
+    Args:
+        input: The tensor to add to. The method's `self`.
+        tensor1: The dividend: a tensor.
+        tensor2: The divisor: a tensor.
+        value: The number by which the quotient is multiplied.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the shape to which the three tensors broadcast and of the dtype to which they
+        promote.
+
+    Raises:
+        RuntimeError: `tensor1` and `tensor2` are both of integers or bools, or the shapes do not
+            broadcast.
+        TypeError: `tensor1` or `tensor2` is a number.
+
+    Note:
+        Division by zero gives inf, or nan for 0 / 0.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.addcdiv(tt.tensor([1.0, 2.0]), tt.tensor([4.0, 9.0]), tt.tensor([2.0, 3.0]), value=10)
+        tensor([21., 32.])
+
+    Schema::
+
+        addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor
+    """
     if more:
         return addcdiv_packet.call_deprecated(
             (input, tensor1, tensor2, *more), {"value": value, "out": out}, False
@@ -6098,7 +11154,37 @@ def addcdiv(
 
 
 def addcdiv_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *more: Any, value: Number = INT_1) -> Tensor:
-    """addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)"""
+    """In place: a tensor plus the scaled quotient of two others (`torch.Tensor.addcdiv_`).
+
+        input + value * tensor1 / tensor2
+
+    Args:
+        input: The tensor to add to. It takes the result. The method's `self`.
+        tensor1: The dividend: a tensor.
+        tensor2: The divisor: a tensor.
+        value: The number by which the quotient is multiplied.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: `tensor1` and `tensor2` are both of integers or bools, or the shapes do not
+            broadcast.
+        TypeError: `tensor1` or `tensor2` is a number.
+
+    Note:
+        Division by zero gives inf, or nan for 0 / 0.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.0, 2.0])
+        >>> x.addcdiv_(tt.tensor([4.0, 9.0]), tt.tensor([2.0, 3.0]), value=10)
+        tensor([21., 32.])
+
+    Schema::
+
+        addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)
+    """
     if more:
         return addcdiv__packet.call_deprecated((input, tensor1, tensor2, *more), {"value": value}, False)
     if modes:
@@ -6119,7 +11205,30 @@ def addcdiv_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *more: Any, value:
 
 
 def sgn(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """sgn(Tensor self) -> Tensor"""
+    """The sign of each element; a complex number is divided by its modulus (`torch.sgn`).
+
+        x / |x|, and 0 for 0
+
+    Args:
+        input: A tensor of any shape; bools stay as they are. The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Note:
+        For real numbers it is `tt.sign`: -1, 0 or 1, and 0 for nan.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.sgn(tt.tensor([3 + 4j, -2 + 0j, 0j]))
+        tensor([ 0.6000+0.8000j, -1.0000+0.0000j,  0.0000+0.0000j])
+
+    Schema::
+
+        sgn(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return sgn_packet.call_parameters(input, out=out)
@@ -6136,7 +11245,29 @@ def sgn(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def sgn_(input: Tensor) -> Tensor:
-    """sgn_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the sign of each element; a complex number is divided by its modulus (`torch.Tensor.sgn_`).
+
+        x / |x|, and 0 for 0
+
+    Args:
+        input: A tensor of any shape; bools stay as they are. It takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Note:
+        For real numbers it is `tt.sign`: -1, 0 or 1, and 0 for nan.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([3 + 4j, -2 + 0j, 0j])
+        >>> x.sgn_()
+        tensor([ 0.6000+0.8000j, -1.0000+0.0000j,  0.0000+0.0000j])
+
+    Schema::
+
+        sgn_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return sgn__packet.call_parameters(input)
     try:
@@ -6147,7 +11278,32 @@ def sgn_(input: Tensor) -> Tensor:
 
 
 def signbit(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """signbit(Tensor self) -> Tensor"""
+    """Whether the sign bit of each element is set (`torch.signbit`).
+
+    Args:
+        input: A tensor of real numbers of any shape. The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of bools of `input`'s shape.
+
+    Raises:
+        NotImplementedError: `input` is complex.
+
+    Note:
+        It is True for negative numbers, for -0.0 and for nan with a minus sign; unlike x < 0 it tells
+        the two zeros apart.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.signbit(tt.tensor([-1.0, 0.0, -0.0, 2.0]))
+        tensor([ True, False,  True, False])
+
+    Schema::
+
+        signbit(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return signbit_packet.call_parameters(input, out=out)
@@ -6164,7 +11320,33 @@ def signbit(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def frac(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """frac(Tensor self) -> Tensor"""
+    """The fraction of each element, with the element's sign (`torch.frac`).
+
+        x - trunc(x)
+
+    Args:
+        input: A floating tensor of any shape. The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        NotImplementedError: `input` is complex, or of integers or bools.
+
+    Note:
+        An infinity gives nan. The gradient is 1 everywhere.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.frac(tt.tensor([1.5, -2.25, 3.0]))
+        tensor([ 0.5000, -0.2500,  0.0000])
+
+    Schema::
+
+        frac(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return frac_packet.call_parameters(input, out=out)
@@ -6181,7 +11363,32 @@ def frac(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def frac_(input: Tensor) -> Tensor:
-    """frac_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the fraction of each element, with the element's sign (`torch.Tensor.frac_`).
+
+        x - trunc(x)
+
+    Args:
+        input: A floating tensor of any shape. It takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        NotImplementedError: `input` is complex, or of integers or bools.
+
+    Note:
+        An infinity gives nan. The gradient is 1 everywhere.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.5, -2.25, 3.0])
+        >>> x.frac_()
+        tensor([ 0.5000, -0.2500,  0.0000])
+
+    Schema::
+
+        frac_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return frac__packet.call_parameters(input)
     try:
@@ -6192,7 +11399,37 @@ def frac_(input: Tensor) -> Tensor:
 
 
 def copysign(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """copysign.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """The magnitude of the first tensor with the sign of the second one (`torch.copysign`).
+
+        |input| if the sign bit of other is clear, -|input| if it is set
+
+    Args:
+        input: A tensor: the magnitudes. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`: the signs.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which `input` and `other` promote. Integers
+        and bools give the default floating dtype.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: `input` or `other` is complex.
+
+    Note:
+        -0.0 and nan with a minus sign make the result negative. The gradient in `other` is zero, and so
+        is that in `input` where `input` is zero.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.copysign(tt.tensor([1.0, -2.0, 3.0]), tt.tensor([-1.0, 1.0, -0.0]))
+        tensor([-1.,  2., -3.])
+
+    Schema::
+
+        copysign.Tensor(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return copysign_packet.call_parameters(input, other, out=out)
@@ -6223,7 +11460,35 @@ def copysign(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None
 
 
 def copysign_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """copysign_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """In place: the magnitude of the first tensor with the sign of the second one (`torch.Tensor.copysign_`).
+
+        |input| if the sign bit of other is clear, -|input| if it is set
+
+    Args:
+        input: A tensor: the magnitudes. It takes the result. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`: the signs.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: `input` or `other` is complex.
+
+    Note:
+        -0.0 and nan with a minus sign make the result negative. The gradient in `other` is zero, and so
+        is that in `input` where `input` is zero.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.0, -2.0, 3.0])
+        >>> x.copysign_(tt.tensor([-1.0, 1.0, -0.0]))
+        tensor([-1.,  2., -3.])
+
+    Schema::
+
+        copysign_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+    """
     if modes:
         return copysign__packet.call_parameters(input, other)
     kind = other.__class__
@@ -6237,7 +11502,37 @@ def copysign_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 
 def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """heaviside(Tensor self, Tensor values) -> Tensor"""
+    """The step function: 0 for negative elements, 1 for positive ones, and a given value for zero (`torch.heaviside`).
+
+        0 if x < 0, values if x = 0, 1 if x > 0
+
+    Args:
+        input: A tensor of real numbers. The method's `self`.
+        values: A tensor of `input`'s dtype, whose shape broadcasts with that of `input`: the results
+            where `input` is zero.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of `input`'s dtype.
+
+    Raises:
+        RuntimeError: The dtypes differ, a tensor is complex, the shapes do not broadcast, or a gradient
+            is asked of the result.
+        TypeError: `values` is a number.
+
+    Note:
+        nan gives 0.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.heaviside(tt.tensor([-1.5, 0.0, 2.0]), tt.tensor([0.5]))
+        tensor([0.0000, 0.5000, 1.0000])
+
+    Schema::
+
+        heaviside(Tensor self, Tensor values) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return heaviside_packet.call_parameters(input, values, out=out)
@@ -6254,7 +11549,36 @@ def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Te
 
 
 def heaviside_(input: Tensor, values: Tensor) -> Tensor:
-    """heaviside_(Tensor(a!) self, Tensor values) -> Tensor(a!)"""
+    """In place: the step function: 0 for negative elements, 1 for positive ones, and a given value for zero (`torch.Tensor.heaviside_`).
+
+        0 if x < 0, values if x = 0, 1 if x > 0
+
+    Args:
+        input: A tensor of real numbers. It takes the result. The method's `self`.
+        values: A tensor of `input`'s dtype, whose shape broadcasts with that of `input`: the results
+            where `input` is zero.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The dtypes differ, a tensor is complex, the shapes do not broadcast, or a gradient
+            is asked of the result.
+        TypeError: `values` is a number.
+
+    Note:
+        nan gives 0.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([-1.5, 0.0, 2.0])
+        >>> x.heaviside_(tt.tensor([0.5]))
+        tensor([0.0000, 0.5000, 1.0000])
+
+    Schema::
+
+        heaviside_(Tensor(a!) self, Tensor values) -> Tensor(a!)
+    """
     if modes:
         return heaviside__packet.call_parameters(input, values)
     try:
@@ -6265,7 +11589,36 @@ def heaviside_(input: Tensor, values: Tensor) -> Tensor:
 
 
 def hypot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """hypot(Tensor self, Tensor other) -> Tensor"""
+    """The length of the hypotenuse over two legs, without overflow on the way (`torch.hypot`).
+
+        sqrt(input^2 + other^2)
+
+    Args:
+        input: A tensor: one leg. The method's `self`.
+        other: A tensor whose shape broadcasts with that of `input`: the other leg.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: An operand is complex, or neither one is floating.
+        TypeError: `input` or `other` is a number.
+
+    Note:
+        An infinite leg gives inf, next to nan too. The gradient at (0, 0) is nan.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.hypot(tt.tensor([3.0, 5.0]), tt.tensor([4.0, 12.0]))
+        tensor([ 5., 13.])
+
+    Schema::
+
+        hypot(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return hypot_packet.call_parameters(input, other, out=out)
@@ -6282,7 +11635,35 @@ def hypot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def hypot_(input: Tensor, other: Tensor) -> Tensor:
-    """hypot_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """In place: the length of the hypotenuse over two legs, without overflow on the way (`torch.Tensor.hypot_`).
+
+        sqrt(input^2 + other^2)
+
+    Args:
+        input: A tensor: one leg. It takes the result. The method's `self`.
+        other: A tensor whose shape broadcasts with that of `input`: the other leg.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: An operand is complex, or neither one is floating.
+        TypeError: `input` or `other` is a number.
+
+    Note:
+        An infinite leg gives inf, next to nan too. The gradient at (0, 0) is nan.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([3.0, 5.0])
+        >>> x.hypot_(tt.tensor([4.0, 12.0]))
+        tensor([ 5., 13.])
+
+    Schema::
+
+        hypot_(Tensor(a!) self, Tensor other) -> Tensor(a!)
+    """
     if modes:
         return hypot__packet.call_parameters(input, other)
     try:
@@ -6293,7 +11674,36 @@ def hypot_(input: Tensor, other: Tensor) -> Tensor:
 
 
 def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """nextafter(Tensor self, Tensor other) -> Tensor"""
+    """The next number that the dtype can hold after `input`, on the way to `other` (`torch.nextafter`).
+
+    Args:
+        input: A tensor: where to start. The method's `self`.
+        other: A tensor whose shape broadcasts with that of `input`: the direction.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: An operand is complex, or neither one is floating.
+        TypeError: `input` or `other` is a number.
+
+    Note:
+        Where the two are equal the result is `other`; nan in either gives nan.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nextafter(tt.tensor([1.0]), tt.tensor([2.0])) - 1 == tt.finfo(tt.float32).eps
+        tensor([True])
+        >>> tt.nextafter(tt.tensor([1.0, 2.0]), tt.tensor([1.0, 2.0]))
+        tensor([1., 2.])
+
+    Schema::
+
+        nextafter(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return nextafter_packet.call_parameters(input, other, out=out)
@@ -6310,7 +11720,35 @@ def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
 
 
 def nextafter_(input: Tensor, other: Tensor) -> Tensor:
-    """nextafter_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """In place: the next number that the dtype can hold after `input`, on the way to `other` (`torch.Tensor.nextafter_`).
+
+    Args:
+        input: A tensor: where to start. It takes the result. The method's `self`.
+        other: A tensor whose shape broadcasts with that of `input`: the direction.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: An operand is complex, or neither one is floating.
+        TypeError: `input` or `other` is a number.
+
+    Note:
+        Where the two are equal the result is `other`; nan in either gives nan.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nextafter(tt.tensor([1.0]), tt.tensor([2.0])) - 1 == tt.finfo(tt.float32).eps
+        tensor([True])
+        >>> x = tt.tensor([1.0, 2.0])
+        >>> x.nextafter_(tt.tensor([1.0, 2.0]))
+        tensor([1., 2.])
+
+    Schema::
+
+        nextafter_(Tensor(a!) self, Tensor other) -> Tensor(a!)
+    """
     if modes:
         return nextafter__packet.call_parameters(input, other)
     try:
@@ -6328,7 +11766,32 @@ def nan_to_num(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor"""
+    """The elements with nan and the infinities replaced by numbers (`torch.nan_to_num`).
+
+    Args:
+        input: A tensor of any shape; integers and bools stay as they are. The method's `self`.
+        nan: The number that replaces nan; None means 0.
+        posinf: The number that replaces inf; None means the largest finite number of the dtype.
+        neginf: The number that replaces -inf; None means the lowest finite number of the dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Note:
+        The parts of a complex number are replaced one by one. The gradient of a replaced element is
+        zero.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nan_to_num(tt.tensor([float('nan'), float('inf'), 1.0]), nan=0.0, posinf=9.0)
+        tensor([0., 9., 1.])
+
+    Schema::
+
+        nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return nan_to_num_packet.call_parameters(input, nan, posinf, neginf, out=out)
@@ -6347,7 +11810,32 @@ def nan_to_num(
 def nan_to_num_(
     input: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
-    """nan_to_num_(Tensor(a!) self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor(a!)"""
+    """In place: the elements with nan and the infinities replaced by numbers (`torch.Tensor.nan_to_num_`).
+
+    Args:
+        input: A tensor of any shape; integers and bools stay as they are. It takes the result. The
+            method's `self`.
+        nan: The number that replaces nan; None means 0.
+        posinf: The number that replaces inf; None means the largest finite number of the dtype.
+        neginf: The number that replaces -inf; None means the lowest finite number of the dtype.
+
+    Returns:
+        `input`, changed in place.
+
+    Note:
+        The parts of a complex number are replaced one by one. The gradient of a replaced element is
+        zero.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([float('nan'), float('inf'), 1.0])
+        >>> x.nan_to_num_(nan=0.0, posinf=9.0)
+        tensor([0., 9., 1.])
+
+    Schema::
+
+        nan_to_num_(Tensor(a!) self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor(a!)
+    """
     if modes:
         return nan_to_num__packet.call_parameters(input, nan, posinf, neginf)
     try:
@@ -6358,7 +11846,38 @@ def nan_to_num_(
 
 
 def frexp(input: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-    """frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)"""
+    """Mantissa and exponent to base 2 of each element (`torch.frexp`).
+
+        input = mantissa * 2 ** exponent, 0.5 <= |mantissa| < 1
+
+    Args:
+        input: A floating tensor of any shape. The method's `self`.
+        out: A tuple of tensors that take the results (mantissa, exponent) and are returned: each of the
+            result's shape, or empty and then resized.
+
+    Returns:
+        A pair of tensors of `input`'s shape: the mantissa, of `input`'s dtype, and the exponent, of
+        int32.
+
+    Raises:
+        RuntimeError: `input` is not floating.
+
+    Note:
+        Zero, nan and the infinities are their own mantissas, with exponent 0. `out` takes a pair of
+        tensors. `tt.ldexp` is the inverse.
+
+    Example:
+        >>> import triten as tt
+        >>> mantissa, exponent = tt.frexp(tt.tensor([8.0, 0.75, -3.0]))
+        >>> mantissa
+        tensor([ 0.5000,  0.7500, -0.7500])
+        >>> exponent
+        tensor([4, 0, 2], dtype=triten.int32)
+
+    Schema::
+
+        frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)
+    """
     if modes or out is not None:
         if modes:
             return frexp_packet.call_parameters(input, out=out)
@@ -6397,7 +11916,33 @@ def _frexp_exponent(input: Tensor) -> Tensor:
 
 
 def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """ldexp.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """Each element times a power of two (`torch.ldexp`).
+
+        input * 2 ** other
+
+    Args:
+        input: A tensor: the mantissas. The method's `self`.
+        other: A tensor whose shape broadcasts with that of `input`: the exponents, as a rule integers.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A floating or complex tensor of the broadcast shape; of the default floating dtype where both
+        operands are of integers.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        TypeError: `input` or `other` is a number.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.ldexp(tt.tensor([1.0, 1.5, -3.0]), tt.tensor([3, 1, -1]))
+        tensor([ 8.0000,  3.0000, -1.5000])
+
+    Schema::
+
+        ldexp.Tensor(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return ldexp_packet.call_parameters(input, other, out=out)
@@ -6414,7 +11959,31 @@ def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def ldexp_(input: Tensor, other: Tensor) -> Tensor:
-    """ldexp_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """In place: each element times a power of two (`torch.Tensor.ldexp_`).
+
+        input * 2 ** other
+
+    Args:
+        input: A tensor: the mantissas. It takes the result. The method's `self`.
+        other: A tensor whose shape broadcasts with that of `input`: the exponents, as a rule integers.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        TypeError: `input` or `other` is a number.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.0, 1.5, -3.0])
+        >>> x.ldexp_(tt.tensor([3, 1, -1]))
+        tensor([ 8.0000,  3.0000, -1.5000])
+
+    Schema::
+
+        ldexp_(Tensor(a!) self, Tensor other) -> Tensor(a!)
+    """
     if modes:
         return ldexp__packet.call_parameters(input, other)
     try:
@@ -6425,7 +11994,31 @@ def ldexp_(input: Tensor, other: Tensor) -> Tensor:
 
 
 def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """deg2rad(Tensor self) -> Tensor"""
+    """Angles in degrees, converted to radians (`torch.deg2rad`).
+
+        x * pi / 180
+
+    Args:
+        input: A tensor of any shape, real; integers and bools are converted to the default floating
+            dtype. The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Raises:
+        RuntimeError: `input` is complex.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.deg2rad(tt.tensor([0.0, 90.0, 180.0]))
+        tensor([0.0000, 1.5708, 3.1416])
+
+    Schema::
+
+        deg2rad(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return deg2rad_packet.call_parameters(input, out=out)
@@ -6442,7 +12035,30 @@ def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def deg2rad_(input: Tensor) -> Tensor:
-    """deg2rad_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: angles in degrees, converted to radians (`torch.Tensor.deg2rad_`).
+
+        x * pi / 180
+
+    Args:
+        input: A tensor of any shape, real; integers and bools are converted to the default floating
+            dtype. It takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: `input` is complex.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0.0, 90.0, 180.0])
+        >>> x.deg2rad_()
+        tensor([0.0000, 1.5708, 3.1416])
+
+    Schema::
+
+        deg2rad_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return deg2rad__packet.call_parameters(input)
     try:
@@ -6453,7 +12069,31 @@ def deg2rad_(input: Tensor) -> Tensor:
 
 
 def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """rad2deg(Tensor self) -> Tensor"""
+    """Angles in radians, converted to degrees (`torch.rad2deg`).
+
+        x * 180 / pi
+
+    Args:
+        input: A tensor of any shape, real; integers and bools are converted to the default floating
+            dtype. The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Raises:
+        RuntimeError: `input` is complex.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.rad2deg(tt.tensor([0.0, tt.pi / 2, tt.pi]))
+        tensor([  0.,  90., 180.])
+
+    Schema::
+
+        rad2deg(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return rad2deg_packet.call_parameters(input, out=out)
@@ -6470,7 +12110,30 @@ def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def rad2deg_(input: Tensor) -> Tensor:
-    """rad2deg_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: angles in radians, converted to degrees (`torch.Tensor.rad2deg_`).
+
+        x * 180 / pi
+
+    Args:
+        input: A tensor of any shape, real; integers and bools are converted to the default floating
+            dtype. It takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: `input` is complex.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0.0, tt.pi / 2, tt.pi])
+        >>> x.rad2deg_()
+        tensor([  0.,  90., 180.])
+
+    Schema::
+
+        rad2deg_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return rad2deg__packet.call_parameters(input)
     try:
@@ -6481,7 +12144,36 @@ def rad2deg_(input: Tensor) -> Tensor:
 
 
 def logaddexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """logaddexp(Tensor self, Tensor other) -> Tensor"""
+    """The logarithm of the sum of two exponentials, without overflow on the way (`torch.logaddexp`).
+
+        ln(e ** input + e ** other)
+
+    Args:
+        input: A floating or complex tensor. The method's `self`.
+        other: A tensor whose shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: Neither operand is floating or complex.
+        TypeError: `input` or `other` is a number.
+
+    Note:
+        It adds probabilities that are held as logarithms. Two operands of -inf give -inf.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.logaddexp(tt.tensor([0.0, 1000.0]), tt.tensor([0.0, 1000.0]))
+        tensor([6.9315e-01, 1.0007e+03])
+
+    Schema::
+
+        logaddexp(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return logaddexp_packet.call_parameters(input, other, out=out)
@@ -6498,7 +12190,36 @@ def logaddexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
 
 
 def logaddexp2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """logaddexp2(Tensor self, Tensor other) -> Tensor"""
+    """The logarithm to base 2 of the sum of two powers of two, without overflow on the way (`torch.logaddexp2`).
+
+        log2(2 ** input + 2 ** other)
+
+    Args:
+        input: A floating tensor. The method's `self`.
+        other: A tensor whose shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: An operand is complex, or neither one is floating.
+        TypeError: `input` or `other` is a number.
+
+    Note:
+        Two operands of -inf give -inf.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.logaddexp2(tt.tensor([0.0, 1000.0]), tt.tensor([0.0, 1000.0]))
+        tensor([1.0000e+00, 1.0010e+03])
+
+    Schema::
+
+        logaddexp2(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return logaddexp2_packet.call_parameters(input, other, out=out)
@@ -6515,7 +12236,36 @@ def logaddexp2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Te
 
 
 def xlogy(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """xlogy.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """One tensor times the logarithm of another one; zero times any logarithm is zero (`torch.xlogy`).
+
+        input * ln(other), and 0 where input = 0
+
+    Args:
+        input: A tensor, or a number if `other` is a tensor. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which `input` and `other` promote. Integers
+        and bools give the default floating dtype.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: `input` or `other` is complex.
+
+    Note:
+        nan in `other` gives nan, next to a zero in `input` too.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.xlogy(tt.tensor([0.0, 1.0, 2.0]), tt.tensor([0.0, 1.0, 2.0]))
+        tensor([0.0000, 0.0000, 1.3863])
+
+    Schema::
+
+        xlogy.Tensor(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return xlogy_packet.call_parameters(input, other, out=out)
@@ -6546,7 +12296,34 @@ def xlogy(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -
 
 
 def xlogy_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """xlogy_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """In place: one tensor times the logarithm of another one; zero times any logarithm is zero (`torch.Tensor.xlogy_`).
+
+        input * ln(other), and 0 where input = 0
+
+    Args:
+        input: A tensor, or a number if `other` is a tensor. It takes the result. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: `input` or `other` is complex.
+
+    Note:
+        nan in `other` gives nan, next to a zero in `input` too.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0.0, 1.0, 2.0])
+        >>> x.xlogy_(tt.tensor([0.0, 1.0, 2.0]))
+        tensor([0.0000, 0.0000, 1.3863])
+
+    Schema::
+
+        xlogy_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+    """
     if modes:
         return xlogy__packet.call_parameters(input, other)
     kind = other.__class__
@@ -6560,7 +12337,36 @@ def xlogy_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 
 def logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None) -> Tensor:
-    """logit(Tensor self, float? eps=None) -> Tensor"""
+    """The inverse of the logistic sigmoid: the logarithm of the odds (`torch.logit`).
+
+        ln(x / (1 - x))
+
+    Args:
+        input: A tensor of probabilities, of any shape; integers and bools are converted to the default
+            floating dtype. The method's `self`.
+        eps: If given, elements are first clamped to [eps, 1 - eps].
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Raises:
+        NotImplementedError: `input` is complex.
+
+    Note:
+        Without `eps`, 0 gives -inf, 1 gives inf, and numbers outside [0, 1] give nan. The gradient is
+        zero where an element was clamped.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.logit(tt.tensor([0.0, 0.5, 1.0]), eps=0.25)
+        tensor([-1.0986,  0.0000,  1.0986])
+
+    Schema::
+
+        logit(Tensor self, float? eps=None) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return logit_packet.call_parameters(input, eps, out=out)
@@ -6577,7 +12383,35 @@ def logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None)
 
 
 def logit_(input: Tensor, eps: float | None = None) -> Tensor:
-    """logit_(Tensor(a!) self, float? eps=None) -> Tensor(a!)"""
+    """In place: the inverse of the logistic sigmoid: the logarithm of the odds (`torch.Tensor.logit_`).
+
+        ln(x / (1 - x))
+
+    Args:
+        input: A tensor of probabilities, of any shape; integers and bools are converted to the default
+            floating dtype. It takes the result. The method's `self`.
+        eps: If given, elements are first clamped to [eps, 1 - eps].
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        NotImplementedError: `input` is complex.
+
+    Note:
+        Without `eps`, 0 gives -inf, 1 gives inf, and numbers outside [0, 1] give nan. The gradient is
+        zero where an element was clamped.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0.0, 0.5, 1.0])
+        >>> x.logit_(eps=0.25)
+        tensor([-1.0986,  0.0000,  1.0986])
+
+    Schema::
+
+        logit_(Tensor(a!) self, float? eps=None) -> Tensor(a!)
+    """
     if modes:
         return logit__packet.call_parameters(input, eps)
     try:
@@ -6599,7 +12433,31 @@ def logit_backward(grad_output: Tensor, input: Tensor, eps: float | None = None)
 
 
 def sinc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """sinc(Tensor self) -> Tensor"""
+    """The normalised sinc function of each element (`torch.sinc`).
+
+        sin(pi * x) / (pi * x), and 1 for x = 0
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+            The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Note:
+        The result at other whole numbers is zero but for rounding.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.sinc(tt.tensor([0.0, 0.5]))
+        tensor([1.0000, 0.6366])
+
+    Schema::
+
+        sinc(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return sinc_packet.call_parameters(input, out=out)
@@ -6616,7 +12474,30 @@ def sinc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def sinc_(input: Tensor) -> Tensor:
-    """sinc_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: the normalised sinc function of each element (`torch.Tensor.sinc_`).
+
+        sin(pi * x) / (pi * x), and 1 for x = 0
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+            takes the result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Note:
+        The result at other whole numbers is zero but for rounding.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0.0, 0.5])
+        >>> x.sinc_()
+        tensor([1.0000, 0.6366])
+
+    Schema::
+
+        sinc_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return sinc__packet.call_parameters(input)
     try:
@@ -6627,7 +12508,37 @@ def sinc_(input: Tensor) -> Tensor:
 
 
 def multiply(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """multiply.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """The product of two tensors, element by element (`torch.multiply`).
+
+    Another name of `tt.mul`.
+
+        input * other
+
+    Args:
+        input: A tensor or a number. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+
+    Note:
+        Integers wrap around on overflow. The product of two bools is their logical and. For the product
+        of matrices use `tt.matmul`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.multiply(tt.tensor([1.0, 2.0, 3.0]), tt.tensor([2.0, 2.0, 0.5]))
+        tensor([2.0000, 4.0000, 1.5000])
+
+    Schema::
+
+        multiply.Tensor(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return multiply_packet.call_parameters(input, other, out=out)
@@ -6658,7 +12569,36 @@ def multiply(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None
 
 
 def multiply_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """multiply_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """In place: the product of two tensors, element by element (`torch.Tensor.multiply_`).
+
+    Another name of `tt.mul_`.
+
+        input * other
+
+    Args:
+        input: A tensor or a number. It takes the result. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+
+    Note:
+        Integers wrap around on overflow. The product of two bools is their logical and. For the product
+        of matrices use `tt.matmul`.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.0, 2.0, 3.0])
+        >>> x.multiply_(tt.tensor([2.0, 2.0, 0.5]))
+        tensor([2.0000, 4.0000, 1.5000])
+
+    Schema::
+
+        multiply_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+    """
     if modes:
         return multiply__packet.call_parameters(input, other)
     kind = other.__class__
@@ -6674,7 +12614,39 @@ def multiply_(input: Tensor, other: Tensor | Number) -> Tensor:
 def subtract(
     input: Tensor, other: Tensor | Number, *, alpha: Number = INT_1, out: Tensor | None = None
 ) -> Tensor:
-    """subtract.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
+    """The difference of two tensors, the second one scaled by `alpha` (`torch.subtract`).
+
+    Another name of `tt.sub`.
+
+        input - alpha * other
+
+    Args:
+        input: A tensor or a number. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`.
+        alpha: A number by which `other` is multiplied before the subtraction; an integer where the
+            result is of integers.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast, `input` or `other` is of bools, or `alpha` is
+            floating for a result of integers or complex for a result of real numbers.
+
+    Note:
+        Integers wrap around on overflow. For bools use `tt.logical_xor` or `~`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.subtract(tt.tensor([10.0, 20.0]), tt.tensor([1.0, 2.0]))
+        tensor([ 9., 18.])
+
+    Schema::
+
+        subtract.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return subtract_packet.call_parameters(input, other, alpha, out=out)
@@ -6716,7 +12688,38 @@ def subtract(
 
 
 def subtract_(input: Tensor, other: Tensor | Number, *, alpha: Number = INT_1) -> Tensor:
-    """subtract_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"""
+    """In place: the difference of two tensors, the second one scaled by `alpha` (`torch.Tensor.subtract_`).
+
+    Another name of `tt.sub_`.
+
+        input - alpha * other
+
+    Args:
+        input: A tensor or a number. It takes the result. The method's `self`.
+        other: A tensor or a number whose shape broadcasts with that of `input`.
+        alpha: A number by which `other` is multiplied before the subtraction; an integer where the
+            result is of integers.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast, `input` or `other` is of bools, or `alpha` is
+            floating for a result of integers or complex for a result of real numbers.
+
+    Note:
+        Integers wrap around on overflow. For bools use `tt.logical_xor` or `~`.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([10.0, 20.0])
+        >>> x.subtract_(tt.tensor([1.0, 2.0]))
+        tensor([ 9., 18.])
+
+    Schema::
+
+        subtract_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)
+    """
     if modes:
         return subtract__packet.call_parameters(input, other, alpha)
     if alpha is INT_1:
@@ -6742,8 +12745,49 @@ def subtract_(input: Tensor, other: Tensor | Number, *, alpha: Number = INT_1) -
 def divide(
     input: Tensor, other: Tensor | Number, *, rounding_mode: str | None = NOT_GIVEN, out: Tensor | None = None
 ) -> Tensor:
-    """divide.Tensor(Tensor self, Tensor other) -> Tensor
-    divide.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor
+    """The quotient of two tensors, rounded to a whole number if `rounding_mode` asks for it (`torch.divide`).
+
+    Another name of `tt.div`.
+
+        input / other
+
+    Signatures::
+
+        tt.divide(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor
+        tt.divide(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None, out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: The dividend: a tensor or a number. The method's `self`.
+        other: The divisor: a tensor or a number whose shape broadcasts with that of `input`.
+        rounding_mode: None for the quotient itself; 'trunc' rounds it towards zero, as integers are
+            divided in C; 'floor' rounds it down, as `//` does in Python.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which `input` and `other` promote; without a
+        rounding mode integers and bools give the default floating dtype.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast, `rounding_mode` is another string, or on the CPU an
+            integer is divided by zero with a rounding mode.
+        NotImplementedError: `rounding_mode` is given and the operands are complex or both of bools.
+
+    Note:
+        Floating numbers divided by zero give inf, or nan for 0 / 0. Integers divided by zero with a
+        rounding mode are undefined on CUDA. With a rounding mode the gradient is zero.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.divide(tt.tensor([-7, 7]), 2, rounding_mode="floor")
+        tensor([-4,  3])
+        >>> tt.divide(tt.tensor([-7.0, 7.0]), 2)
+        tensor([-3.5000,  3.5000])
+
+    Schema::
+
+        divide.Tensor(Tensor self, Tensor other) -> Tensor
+        divide.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor
     """
     if modes or out is not None:
         if modes:
@@ -6776,8 +12820,47 @@ def divide(
 
 
 def divide_(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None = NOT_GIVEN) -> Tensor:
-    """divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
-    divide_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)
+    """In place: the quotient of two tensors, rounded to a whole number if `rounding_mode` asks for it (`torch.Tensor.divide_`).
+
+    Another name of `tt.div_`.
+
+        input / other
+
+    Signatures::
+
+        tt.divide_(input: Tensor, other: Tensor | Number) -> Tensor
+        tt.divide_(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None) -> Tensor
+
+    Args:
+        input: The dividend: a tensor or a number. It takes the result. The method's `self`.
+        other: The divisor: a tensor or a number whose shape broadcasts with that of `input`.
+        rounding_mode: None for the quotient itself; 'trunc' rounds it towards zero, as integers are
+            divided in C; 'floor' rounds it down, as `//` does in Python.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast, `rounding_mode` is another string, or on the CPU an
+            integer is divided by zero with a rounding mode.
+        NotImplementedError: `rounding_mode` is given and the operands are complex or both of bools.
+
+    Note:
+        Floating numbers divided by zero give inf, or nan for 0 / 0. Integers divided by zero with a
+        rounding mode are undefined on CUDA. With a rounding mode the gradient is zero.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.div(tt.tensor([-7, 7]), 2, rounding_mode="floor")
+        tensor([-4,  3])
+        >>> x = tt.tensor([-7.0, 7.0])
+        >>> x.divide_(2)
+        tensor([-3.5000,  3.5000])
+
+    Schema::
+
+        divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        divide_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)
     """
     if modes:
         return divide__packet.call_parameters(input, other, rounding_mode)
@@ -6792,7 +12875,35 @@ def divide_(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None 
 
 
 def true_divide(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """true_divide.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """The quotient of two tensors, never rounded to a whole number: `tt.div` without a rounding mode (`torch.true_divide`).
+
+        input / other
+
+    Args:
+        input: The dividend: a tensor or a number. The method's `self`.
+        other: The divisor: a tensor or a number whose shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which `input` and `other` promote. Integers
+        and bools give the default floating dtype.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+
+    Note:
+        Division by zero gives inf, or nan for 0 / 0.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.true_divide(tt.tensor([1.0, 5.0]), 2)
+        tensor([0.5000, 2.5000])
+
+    Schema::
+
+        true_divide.Tensor(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return true_divide_packet.call_parameters(input, other, out=out)
@@ -6823,7 +12934,33 @@ def true_divide(input: Tensor, other: Tensor | Number, *, out: Tensor | None = N
 
 
 def true_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """true_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """In place: the quotient of two tensors, never rounded to a whole number: `tt.div` without a rounding mode (`torch.Tensor.true_divide_`).
+
+        input / other
+
+    Args:
+        input: The dividend: a tensor or a number. It takes the result. The method's `self`.
+        other: The divisor: a tensor or a number whose shape broadcasts with that of `input`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+
+    Note:
+        Division by zero gives inf, or nan for 0 / 0.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.0, 5.0])
+        >>> x.true_divide_(2)
+        tensor([0.5000, 2.5000])
+
+    Schema::
+
+        true_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+    """
     if modes:
         return true_divide__packet.call_parameters(input, other)
     kind = other.__class__
@@ -6837,9 +12974,43 @@ def true_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 
 def float_power(input: Tensor | Number, exponent: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor
-    float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor
-    float_power.Scalar(Scalar self, Tensor exponent) -> Tensor
+    """Powers computed in double precision, whatever the dtypes (`torch.float_power`).
+
+        input ** exponent
+
+    Signatures::
+
+        tt.float_power(input: Tensor, exponent: Tensor, *, out: Tensor | None = None) -> Tensor
+        tt.float_power(input: Tensor, exponent: Number, *, out: Tensor | None = None) -> Tensor
+        tt.float_power(input: Number, exponent: Tensor, *, out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: The base: a tensor, or a number if `exponent` is a tensor. The method's `self`.
+        exponent: The exponent: a number, or a tensor whose shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape, of float64, or of complex128 if base or exponent is complex.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast, or the in-place form is called on a tensor of another
+            dtype than the result's.
+
+    Note:
+        Integers to negative powers give fractions. A negative real base to a fractional exponent is
+        nan.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.float_power(tt.tensor([2, 4]), tt.tensor([-1.0, 0.5]))
+        tensor([0.5000, 2.0000], dtype=triten.float64)
+
+    Schema::
+
+        float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor
+        float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor
+        float_power.Scalar(Scalar self, Tensor exponent) -> Tensor
     """
     if modes or out is not None:
         if modes:
@@ -6885,7 +13056,32 @@ def float_power(input: Tensor | Number, exponent: Tensor | Number, *, out: Tenso
 
 
 def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """angle(Tensor self) -> Tensor"""
+    """The angle of each complex number in the plane, in radians from -pi to pi (`torch.angle`).
+
+        atan2(imag(x), real(x))
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape: of the corresponding real dtype for complex numbers, of the default
+        floating dtype for integers and bools, of `input`'s dtype otherwise.
+
+    Note:
+        A negative real number gives pi, any other real one 0, and nan gives nan. The gradient of real
+        numbers is zero.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.angle(tt.tensor([1 + 0j, 1j, -1 + 0j]))
+        tensor([0.0000, 1.5708, 3.1416])
+
+    Schema::
+
+        angle(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return angle_packet.call_parameters(input, out=out)
@@ -6902,7 +13098,36 @@ def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """complex(Tensor real, Tensor imag) -> Tensor"""
+    """Complex numbers with given real and imaginary parts (`torch.complex`).
+
+        real + i * imag
+
+    Args:
+        real: A tensor of float32 or float64: the real parts.
+        imag: A tensor of `real`'s dtype, whose shape broadcasts with that of `real`: the imaginary
+            parts.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape, of complex64 for float32 and of complex128 for float64.
+
+    Raises:
+        RuntimeError: The parts are of other or of different dtypes, the shapes do not broadcast, or
+            `out` is not of the result's dtype.
+
+    Note:
+        Not supported: float16: no complex dtype is built of it.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.complex(tt.tensor([1.0, 2.0]), tt.tensor([3.0, -4.0]))
+        tensor([1.+3.j, 2.-4.j])
+
+    Schema::
+
+        complex(Tensor real, Tensor imag) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return complex_packet.call_parameters(real, imag, out=out)
@@ -6919,7 +13144,36 @@ def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """polar(Tensor abs, Tensor angle) -> Tensor"""
+    """Complex numbers with given moduli and angles (`torch.polar`).
+
+        abs * (cos(angle) + i * sin(angle))
+
+    Args:
+        abs: A tensor of float32 or float64: the moduli.
+        angle: A tensor of `abs`'s dtype, whose shape broadcasts with that of `abs`: the angles in
+            radians.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape, of complex64 for float32 and of complex128 for float64.
+
+    Raises:
+        RuntimeError: The arguments are of other or of different dtypes, the shapes do not broadcast, or
+            `out` is not of the result's dtype.
+
+    Note:
+        A negative modulus is taken as it is: it turns the number by pi.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.polar(tt.tensor([1.0, 2.0]), tt.tensor([0.0, 1.0]))
+        tensor([1.0000+0.0000j, 1.0806+1.6829j])
+
+    Schema::
+
+        polar(Tensor abs, Tensor angle) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return polar_packet.call_parameters(abs, angle, out=out)

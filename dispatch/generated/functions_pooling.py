@@ -410,7 +410,42 @@ def max_pool2d(
     dilation: int | Sequence[int] = 1,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor"""
+    """The largest element of each window of images (`torch.max_pool2d`).
+
+    Args:
+        input: A tensor of shape (N, C, H, W) or (C, H, W), floating or of integers.
+        kernel_size: The size k of the windows, a number or a tuple of 2.
+        stride: The step of the windows, a number or a tuple of 2; by default `kernel_size`.
+        padding: The number of elements of -inf added at both ends of each dimension, a number or a
+            tuple of 2; at most half of `kernel_size`.
+        dilation: The distance of a window's elements, a number or a tuple of 2.
+        ceil_mode: Whether the size of the result is rounded up, so that a last window may reach over
+            the end, if it starts inside.
+
+    Returns:
+        A tensor of shape (N, C, H_out, W_out) or (C, H_out, W_out) and `input`'s dtype, with W_out = (W
+        + 2 * padding - dilation * (k - 1) - 1) // stride + 1 and the like.
+
+    Raises:
+        RuntimeError: Windows are larger than the padded input, `stride` or `dilation` is not positive,
+            `padding` is negative or more than half of `kernel_size`, or `input` has another number of
+            dimensions.
+        NotImplementedError: `input` is complex or of bools.
+
+    Note:
+        A nan in a window gives nan. Of equal largest elements the first gets the gradient.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.arange(16.0).reshape(1, 4, 4)
+        >>> tt.max_pool2d(x, 2)
+        tensor([[[ 5.,  7.],
+                 [13., 15.]]])
+
+    Schema::
+
+        max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor
+    """
     if modes:
         return max_pool2d_packet.call_parameters(input, kernel_size, stride, padding, dilation, ceil_mode)
     try:
@@ -428,7 +463,45 @@ def max_pool2d_with_indices(
     dilation: int | Sequence[int] = 1,
     ceil_mode: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)"""
+    """The largest element of each window of images, with its place (`torch.ops.aten.max_pool2d_with_indices`).
+
+    Args:
+        input: A tensor of shape (N, C, H, W) or (C, H, W), floating or of integers.
+        kernel_size: The size k of the windows, a number or a tuple of 2.
+        stride: The step of the windows, a number or a tuple of 2; by default `kernel_size`.
+        padding: The number of elements of -inf added at both ends of each dimension, a number or a
+            tuple of 2; at most half of `kernel_size`.
+        dilation: The distance of a window's elements, a number or a tuple of 2.
+        ceil_mode: Whether the size of the result is rounded up, so that a last window may reach over
+            the end, if it starts inside.
+
+    Returns:
+        A tuple `(values, indices)` of shape (N, C, H_out, W_out) or (C, H_out, W_out), with W_out = (W
+        + 2 * padding - dilation * (k - 1) - 1) // stride + 1 and the like. Indices are int64 and count
+        in the flattened plane of a channel.
+
+    Raises:
+        RuntimeError: Windows are larger than the padded input, `stride` or `dilation` is not positive,
+            `padding` is negative or more than half of `kernel_size`, or `input` has another number of
+            dimensions.
+        NotImplementedError: `input` is complex or of bools.
+
+    Note:
+        A nan in a window gives nan. Of equal largest elements the first one's place is given.
+        `max_unpool2d` puts the values back to their places.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.arange(16.0).reshape(1, 4, 4)
+        >>> values, indices = tt.max_pool2d_with_indices(x, 2)
+        >>> indices
+        tensor([[[ 5,  7],
+                 [13, 15]]])
+
+    Schema::
+
+        max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)
+    """
     if modes:
         return max_pool2d_with_indices_packet.call_parameters(
             input, kernel_size, stride, padding, dilation, ceil_mode
@@ -474,7 +547,43 @@ def max_pool1d(
     dilation: int | Sequence[int] = 1,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> Tensor"""
+    """The largest element of each window of signals (`torch.max_pool1d`).
+
+    Args:
+        input: A tensor of shape (N, C, L) or (C, L), floating.
+        kernel_size: The size k of the windows, a number.
+        stride: The step of the windows, a number; by default `kernel_size`.
+        padding: The number of elements of -inf added at both ends, a number; at most half of
+            `kernel_size`.
+        dilation: The distance of a window's elements, a number.
+        ceil_mode: Whether the size of the result is rounded up, so that a last window may reach over
+            the end, if it starts inside.
+
+    Returns:
+        A tensor of shape (N, C, L_out) or (C, L_out) and `input`'s dtype, with L_out = (L + 2 * padding
+        - dilation * (k - 1) - 1) // stride + 1.
+
+    Raises:
+        RuntimeError: Windows are larger than the padded input, `stride` or `dilation` is not positive,
+            `padding` is negative or more than half of `kernel_size`, or `input` has another number of
+            dimensions.
+        NotImplementedError: `input` is complex, or of integers or bools.
+
+    Note:
+        A nan in a window gives nan. Of equal largest elements the first gets the gradient.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[1.0, 3.0, 2.0, 4.0]])
+        >>> tt.max_pool1d(x, 2)
+        tensor([[3., 4.]])
+        >>> tt.max_pool1d(x, 2, stride=1)
+        tensor([[3., 3., 4.]])
+
+    Schema::
+
+        max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> Tensor
+    """
     if modes:
         return max_pool1d_packet.call_parameters(input, kernel_size, stride, padding, dilation, ceil_mode)
     try:
@@ -492,7 +601,42 @@ def max_pool1d_with_indices(
     dilation: int | Sequence[int] = 1,
     ceil_mode: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)"""
+    """The largest element of each window of signals, with its place (`torch.max_pool1d_with_indices`).
+
+    Args:
+        input: A tensor of shape (N, C, L) or (C, L), floating or of integers.
+        kernel_size: The size k of the windows, a number.
+        stride: The step of the windows, a number; by default `kernel_size`.
+        padding: The number of elements of -inf added at both ends, a number; at most half of
+            `kernel_size`.
+        dilation: The distance of a window's elements, a number.
+        ceil_mode: Whether the size of the result is rounded up, so that a last window may reach over
+            the end, if it starts inside.
+
+    Returns:
+        A tuple `(values, indices)` of shape (N, C, L_out) or (C, L_out), with L_out = (L + 2 * padding
+        - dilation * (k - 1) - 1) // stride + 1. Indices are int64 and count in the flattened line of a
+        channel.
+
+    Raises:
+        RuntimeError: Windows are larger than the padded input, `stride` or `dilation` is not positive,
+            `padding` is negative or more than half of `kernel_size`, or `input` has another number of
+            dimensions.
+        NotImplementedError: `input` is complex or of bools.
+
+    Note:
+        A nan in a window gives nan. Of equal largest elements the first one's place is given.
+
+    Example:
+        >>> import triten as tt
+        >>> values, indices = tt.max_pool1d_with_indices(tt.tensor([[1.0, 3.0, 2.0, 4.0]]), 2)
+        >>> indices
+        tensor([[1, 3]])
+
+    Schema::
+
+        max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)
+    """
     if modes:
         return max_pool1d_with_indices_packet.call_parameters(
             input, kernel_size, stride, padding, dilation, ceil_mode
@@ -515,7 +659,46 @@ def avg_pool2d(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor"""
+    """The mean of each window of images (`torch.nn.functional.avg_pool2d`).
+
+    Args:
+        input: A tensor of shape (N, C, H, W) or (C, H, W), floating or int64.
+        kernel_size: The size k of the windows, a number or a tuple of 2.
+        stride: The step of the windows, a number or a tuple of 2; by default `kernel_size`.
+        padding: The number of zeros added at both ends of each dimension, a number or a tuple of 2; at
+            most half of `kernel_size`.
+        ceil_mode: Whether the size of the result is rounded up, so that a last window may reach over
+            the end, if it starts inside.
+        count_include_pad: Whether zeros from `padding` count as elements in the divisor.
+        divisor_override: A number by which sums are divided in place of the number of elements.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of shape (N, C, H_out, W_out) or (C, H_out, W_out) and `input`'s dtype, with W_out = (W
+        + 2 * padding - k) // stride + 1 and the like.
+
+    Raises:
+        RuntimeError: Windows are larger than the padded input, `stride` is not positive, `padding` is
+            negative or more than half of `kernel_size`, `divisor_override` is 0, or `input` has another
+            number of dimensions.
+        NotImplementedError: `input` is neither floating nor int64.
+
+    Note:
+        Where a window reaches over the padded end (`ceil_mode`), elements beyond it never count. int64
+        means are rounded towards 0.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.arange(16.0).reshape(1, 4, 4)
+        >>> tt.avg_pool2d(x, 2)
+        tensor([[[ 2.5000,  4.5000],
+                 [10.5000, 12.5000]]])
+
+    Schema::
+
+        avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return avg_pool2d_packet.call_parameters(
@@ -582,7 +765,42 @@ def avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
-    """avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, bool ceil_mode=False, bool count_include_pad=True) -> Tensor"""
+    """The mean of each window of signals (`torch.avg_pool1d`).
+
+    Args:
+        input: A tensor of shape (N, C, L) or (C, L), floating or int64.
+        kernel_size: The size k of the windows, a number.
+        stride: The step of the windows, a number; by default `kernel_size`.
+        padding: The number of zeros added at both ends, a number; at most half of `kernel_size`.
+        ceil_mode: Whether the size of the result is rounded up, so that a last window may reach over
+            the end, if it starts inside.
+        count_include_pad: Whether zeros from `padding` count as elements in the divisor.
+
+    Returns:
+        A tensor of shape (N, C, L_out) or (C, L_out) and `input`'s dtype, with L_out = (L + 2 * padding
+        - k) // stride + 1.
+
+    Raises:
+        RuntimeError: Windows are larger than the padded input, `stride` is not positive, `padding` is
+            negative or more than half of `kernel_size`, or `input` has another number of dimensions.
+        NotImplementedError: `input` is neither floating nor int64.
+
+    Note:
+        Where a window reaches over the padded end (`ceil_mode`), elements beyond it never count. int64
+        means are rounded towards 0.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[1.0, 3.0, 2.0, 4.0]])
+        >>> tt.avg_pool1d(x, 2)
+        tensor([[2., 3.]])
+        >>> tt.avg_pool1d(x, 3, stride=1, padding=1, count_include_pad=False)
+        tensor([[2., 2., 3., 3.]])
+
+    Schema::
+
+        avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, bool ceil_mode=False, bool count_include_pad=True) -> Tensor
+    """
     if modes:
         return avg_pool1d_packet.call_parameters(
             input, kernel_size, stride, padding, ceil_mode, count_include_pad
@@ -602,7 +820,42 @@ def max_pool3d(
     dilation: int | Sequence[int] = 1,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor"""
+    """The largest element of each window of volumes (`torch.max_pool3d`).
+
+    Args:
+        input: A tensor of shape (N, C, D, H, W) or (C, D, H, W), floating or of integers.
+        kernel_size: The size k of the windows, a number or a tuple of 3.
+        stride: The step of the windows, a number or a tuple of 3; by default `kernel_size`.
+        padding: The number of elements of -inf added at both ends of each dimension, a number or a
+            tuple of 3; at most half of `kernel_size`.
+        dilation: The distance of a window's elements, a number or a tuple of 3.
+        ceil_mode: Whether the size of the result is rounded up, so that a last window may reach over
+            the end, if it starts inside.
+
+    Returns:
+        A tensor of shape (N, C, D_out, H_out, W_out) or (C, D_out, H_out, W_out) and `input`'s dtype,
+        with W_out = (W + 2 * padding - dilation * (k - 1) - 1) // stride + 1 and the like.
+
+    Raises:
+        RuntimeError: Windows are larger than the padded input, `stride` or `dilation` is not positive,
+            `padding` is negative or more than half of `kernel_size`, or `input` has another number of
+            dimensions.
+        NotImplementedError: `input` is complex or of bools.
+
+    Note:
+        A nan in a window gives nan. Of equal largest elements the first gets the gradient.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.arange(8.0).reshape(1, 2, 2, 2)
+        >>> tt.max_pool3d(x, (2, 1, 1))
+        tensor([[[[4., 5.],
+                  [6., 7.]]]])
+
+    Schema::
+
+        max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor
+    """
     if modes:
         return max_pool3d_packet.call_parameters(input, kernel_size, stride, padding, dilation, ceil_mode)
     try:
@@ -620,7 +873,44 @@ def max_pool3d_with_indices(
     dilation: int | Sequence[int] = 1,
     ceil_mode: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)"""
+    """The largest element of each window of volumes, with its place (`torch.nn.functional.max_pool3d_with_indices`).
+
+    Args:
+        input: A tensor of shape (N, C, D, H, W) or (C, D, H, W), floating or of integers.
+        kernel_size: The size k of the windows, a number or a tuple of 3.
+        stride: The step of the windows, a number or a tuple of 3; by default `kernel_size`.
+        padding: The number of elements of -inf added at both ends of each dimension, a number or a
+            tuple of 3; at most half of `kernel_size`.
+        dilation: The distance of a window's elements, a number or a tuple of 3.
+        ceil_mode: Whether the size of the result is rounded up, so that a last window may reach over
+            the end, if it starts inside.
+
+    Returns:
+        A tuple `(values, indices)` of shape (N, C, D_out, H_out, W_out) or (C, D_out, H_out, W_out),
+        with W_out = (W + 2 * padding - dilation * (k - 1) - 1) // stride + 1 and the like. Indices are
+        int64 and count in the flattened volume of a channel.
+
+    Raises:
+        RuntimeError: Windows are larger than the padded input, `stride` or `dilation` is not positive,
+            `padding` is negative or more than half of `kernel_size`, or `input` has another number of
+            dimensions.
+        NotImplementedError: `input` is complex or of bools.
+
+    Note:
+        A nan in a window gives nan. Of equal largest elements the first one's place is given.
+        `max_unpool3d` puts the values back to their places.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.arange(8.0).reshape(1, 2, 2, 2)
+        >>> values, indices = tt.max_pool3d_with_indices(x, 2)
+        >>> indices
+        tensor([[[[7]]]])
+
+    Schema::
+
+        max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)
+    """
     if modes:
         return max_pool3d_with_indices_packet.call_parameters(
             input, kernel_size, stride, padding, dilation, ceil_mode
@@ -669,7 +959,45 @@ def avg_pool3d(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor"""
+    """The mean of each window of volumes (`torch.nn.functional.avg_pool3d`).
+
+    Args:
+        input: A tensor of shape (N, C, D, H, W) or (C, D, H, W), floating or int64.
+        kernel_size: The size k of the windows, a number or a tuple of 3.
+        stride: The step of the windows, a number or a tuple of 3; by default `kernel_size`.
+        padding: The number of zeros added at both ends of each dimension, a number or a tuple of 3; at
+            most half of `kernel_size`.
+        ceil_mode: Whether the size of the result is rounded up, so that a last window may reach over
+            the end, if it starts inside.
+        count_include_pad: Whether zeros from `padding` count as elements in the divisor.
+        divisor_override: A number by which sums are divided in place of the number of elements.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of shape (N, C, D_out, H_out, W_out) or (C, D_out, H_out, W_out) and `input`'s dtype,
+        with W_out = (W + 2 * padding - k) // stride + 1 and the like.
+
+    Raises:
+        RuntimeError: Windows are larger than the padded input, `stride` is not positive, `padding` is
+            negative or more than half of `kernel_size`, `divisor_override` is 0, or `input` has another
+            number of dimensions.
+        NotImplementedError: `input` is neither floating nor int64.
+
+    Note:
+        Where a window reaches over the padded end (`ceil_mode`), elements beyond it never count. int64
+        means are rounded towards 0.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.arange(8.0).reshape(1, 2, 2, 2)
+        >>> tt.avg_pool3d(x, 2)
+        tensor([[[[3.5000]]]])
+
+    Schema::
+
+        avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return avg_pool3d_packet.call_parameters(
@@ -729,7 +1057,33 @@ def avg_pool3d_backward(
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: int | Sequence[int]) -> Tensor:
-    """adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor"""
+    """The means of as many windows of signals as the result is to have (`torch.adaptive_avg_pool1d`).
+
+        window i covers elements from floor(i * L / L_out) to ceil((i + 1) * L / L_out) - 1
+
+    Args:
+        input: A floating tensor of shape (N, C, L) or (C, L).
+        output_size: The size of the result, a number.
+
+    Returns:
+        A tensor of shape (N, C, L_out) or (C, L_out) and `input`'s dtype.
+
+    Raises:
+        RuntimeError: A size is negative, or `input` has another number of dimensions.
+        NotImplementedError: `input` is not floating.
+
+    Note:
+        Windows overlap where L is no multiple of L_out.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.adaptive_avg_pool1d(tt.tensor([[1.0, 3.0, 2.0, 4.0]]), 3)
+        tensor([[2.0000, 2.5000, 3.0000]])
+
+    Schema::
+
+        adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor
+    """
     if modes:
         return adaptive_avg_pool1d_packet.call_parameters(input, output_size)
     try:
@@ -740,7 +1094,35 @@ def adaptive_avg_pool1d(input: Tensor, output_size: int | Sequence[int]) -> Tens
 
 
 def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int]) -> Tensor:
-    """adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor"""
+    """The means of as many windows of images as the result is to have (`torch.nn.functional.adaptive_avg_pool2d`).
+
+        window i covers elements from floor(i * W / W_out) to ceil((i + 1) * W / W_out) - 1
+
+    Args:
+        input: A floating tensor of shape (N, C, H, W) or (C, H, W).
+        output_size: The sizes of the result, a number or a tuple of 2.
+
+    Returns:
+        A tensor of shape (N, C, H_out, W_out) or (C, H_out, W_out) and `input`'s dtype.
+
+    Raises:
+        RuntimeError: A size is negative, or `input` has another number of dimensions.
+        NotImplementedError: `input` is not floating.
+
+    Note:
+        `tt.nn.functional.adaptive_avg_pool2d` takes None for a size that stays. Windows overlap where W
+        is no multiple of W_out.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.arange(16.0).reshape(1, 4, 4)
+        >>> tt.adaptive_avg_pool2d(x, (1, 2))
+        tensor([[[6.5000, 8.5000]]])
+
+    Schema::
+
+        adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor
+    """
     if modes:
         return adaptive_avg_pool2d_packet.call_parameters(input, output_size)
     try:
@@ -773,7 +1155,37 @@ def _adaptive_avg_pool2d_backward(grad_output: Tensor, input: Tensor) -> Tensor:
 
 
 def adaptive_avg_pool3d(input: Tensor, output_size: int | Sequence[int]) -> Tensor:
-    """adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor"""
+    """The means of as many windows of volumes as the result is to have (`torch.nn.functional.adaptive_avg_pool3d`).
+
+        window i covers elements from floor(i * W / W_out) to ceil((i + 1) * W / W_out) - 1
+
+    Args:
+        input: A floating tensor of shape (N, C, D, H, W) or (C, D, H, W).
+        output_size: The sizes of the result, a number or a tuple of 3.
+
+    Returns:
+        A tensor of shape (N, C, D_out, H_out, W_out) or (C, D_out, H_out, W_out) and `input`'s dtype.
+
+    Raises:
+        RuntimeError: A size is negative, or `input` has another number of dimensions.
+        NotImplementedError: `input` is not floating.
+
+    Note:
+        `tt.nn.functional.adaptive_avg_pool3d` takes None for a size that stays. Windows overlap where W
+        is no multiple of W_out.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.arange(8.0).reshape(1, 2, 2, 2)
+        >>> tt.adaptive_avg_pool3d(x, (2, 1, 1))
+        tensor([[[[1.5000]],
+        <BLANKLINE>
+                 [[5.5000]]]])
+
+    Schema::
+
+        adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor
+    """
     if modes:
         return adaptive_avg_pool3d_packet.call_parameters(input, output_size)
     try:
@@ -806,7 +1218,36 @@ def _adaptive_avg_pool3d_backward(grad_output: Tensor, input: Tensor) -> Tensor:
 
 
 def adaptive_max_pool1d(input: Tensor, output_size: int | Sequence[int]) -> tuple[Tensor, Tensor]:
-    """adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)"""
+    """The largest elements of as many windows of signals as the result is to have, with their places (`torch.adaptive_max_pool1d`).
+
+        window i covers elements from floor(i * L / L_out) to ceil((i + 1) * L / L_out) - 1
+
+    Args:
+        input: A floating tensor of shape (N, C, L) or (C, L).
+        output_size: The size of the result, a number.
+
+    Returns:
+        A tuple `(values, indices)` of shape (N, C, L_out) or (C, L_out). Indices are int64 and count in
+        the flattened line of a channel.
+
+    Raises:
+        RuntimeError: A size is negative, or `input` has another number of dimensions.
+        NotImplementedError: `input` is not floating.
+
+    Note:
+        A nan in a window gives nan. `tt.nn.functional.adaptive_max_pool1d` gives the values alone,
+        unless told otherwise.
+
+    Example:
+        >>> import triten as tt
+        >>> values, indices = tt.adaptive_max_pool1d(tt.tensor([[1.0, 3.0, 2.0, 4.0]]), 2)
+        >>> values, indices
+        (tensor([[3., 4.]]), tensor([[1, 3]]))
+
+    Schema::
+
+        adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)
+    """
     if modes:
         return adaptive_max_pool1d_packet.call_parameters(input, output_size)
     try:
@@ -817,7 +1258,37 @@ def adaptive_max_pool1d(input: Tensor, output_size: int | Sequence[int]) -> tupl
 
 
 def adaptive_max_pool2d(input: Tensor, output_size: int | Sequence[int]) -> tuple[Tensor, Tensor]:
-    """adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)"""
+    """The largest elements of as many windows of images as the result is to have, with their places (`torch.nn.functional.adaptive_max_pool2d`).
+
+        window i covers elements from floor(i * W / W_out) to ceil((i + 1) * W / W_out) - 1
+
+    Args:
+        input: A floating tensor of shape (N, C, H, W) or (C, H, W).
+        output_size: The sizes of the result, a number or a tuple of 2.
+
+    Returns:
+        A tuple `(values, indices)` of shape (N, C, H_out, W_out) or (C, H_out, W_out). Indices are
+        int64 and count in the flattened plane of a channel.
+
+    Raises:
+        RuntimeError: A size is negative, or `input` has another number of dimensions.
+        NotImplementedError: `input` is not floating.
+
+    Note:
+        A nan in a window gives nan. `tt.nn.functional.adaptive_max_pool2d` gives the values alone,
+        unless told otherwise, and takes None for a size that stays.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.arange(16.0).reshape(1, 4, 4)
+        >>> values, indices = tt.adaptive_max_pool2d(x, (1, 2))
+        >>> values, indices
+        (tensor([[[13., 15.]]]), tensor([[[13, 15]]]))
+
+    Schema::
+
+        adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)
+    """
     if modes:
         return adaptive_max_pool2d_packet.call_parameters(input, output_size)
     try:
@@ -839,7 +1310,37 @@ def adaptive_max_pool2d_backward(grad_output: Tensor, input: Tensor, indices: Te
 
 
 def adaptive_max_pool3d(input: Tensor, output_size: int | Sequence[int]) -> tuple[Tensor, Tensor]:
-    """adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)"""
+    """The largest elements of as many windows of volumes as the result is to have, with their places (`torch.nn.functional.adaptive_max_pool3d`).
+
+        window i covers elements from floor(i * W / W_out) to ceil((i + 1) * W / W_out) - 1
+
+    Args:
+        input: A floating tensor of shape (N, C, D, H, W) or (C, D, H, W).
+        output_size: The sizes of the result, a number or a tuple of 3.
+
+    Returns:
+        A tuple `(values, indices)` of shape (N, C, D_out, H_out, W_out) or (C, D_out, H_out, W_out).
+        Indices are int64 and count in the flattened volume of a channel.
+
+    Raises:
+        RuntimeError: A size is negative, or `input` has another number of dimensions.
+        NotImplementedError: `input` is not floating.
+
+    Note:
+        A nan in a window gives nan. `tt.nn.functional.adaptive_max_pool3d` gives the values alone,
+        unless told otherwise, and takes None for a size that stays.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.arange(8.0).reshape(1, 2, 2, 2)
+        >>> values, indices = tt.adaptive_max_pool3d(x, 1)
+        >>> values, indices
+        (tensor([[[[7.]]]]), tensor([[[[7]]]]))
+
+    Schema::
+
+        adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)
+    """
     if modes:
         return adaptive_max_pool3d_packet.call_parameters(input, output_size)
     try:
@@ -863,7 +1364,37 @@ def adaptive_max_pool3d_backward(grad_output: Tensor, input: Tensor, indices: Te
 def max_unpool2d(
     input: Tensor, indices: Tensor, output_size: int | Sequence[int], *, out: Tensor | None = None
 ) -> Tensor:
-    """max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor"""
+    """Zeros, with the results of max pooling put back to their places (`torch.nn.functional.max_unpool2d`).
+
+    Args:
+        input: The maxima, a floating tensor of shape (N, C, H, W) or (C, H, W).
+        indices: Their places in the flattened plane of the result, int64 and of `input`'s shape, as
+            `max_pool2d_with_indices` gives them.
+        output_size: The size of the result, a tuple of 2.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of shape (N, C, H_out, W_out) or (C, H_out, W_out) and `input`'s dtype.
+
+    Raises:
+        RuntimeError: `indices` is not int64, has another shape, or leads out of the result.
+        NotImplementedError: `input` is not floating.
+
+    Note:
+        Where windows overlapped, a place that is named several times gets one of its values, which are
+        equal.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.max_unpool2d(tt.tensor([[[5.0]]]), tt.tensor([[[3]]]), (2, 2))
+        tensor([[[0., 0.],
+                 [0., 5.]]])
+
+    Schema::
+
+        max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return max_unpool2d_packet.call_parameters(input, indices, output_size, out=out)
@@ -888,7 +1419,40 @@ def max_unpool3d(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor"""
+    """Zeros, with the results of max pooling put back to their places (`torch.nn.functional.max_unpool3d`).
+
+    Args:
+        input: The maxima, a floating tensor of shape (N, C, D, H, W) or (C, D, H, W).
+        indices: Their places in the flattened volume of the result, int64 and of `input`'s shape, as
+            `max_pool3d_with_indices` gives them.
+        output_size: The size of the result, a tuple of 3.
+        stride: The stride of the pooling, greater than 0; it is checked and plays no further part.
+        padding: The padding of the pooling; it plays no part.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of shape (N, C, D_out, H_out, W_out) or (C, D_out, H_out, W_out) and `input`'s dtype.
+
+    Raises:
+        RuntimeError: `indices` is not int64, has another shape, or leads out of the result, or a stride
+            is not positive.
+        NotImplementedError: `input` is not floating.
+
+    Note:
+        Where windows overlapped, a place that is named several times gets one of its values, which are
+        equal.
+
+    Example:
+        >>> import triten as tt
+        >>> values, indices = tt.tensor([[[[5.0]]]]), tt.tensor([[[[1]]]])
+        >>> tt.max_unpool3d(values, indices, (1, 1, 3), (1, 1, 1), (0, 0, 0))
+        tensor([[[[0., 5., 0.]]]])
+
+    Schema::
+
+        max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return max_unpool3d_packet.call_parameters(input, indices, output_size, stride, padding, out=out)

@@ -473,8 +473,40 @@ feature_alpha_dropout__plans = feature_alpha_dropout__packet.plans
 def bernoulli(
     input: Tensor, p: float = NOT_GIVEN, *, generator: Generator | None = None, out: Tensor | None = None
 ) -> Tensor:
-    """bernoulli(Tensor self, *, Generator? generator=None) -> Tensor
-    bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor
+    """Ones, drawn with given probabilities, and zeros (`torch.bernoulli`).
+
+    Signatures::
+
+        tt.bernoulli(input: Tensor, *, generator: Generator | None = None, out: Tensor | None = None) -> Tensor
+        tt.bernoulli(input: Tensor, p: float, *, generator: Generator | None = None) -> Tensor
+
+    Args:
+        input: The probabilities of 1, a floating tensor with elements in [0, 1]. With `p` it gives
+            shape and dtype alone. The method's `self`.
+        p: One probability for all elements, in place of those in `input`.
+        generator: The source of the random numbers; by default the device's own generator.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of zeros and ones of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: A probability is nan or lies outside [0, 1].
+        NotImplementedError: `input` is of integers or bools and `p` is not given.
+
+    Note:
+        The gradient of the probabilities is 0.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.bernoulli(tt.tensor([0.0, 1.0, 1.0]))
+        tensor([0., 1., 1.])
+
+    Schema::
+
+        bernoulli(Tensor self, *, Generator? generator=None) -> Tensor
+        bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor
     """
     if modes or out is not None:
         if modes:
@@ -503,10 +535,48 @@ def rand(
     out: Tensor | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """rand(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    rand.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    rand.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    rand.generator_with_names(SymInt[] size, *, Generator? generator, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+    """A new tensor of numbers drawn uniformly from [0, 1) (`torch.rand`).
+
+    Signatures::
+
+        tt.rand(*sizes: int | Sequence[int], size: Sequence[int] | None = None, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+        tt.rand(*sizes: int | Sequence[int], size: Sequence[int] | None = None, generator: Generator | None, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+
+    Args:
+        *size: The shape, as a sequence or as separate integers.
+        dtype: The result's dtype; by default as said under Returns.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+            may overlap with other work.
+        generator: The source of the random numbers; by default the device's own generator.
+        names: Names of the dimensions.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A tensor of shape `size` and of a floating or complex dtype, by default the default one.
+
+    Raises:
+        RuntimeError: A size is negative.
+        NotImplementedError: `dtype` is of integers or bools.
+
+    Note:
+        Of complex elements both parts are drawn from [0, 1).
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.rand(2, 3)
+        >>> x.shape, bool(((x >= 0) & (x < 1)).all())
+        (triten.Size([2, 3]), True)
+
+    Schema::
+
+        rand(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        rand.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        rand.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        rand.generator_with_names(SymInt[] size, *, Generator? generator, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if size is None:
         size = sizes
@@ -538,8 +608,41 @@ def rand_like(
     generator: Generator | None = NOT_GIVEN,
     requires_grad: bool = False,
 ) -> Tensor:
-    """rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
-    rand_like.generator(Tensor self, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
+    """Numbers drawn uniformly from [0, 1), in a tensor made after another one (`torch.rand_like`).
+
+    Signatures::
+
+        tt.rand_like(input: Tensor, *, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, memory_format: memory_format | None = None, requires_grad: bool = False) -> Tensor
+        tt.rand_like(input: Tensor, *, generator: Generator | None, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, memory_format: memory_format | None = None, requires_grad: bool = False) -> Tensor
+
+    Args:
+        input: The tensor that gives the shape and, unless others are named, dtype, layout, device and
+            order of strides.
+        dtype: The result's dtype; by default that of `input`.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default that of `input`.
+        pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+            may overlap with other work.
+        memory_format: The order of the result's dimensions in memory, such as `tt.channels_last`;
+            `tt.preserve_format` keeps that of `input`.
+        generator: The source of the random numbers; by default the device's own generator.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A tensor of `input`'s shape.
+
+    Raises:
+        NotImplementedError: The dtype is of integers or bools.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.rand_like(tt.zeros(2, 3)).shape
+        triten.Size([2, 3])
+
+    Schema::
+
+        rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
+        rand_like.generator(Tensor self, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
     """
     if modes:
         made = rand_like_packet.call_parameters(
@@ -569,10 +672,47 @@ def randn(
     out: Tensor | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    randn.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    randn.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    randn.generator_with_names(SymInt[] size, *, Generator? generator, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+    """A new tensor of numbers drawn from the normal distribution with mean 0 and variance 1 (`torch.randn`).
+
+    Signatures::
+
+        tt.randn(*sizes: int | Sequence[int], size: Sequence[int] | None = None, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+        tt.randn(*sizes: int | Sequence[int], size: Sequence[int] | None = None, generator: Generator | None, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+
+    Args:
+        *size: The shape, as a sequence or as separate integers.
+        dtype: The result's dtype; by default as said under Returns.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+            may overlap with other work.
+        generator: The source of the random numbers; by default the device's own generator.
+        names: Names of the dimensions.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A tensor of shape `size` and of a floating or complex dtype, by default the default one.
+
+    Raises:
+        RuntimeError: A size is negative.
+        NotImplementedError: `dtype` is of integers or bools.
+
+    Note:
+        Real and imaginary parts of complex elements have the variance 1/2 each.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.randn(2, 3).shape
+        triten.Size([2, 3])
+
+    Schema::
+
+        randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        randn.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        randn.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        randn.generator_with_names(SymInt[] size, *, Generator? generator, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if size is None:
         size = sizes
@@ -606,8 +746,41 @@ def randn_like(
     generator: Generator | None = NOT_GIVEN,
     requires_grad: bool = False,
 ) -> Tensor:
-    """randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
-    randn_like.generator(Tensor self, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
+    """Numbers drawn from the standard normal distribution, in a tensor made after another one (`torch.randn_like`).
+
+    Signatures::
+
+        tt.randn_like(input: Tensor, *, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, memory_format: memory_format | None = None, requires_grad: bool = False) -> Tensor
+        tt.randn_like(input: Tensor, *, generator: Generator | None, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, memory_format: memory_format | None = None, requires_grad: bool = False) -> Tensor
+
+    Args:
+        input: The tensor that gives the shape and, unless others are named, dtype, layout, device and
+            order of strides.
+        dtype: The result's dtype; by default that of `input`.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default that of `input`.
+        pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+            may overlap with other work.
+        memory_format: The order of the result's dimensions in memory, such as `tt.channels_last`;
+            `tt.preserve_format` keeps that of `input`.
+        generator: The source of the random numbers; by default the device's own generator.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A tensor of `input`'s shape.
+
+    Raises:
+        NotImplementedError: The dtype is of integers or bools.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.randn_like(tt.zeros(2, 3)).shape
+        triten.Size([2, 3])
+
+    Schema::
+
+        randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
+        randn_like.generator(Tensor self, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
     """
     if modes:
         made = randn_like_packet.call_parameters(
@@ -626,10 +799,50 @@ def randn_like(
 
 
 def randint(*args: Any, requires_grad: bool = False, **kwargs: Any) -> Tensor:
-    """randint(SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    randint.generator(SymInt high, SymInt[] size, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    randint.low(SymInt low, SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    randint.low_generator(SymInt low, SymInt high, SymInt[] size, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+    """A new tensor of integers drawn uniformly from [low, high) (`torch.randint`).
+
+    Signatures::
+
+        tt.randint(high: int, size: Sequence[int], *, dtype: dtype | None = int64, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+        tt.randint(high: int, size: Sequence[int], *, generator: Generator | None, dtype: dtype | None = int64, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+        tt.randint(low: int, high: int, size: Sequence[int], *, dtype: dtype | None = int64, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+        tt.randint(low: int, high: int, size: Sequence[int], *, generator: Generator | None, dtype: dtype | None = int64, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+
+    Args:
+        high: The upper end of the range, which is not drawn itself. A single number before `size` is
+            `high`.
+        size: The shape, a sequence.
+        low: The least integer that is drawn, by default 0.
+        dtype: Any real dtype or bool; by default int64.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+            may overlap with other work.
+        generator: The source of the random numbers; by default the device's own generator.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A tensor of shape `size`.
+
+    Raises:
+        TypeError: `size` is a number.
+        RuntimeError: `low` is not less than `high`, the dtype cannot hold a number of the range, or a
+            size is negative.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.randint(3, 6, (2, 4))
+        >>> x.shape, bool(((x >= 3) & (x < 6)).all())
+        (triten.Size([2, 4]), True)
+
+    Schema::
+
+        randint(SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        randint.generator(SymInt high, SymInt[] size, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        randint.low(SymInt low, SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        randint.low_generator(SymInt low, SymInt high, SymInt[] size, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if len(args) == 1 and not kwargs and args[0].__class__ is int and not modes:
         plan = randint_short.get(args[0])
@@ -644,12 +857,52 @@ def randint(*args: Any, requires_grad: bool = False, **kwargs: Any) -> Tensor:
 
 
 def randint_like(*args: Any, requires_grad: bool = False, **kwargs: Any) -> Tensor:
-    """randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
-    randint_like.Tensor(Tensor self, Tensor high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
-    randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
-    randint_like.generator(Tensor self, SymInt high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
-    randint_like.Tensor_generator(Tensor self, Tensor high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
-    randint_like.low_generator_dtype(Tensor self, SymInt low, SymInt high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
+    """Integers drawn uniformly from [low, high), in a tensor made after another one (`torch.randint_like`).
+
+    Signatures::
+
+        tt.randint_like(input: Tensor, high: int, *, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, memory_format: memory_format | None = None, requires_grad: bool = False) -> Tensor
+        tt.randint_like(input: Tensor, high: Tensor, *, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, memory_format: memory_format | None = None, requires_grad: bool = False) -> Tensor
+        tt.randint_like(input: Tensor, low: int, high: int, *, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, memory_format: memory_format | None = None, requires_grad: bool = False) -> Tensor
+        tt.randint_like(input: Tensor, high: int, *, generator: Generator | None, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, memory_format: memory_format | None = None, requires_grad: bool = False) -> Tensor
+        tt.randint_like(input: Tensor, high: Tensor, *, generator: Generator | None, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, memory_format: memory_format | None = None, requires_grad: bool = False) -> Tensor
+        tt.randint_like(input: Tensor, low: int, high: int, *, generator: Generator | None, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, memory_format: memory_format | None = None, requires_grad: bool = False) -> Tensor
+
+    Args:
+        input: The tensor that gives the shape and, unless others are named, dtype, layout, device and
+            order of strides.
+        high: The upper end of the range, which is not drawn itself; a number or a tensor of one
+            element. A single number is `high`.
+        low: The least integer that is drawn, by default 0.
+        dtype: The result's dtype; by default that of `input`.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default that of `input`.
+        pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+            may overlap with other work.
+        memory_format: The order of the result's dimensions in memory, such as `tt.channels_last`;
+            `tt.preserve_format` keeps that of `input`.
+        generator: The source of the random numbers; by default the device's own generator.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A tensor of `input`'s shape, of dtype `dtype` or `input`'s.
+
+    Raises:
+        RuntimeError: `low` is not less than `high`, or the dtype cannot hold a number of the range.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.randint_like(tt.zeros(3), 7, 8)
+        tensor([7., 7., 7.])
+
+    Schema::
+
+        randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
+        randint_like.Tensor(Tensor self, Tensor high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
+        randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
+        randint_like.generator(Tensor self, SymInt high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
+        randint_like.Tensor_generator(Tensor self, Tensor high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
+        randint_like.low_generator_dtype(Tensor self, SymInt low, SymInt high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
     """
     if len(args) == 1 and not kwargs and args[0].__class__ is int and not modes:
         plan = randint_like_short.get(args[0])
@@ -674,8 +927,43 @@ def randperm(
     out: Tensor | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """randperm(SymInt n, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    randperm.generator(SymInt n, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+    """The integers from 0 to n - 1 in random order (`torch.randperm`).
+
+    Signatures::
+
+        tt.randperm(n: int, *, dtype: dtype | None = int64, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+        tt.randperm(n: int, *, generator: Generator | None, dtype: dtype | None = int64, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+
+    Args:
+        n: The number of integers.
+        dtype: The dtype of the result, by default int64.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+            may overlap with other work.
+        generator: The source of the random numbers; by default the device's own generator.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A tensor of shape (n,).
+
+    Raises:
+        RuntimeError: `n` is negative, or the dtype cannot hold n - 1.
+
+    Note:
+        The order is the same on every device for the same seed.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.randperm(4).sort().values
+        tensor([0, 1, 2, 3])
+
+    Schema::
+
+        randperm(SymInt n, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        randperm.generator(SymInt n, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or out is not None:
         made = randperm_packet.call_parameters(n, dtype, layout, device, pin_memory, generator, out=out)
@@ -702,10 +990,52 @@ def normal(
     out: Tensor | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """normal.Tensor_float(Tensor mean, float std=1., *, Generator? generator=None) -> Tensor
-    normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor
-    normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor
-    normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+    """Numbers drawn from normal distributions with given means and standard deviations (`torch.normal`).
+
+    Signatures::
+
+        tt.normal(mean: Tensor, std: float = 1.0, *, generator: Generator | None = None, out: Tensor | None = None, requires_grad: bool = False) -> Tensor
+        tt.normal(mean: float, std: Tensor, *, generator: Generator | None = None, out: Tensor | None = None, requires_grad: bool = False) -> Tensor
+        tt.normal(mean: Tensor, std: Tensor, *, generator: Generator | None = None, out: Tensor | None = None, requires_grad: bool = False) -> Tensor
+        tt.normal(mean: float, std: float, size: Sequence[int], *, generator: Generator | None = None, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, requires_grad: bool = False) -> Tensor
+
+    Args:
+        mean: The means, a floating tensor, or one number for all elements.
+        std: The standard deviations, a floating tensor or one number, by default 1; none is negative.
+        size: The shape, which is given if and only if `mean` and `std` are both numbers.
+        generator: The source of the random numbers; by default the device's own generator.
+        dtype: The result's dtype; by default as said under Returns.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+            may overlap with other work.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A tensor of shape `size`, or of that to which the shapes of `mean` and `std` broadcast.
+
+    Raises:
+        RuntimeError: A standard deviation is negative, or the shapes do not broadcast.
+        NotImplementedError: The result would be of integers.
+
+    Note:
+        The gradients of `mean` and `std` are 0. `normal_` takes numbers alone.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.normal(tt.tensor([1.0, 2.0]), 0.0)
+        tensor([1., 2.])
+        >>> tt.normal(0.0, 1.0, (2, 3)).shape
+        triten.Size([2, 3])
+
+    Schema::
+
+        normal.Tensor_float(Tensor mean, float std=1., *, Generator? generator=None) -> Tensor
+        normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor
+        normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor
+        normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or out is not None:
         made = normal_packet.call_parameters(
@@ -741,7 +1071,39 @@ def multinomial(
     generator: Generator | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor"""
+    """Indices drawn with probabilities in proportion to given weights (`torch.multinomial`).
+
+    Args:
+        input: The weights of K indices, a floating tensor of shape (K,) or of rows (N, K). They need
+            not sum to 1. The method's `self`.
+        num_samples: The number of indices that are drawn from each row.
+        replacement: Whether an index may be drawn several times.
+        generator: The source of the random numbers; by default the device's own generator.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        An int64 tensor of shape (num_samples,) or (N, num_samples).
+
+    Raises:
+        RuntimeError: `input` has other than 1 or 2 dimensions, is not floating, or holds a negative
+            weight, nan or inf; the weights of a row sum to 0; `num_samples` is not positive, or exceeds
+            K without replacement.
+
+    Note:
+        Without replacement, indices of weight 0 come after all others where `num_samples` exceeds the
+        number of these.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.multinomial(tt.tensor([[0.0, 1.0, 0.0], [2.0, 0.0, 0.0]]), 2, replacement=True)
+        tensor([[1, 1],
+                [0, 0]])
+
+    Schema::
+
+        multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return multinomial_packet.call_parameters(input, num_samples, replacement, generator, out=out)
@@ -758,7 +1120,30 @@ def multinomial(
 
 
 def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
-    """native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)"""
+    """Dropout together with the mask of the elements that were kept (`torch.native_dropout`).
+
+    Args:
+        input: A floating tensor of any shape.
+        p: The probability with which an element is set to 0, between 0 and 1.
+        train: True and None drop elements; False gives a copy of `input` and a mask of True.
+
+    Returns:
+        A tuple `(output, mask)` of `input`'s shape. Kept elements are scaled by 1 / (1 - p); the mask
+        is bool.
+
+    Raises:
+        RuntimeError: `p` is not between 0 and 1.
+
+    Example:
+        >>> import triten as tt
+        >>> output, mask = tt.native_dropout(tt.ones(4), 0.5, True)
+        >>> bool((output == mask * 2).all())
+        True
+
+    Schema::
+
+        native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)
+    """
     if modes:
         return native_dropout_packet.call_parameters(input, p, train)
     try:
@@ -771,7 +1156,32 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
 def native_dropout_backward(
     grad_output: Tensor, mask: Tensor, scale: float, *, out: Tensor | None = None
 ) -> Tensor:
-    """native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor"""
+    """The gradient of `native_dropout` (`torch.ops.aten.native_dropout_backward`).
+
+        grad_output * mask * scale
+
+    Args:
+        grad_output: The gradient of the dropout's output.
+        mask: The bool mask that `native_dropout` gave.
+        scale: The factor of the elements that were kept, 1 / (1 - p).
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `grad_output`'s shape and dtype.
+
+    Raises:
+        RuntimeError: `mask` is not of bools.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.native_dropout_backward(tt.ones(3), tt.tensor([True, False, True]), 2.0)
+        tensor([2., 0., 2.])
+
+    Schema::
+
+        native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return native_dropout_backward_packet.call_parameters(grad_output, mask, scale, out=out)
@@ -788,7 +1198,36 @@ def native_dropout_backward(
 
 
 def dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """dropout(Tensor input, float p, bool train) -> Tensor"""
+    """Elements set to 0 at random in training, the others scaled such that the mean stays (`torch.dropout`).
+
+    Args:
+        input: A floating tensor of any shape.
+        p: The probability with which an element is set to 0, between 0 and 1.
+        train: Whether elements are dropped; otherwise the result is `input` itself.
+
+    Returns:
+        A tensor of `input`'s shape and dtype. Kept elements are multiplied by 1 / (1 - p).
+
+    Raises:
+        RuntimeError: `p` is not between 0 and 1, or `input` is of integers in training.
+        NotImplementedError: `input` is complex, in training.
+
+    Note:
+        With p = 1 all elements are 0. Numbers come from the generator of `input`'s device.
+
+    References:
+        Srivastava et al., Dropout, a simple way to prevent neural networks from overfitting (2014).
+
+    Example:
+        >>> import triten as tt
+        >>> _ = tt.manual_seed(0)
+        >>> tt.dropout(tt.ones(4), 0.5, True)
+        tensor([2., 0., 0., 0.])
+
+    Schema::
+
+        dropout(Tensor input, float p, bool train) -> Tensor
+    """
     if modes:
         return dropout_packet.call_parameters(input, p, train)
     try:
@@ -799,7 +1238,37 @@ def dropout(input: Tensor, p: float, train: bool) -> Tensor:
 
 
 def dropout_(input: Tensor, p: float, train: bool) -> Tensor:
-    """dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)"""
+    """In place: elements set to 0 at random in training, the others scaled such that the mean stays (`torch.dropout_`).
+
+    Args:
+        input: A floating tensor of any shape. It takes the result.
+        p: The probability with which an element is set to 0, between 0 and 1.
+        train: Whether elements are dropped; otherwise the result is `input` itself.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: `p` is not between 0 and 1, or `input` is of integers in training.
+        NotImplementedError: `input` is complex, in training.
+
+    Note:
+        With p = 1 all elements are 0. Numbers come from the generator of `input`'s device.
+
+    References:
+        Srivastava et al., Dropout, a simple way to prevent neural networks from overfitting (2014).
+
+    Example:
+        >>> import triten as tt
+        >>> _ = tt.manual_seed(0)
+        >>> x = tt.ones(4)
+        >>> tt.dropout_(x, 0.5, True)
+        tensor([2., 0., 0., 0.])
+
+    Schema::
+
+        dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)
+    """
     if modes:
         return dropout__packet.call_parameters(input, p, train)
     try:
@@ -816,7 +1285,37 @@ def rrelu(
     training: bool = False,
     generator: Generator | None = None,
 ) -> Tensor:
-    """rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor"""
+    """The leaky rectifier, with slopes for negative elements drawn at random in training (`torch.rrelu`).
+
+        x where x > 0, else a * x
+
+    Args:
+        input: A floating tensor of any shape.
+        lower: The lower end of the range of the slopes a.
+        upper: The upper end of the range of the slopes a.
+        training: True draws a slope for each element uniformly from [lower, upper); False takes their
+            mean (lower + upper) / 2.
+        generator: The source of the random numbers; by default the device's own generator.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: `lower` is greater than `upper`.
+        NotImplementedError: `input` is not floating.
+
+    References:
+        Xu et al., Empirical evaluation of rectified activations in convolution network (2015).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.rrelu(tt.tensor([-1.0, 2.0]), lower=0.1, upper=0.3)
+        tensor([-0.2000,  2.0000])
+
+    Schema::
+
+        rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor
+    """
     if modes:
         return rrelu_packet.call_parameters(input, lower, upper, training, generator)
     try:
@@ -833,7 +1332,38 @@ def rrelu_(
     training: bool = False,
     generator: Generator | None = None,
 ) -> Tensor:
-    """rrelu_(Tensor(a!) self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor(a!)"""
+    """In place: the leaky rectifier, with slopes for negative elements drawn at random in training (`torch.rrelu_`).
+
+        x where x > 0, else a * x
+
+    Args:
+        input: A floating tensor of any shape. It takes the result.
+        lower: The lower end of the range of the slopes a.
+        upper: The upper end of the range of the slopes a.
+        training: True draws a slope for each element uniformly from [lower, upper); False takes their
+            mean (lower + upper) / 2.
+        generator: The source of the random numbers; by default the device's own generator.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: `lower` is greater than `upper`.
+        NotImplementedError: `input` is not floating.
+
+    References:
+        Xu et al., Empirical evaluation of rectified activations in convolution network (2015).
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([-1.0, 2.0])
+        >>> tt.rrelu_(x, lower=0.1, upper=0.3)
+        tensor([-0.2000,  2.0000])
+
+    Schema::
+
+        rrelu_(Tensor(a!) self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor(a!)
+    """
     if modes:
         return rrelu__packet.call_parameters(input, lower, upper, training, generator)
     try:
@@ -844,7 +1374,38 @@ def rrelu_(
 
 
 def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """alpha_dropout(Tensor input, float p, bool train) -> Tensor"""
+    """Dropout that keeps mean 0 and variance 1, for networks of `selu` (`torch.alpha_dropout`).
+
+        a * (x if kept else -1.7581) + b
+
+    Args:
+        input: A floating tensor of any shape.
+        p: The probability with which an element is dropped, between 0 and 1.
+        train: Whether elements are dropped; otherwise the result is `input` itself.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: `p` is not between 0 and 1.
+
+    Note:
+        A dropped element becomes the limit of `selu` far below zero. The constants a and b, the same
+        for all elements, restore mean and variance of an input of mean 0 and variance 1. With p = 1 all
+        elements are 0.
+
+    References:
+        Klambauer et al., Self-normalizing neural networks (2017).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.alpha_dropout(tt.ones(3), 0.5, False)
+        tensor([1., 1., 1.])
+
+    Schema::
+
+        alpha_dropout(Tensor input, float p, bool train) -> Tensor
+    """
     if modes:
         return alpha_dropout_packet.call_parameters(input, p, train)
     try:
@@ -855,7 +1416,39 @@ def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
 
 
 def alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
-    """alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)"""
+    """In place: dropout that keeps mean 0 and variance 1, for networks of `selu` (`torch.alpha_dropout_`).
+
+        a * (x if kept else -1.7581) + b
+
+    Args:
+        input: A floating tensor of any shape. It takes the result.
+        p: The probability with which an element is dropped, between 0 and 1.
+        train: Whether elements are dropped; otherwise the result is `input` itself.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: `p` is not between 0 and 1.
+
+    Note:
+        A dropped element becomes the limit of `selu` far below zero. The constants a and b, the same
+        for all elements, restore mean and variance of an input of mean 0 and variance 1. With p = 1 all
+        elements are 0.
+
+    References:
+        Klambauer et al., Self-normalizing neural networks (2017).
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.ones(3)
+        >>> tt.alpha_dropout_(x, 0.5, False)
+        tensor([1., 1., 1.])
+
+    Schema::
+
+        alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)
+    """
     if modes:
         return alpha_dropout__packet.call_parameters(input, p, train)
     try:
@@ -866,7 +1459,39 @@ def alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
 
 
 def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """feature_dropout(Tensor input, float p, bool train) -> Tensor"""
+    """Dropout of whole channels (`torch.feature_dropout`).
+
+    Args:
+        input: A floating tensor of shape (N, C, ...); a channel is all that one pair of indices (n, c)
+            leads to.
+        p: The probability with which a channel is set to 0, between 0 and 1.
+        train: Whether channels are dropped; otherwise the result is `input` itself.
+
+    Returns:
+        A tensor of `input`'s shape and dtype. Kept channels are multiplied by 1 / (1 - p).
+
+    Raises:
+        RuntimeError: `p` is not between 0 and 1, or `input` has fewer than 2 dimensions in training.
+
+    Note:
+        Suits the maps of convolutions, whose neighbouring elements depend on each other.
+
+    References:
+        Tompson et al., Efficient object localization using convolutional networks (2015).
+
+    Example:
+        >>> import triten as tt
+        >>> _ = tt.manual_seed(0)
+        >>> tt.feature_dropout(tt.ones(1, 4, 2), 0.5, True)
+        tensor([[[2., 2.],
+                 [0., 0.],
+                 [0., 0.],
+                 [0., 0.]]])
+
+    Schema::
+
+        feature_dropout(Tensor input, float p, bool train) -> Tensor
+    """
     if modes:
         return feature_dropout_packet.call_parameters(input, p, train)
     try:
@@ -877,7 +1502,40 @@ def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
 
 
 def feature_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
-    """feature_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)"""
+    """In place: dropout of whole channels (`torch.feature_dropout_`).
+
+    Args:
+        input: A floating tensor of shape (N, C, ...); a channel is all that one pair of indices (n, c)
+            leads to. It takes the result.
+        p: The probability with which a channel is set to 0, between 0 and 1.
+        train: Whether channels are dropped; otherwise the result is `input` itself.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: `p` is not between 0 and 1, or `input` has fewer than 2 dimensions in training.
+
+    Note:
+        Suits the maps of convolutions, whose neighbouring elements depend on each other.
+
+    References:
+        Tompson et al., Efficient object localization using convolutional networks (2015).
+
+    Example:
+        >>> import triten as tt
+        >>> _ = tt.manual_seed(0)
+        >>> x = tt.ones(1, 4, 2)
+        >>> tt.feature_dropout_(x, 0.5, True)
+        tensor([[[2., 2.],
+                 [0., 0.],
+                 [0., 0.],
+                 [0., 0.]]])
+
+    Schema::
+
+        feature_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)
+    """
     if modes:
         return feature_dropout__packet.call_parameters(input, p, train)
     try:
@@ -888,7 +1546,33 @@ def feature_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
 
 
 def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor"""
+    """Alpha dropout of whole channels, which keeps mean 0 and variance 1 (`torch.feature_alpha_dropout`).
+
+    Args:
+        input: A floating tensor of shape (N, C, ...); a channel is all that one pair of indices (n, c)
+            leads to.
+        p: The probability with which a channel is dropped, between 0 and 1.
+        train: Whether channels are dropped; otherwise the result is `input` itself.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: `p` is not between 0 and 1, or `input` has fewer than 2 dimensions in training.
+
+    Note:
+        All elements of a channel are dropped or kept together; otherwise as `alpha_dropout`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.feature_alpha_dropout(tt.ones(1, 2, 2), 0.5, False)
+        tensor([[[1., 1.],
+                 [1., 1.]]])
+
+    Schema::
+
+        feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor
+    """
     if modes:
         return feature_alpha_dropout_packet.call_parameters(input, p, train)
     try:
@@ -899,7 +1583,34 @@ def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
 
 
 def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
-    """feature_alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)"""
+    """In place: alpha dropout of whole channels, which keeps mean 0 and variance 1 (`torch.feature_alpha_dropout_`).
+
+    Args:
+        input: A floating tensor of shape (N, C, ...); a channel is all that one pair of indices (n, c)
+            leads to. It takes the result.
+        p: The probability with which a channel is dropped, between 0 and 1.
+        train: Whether channels are dropped; otherwise the result is `input` itself.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: `p` is not between 0 and 1, or `input` has fewer than 2 dimensions in training.
+
+    Note:
+        All elements of a channel are dropped or kept together; otherwise as `alpha_dropout`.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.ones(1, 2, 2)
+        >>> tt.feature_alpha_dropout_(x, 0.5, False)
+        tensor([[[1., 1.],
+                 [1., 1.]]])
+
+    Schema::
+
+        feature_alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)
+    """
     if modes:
         return feature_alpha_dropout__packet.call_parameters(input, p, train)
     try:

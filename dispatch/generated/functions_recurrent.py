@@ -421,8 +421,62 @@ def _thnn_differentiable_gru_cell_backward(
 
 
 def lstm(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """lstm.input(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor, Tensor)
-    lstm.data(Tensor data, Tensor batch_sizes, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor, Tensor)
+    """Layers of long short-term memory over sequences (`torch.lstm`).
+
+        i, f, o = sigmoid(gates), g = tanh(gate); c' = f * c + i * g; h' = o * tanh(c')
+
+    Signatures::
+
+        tt.lstm(input: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool, batch_first: bool) -> tuple[Tensor, Tensor, Tensor]
+        tt.lstm(data: Tensor, batch_sizes: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool) -> tuple[Tensor, Tensor, Tensor]
+
+    Args:
+        input: Sequences of shape (L, N, I), or (N, L, I) with `batch_first`.
+        hx: The initial states (h, c), each of shape (num_layers * directions, N, H).
+        params: The weights of all layers, one after another, each layer's directions one after another:
+            w_ih of shape (4 * H, I), w_hh of shape (4 * H, H) and, with `has_biases`, b_ih and b_hh of
+            shape (4 * H,). From the second layer on, I is H (twice that with two directions).
+        has_biases: Whether `params` holds biases.
+        num_layers: The number of layers, each of which reads the results of the one before.
+        dropout: The probability with which, in training, results of all layers but the last are set to
+            0.
+        train: Whether `dropout` applies.
+        bidirectional: Whether each layer also reads the sequences backwards; results of both directions
+            are joined.
+        batch_first: Whether the batch stands first in `input` and in the result.
+        data: In place of `input`, packed sequences without padding, of shape (sum of batch_sizes, I):
+            first the first elements of all sequences, then the second ones, and so on.
+        batch_sizes: With `data`, the number of sequences that reach each step, int64 on the CPU, never
+            growing.
+
+    Returns:
+        A tuple `(output, hy, cy)`: the last layer's states h at all steps, of shape (L, N, directions *
+        H), or as `data` is packed; and all layers' last states h and c, of the initial ones' shape.
+
+    Raises:
+        RuntimeError: The numbers of states or of parameters do not fit the layers, or shapes or dtypes
+            do not fit, or a sequence has no elements.
+
+    Note:
+        The four gates stand in the weights' rows in the order i, f, g, o; each is w_ih @ x + b_ih +
+        w_hh @ h + b_hh. A further weight w_hr of shape (P, H) after the others of a layer makes w_hr @
+        h of the states h, which then have P features. `tt.nn.LSTM` holds the weights.
+
+    References:
+        Hochreiter, Schmidhuber, Long short-term memory (1997).
+
+    Example:
+        >>> import triten as tt
+        >>> h, c = tt.zeros(1, 1, 1), tt.ones(1, 1, 1)
+        >>> params = [tt.zeros(4, 1), tt.zeros(4, 1)]
+        >>> output, hy, cy = tt.lstm(tt.zeros(2, 1, 1), [h, c], params, False, 1, 0.0, False, False, False)
+        >>> cy
+        tensor([[[0.2500]]])
+
+    Schema::
+
+        lstm.input(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor, Tensor)
+        lstm.data(Tensor data, Tensor batch_sizes, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor, Tensor)
     """
     if modes or "out" in kwargs:
         return lstm_packet.call(*args, **kwargs)
@@ -430,8 +484,59 @@ def lstm(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def gru(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-    """gru.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)
-    gru.data(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)
+    """Layers of gated recurrent units over sequences (`torch.gru`).
+
+        r, z = sigmoid(gates); n = tanh(w_in @ x + b_in + r * (w_hn @ h + b_hn)); h' = (1 - z) * n + z * h
+
+    Signatures::
+
+        tt.gru(input: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool, batch_first: bool) -> tuple[Tensor, Tensor]
+        tt.gru(data: Tensor, batch_sizes: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool) -> tuple[Tensor, Tensor]
+
+    Args:
+        input: Sequences of shape (L, N, I), or (N, L, I) with `batch_first`.
+        hx: The initial states, of shape (num_layers * directions, N, H).
+        params: The weights of all layers, one after another, each layer's directions one after another:
+            w_ih of shape (3 * H, I), w_hh of shape (3 * H, H) and, with `has_biases`, b_ih and b_hh of
+            shape (3 * H,). From the second layer on, I is H (twice that with two directions).
+        has_biases: Whether `params` holds biases.
+        num_layers: The number of layers, each of which reads the results of the one before.
+        dropout: The probability with which, in training, results of all layers but the last are set to
+            0.
+        train: Whether `dropout` applies.
+        bidirectional: Whether each layer also reads the sequences backwards; results of both directions
+            are joined.
+        batch_first: Whether the batch stands first in `input` and in the result.
+        data: In place of `input`, packed sequences without padding, of shape (sum of batch_sizes, I):
+            first the first elements of all sequences, then the second ones, and so on.
+        batch_sizes: With `data`, the number of sequences that reach each step, int64 on the CPU, never
+            growing.
+
+    Returns:
+        A tuple `(output, hy)`: the last layer's states at all steps, of shape (L, N, directions * H),
+        or as `data` is packed; and all layers' last states, of `hx`'s shape.
+
+    Raises:
+        RuntimeError: The numbers of states or of parameters do not fit the layers, or shapes or dtypes
+            do not fit, or a sequence has no elements.
+
+    Note:
+        The gates stand in the weights' rows in the order r, z, n. `tt.nn.GRU` holds the weights.
+
+    References:
+        Cho et al., Learning phrase representations using RNN encoder-decoder (2014).
+
+    Example:
+        >>> import triten as tt
+        >>> params = [tt.zeros(3, 1), tt.zeros(3, 1)]
+        >>> output, hy = tt.gru(tt.zeros(2, 1, 1), tt.ones(1, 1, 1), params, False, 1, 0.0, False, False, False)
+        >>> output.flatten()
+        tensor([0.5000, 0.2500])
+
+    Schema::
+
+        gru.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)
+        gru.data(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)
     """
     if modes or "out" in kwargs:
         return gru_packet.call(*args, **kwargs)
@@ -439,8 +544,59 @@ def gru(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
 
 
 def rnn_tanh(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-    """rnn_tanh.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)
-    rnn_tanh.data(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)
+    """Layers of simple recurrent units with the hyperbolic tangent over sequences (`torch.rnn_tanh`).
+
+        h' = tanh(w_ih @ x + b_ih + w_hh @ h + b_hh)
+
+    Signatures::
+
+        tt.rnn_tanh(input: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool, batch_first: bool) -> tuple[Tensor, Tensor]
+        tt.rnn_tanh(data: Tensor, batch_sizes: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool) -> tuple[Tensor, Tensor]
+
+    Args:
+        input: Sequences of shape (L, N, I), or (N, L, I) with `batch_first`.
+        hx: The initial states, of shape (num_layers * directions, N, H).
+        params: The weights of all layers, one after another, each layer's directions one after another:
+            w_ih of shape (H, I), w_hh of shape (H, H) and, with `has_biases`, b_ih and b_hh of shape
+            (H,). From the second layer on, I is H (twice that with two directions).
+        has_biases: Whether `params` holds biases.
+        num_layers: The number of layers, each of which reads the results of the one before.
+        dropout: The probability with which, in training, results of all layers but the last are set to
+            0.
+        train: Whether `dropout` applies.
+        bidirectional: Whether each layer also reads the sequences backwards; results of both directions
+            are joined.
+        batch_first: Whether the batch stands first in `input` and in the result.
+        data: In place of `input`, packed sequences without padding, of shape (sum of batch_sizes, I):
+            first the first elements of all sequences, then the second ones, and so on.
+        batch_sizes: With `data`, the number of sequences that reach each step, int64 on the CPU, never
+            growing.
+
+    Returns:
+        A tuple `(output, hy)`: the last layer's states at all steps, of shape (L, N, directions * H),
+        or as `data` is packed; and all layers' last states, of `hx`'s shape.
+
+    Raises:
+        RuntimeError: The numbers of states or of parameters do not fit the layers, or shapes or dtypes
+            do not fit, or a sequence has no elements.
+
+    Note:
+        `tt.nn.RNN` holds the weights.
+
+    References:
+        Elman, Finding structure in time (1990).
+
+    Example:
+        >>> import triten as tt
+        >>> params = [tt.ones(1, 1), tt.ones(1, 1)]
+        >>> output, hy = tt.rnn_tanh(tt.zeros(2, 1, 1), tt.ones(1, 1, 1), params, False, 1, 0.0, False, False, False)
+        >>> output.flatten()
+        tensor([0.7616, 0.6420])
+
+    Schema::
+
+        rnn_tanh.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)
+        rnn_tanh.data(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)
     """
     if modes or "out" in kwargs:
         return rnn_tanh_packet.call(*args, **kwargs)
@@ -448,8 +604,59 @@ def rnn_tanh(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
 
 
 def rnn_relu(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-    """rnn_relu.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)
-    rnn_relu.data(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)
+    """Layers of simple recurrent units with the rectifier over sequences (`torch.rnn_relu`).
+
+        h' = max(0, w_ih @ x + b_ih + w_hh @ h + b_hh)
+
+    Signatures::
+
+        tt.rnn_relu(input: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool, batch_first: bool) -> tuple[Tensor, Tensor]
+        tt.rnn_relu(data: Tensor, batch_sizes: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool) -> tuple[Tensor, Tensor]
+
+    Args:
+        input: Sequences of shape (L, N, I), or (N, L, I) with `batch_first`.
+        hx: The initial states, of shape (num_layers * directions, N, H).
+        params: The weights of all layers, one after another, each layer's directions one after another:
+            w_ih of shape (H, I), w_hh of shape (H, H) and, with `has_biases`, b_ih and b_hh of shape
+            (H,). From the second layer on, I is H (twice that with two directions).
+        has_biases: Whether `params` holds biases.
+        num_layers: The number of layers, each of which reads the results of the one before.
+        dropout: The probability with which, in training, results of all layers but the last are set to
+            0.
+        train: Whether `dropout` applies.
+        bidirectional: Whether each layer also reads the sequences backwards; results of both directions
+            are joined.
+        batch_first: Whether the batch stands first in `input` and in the result.
+        data: In place of `input`, packed sequences without padding, of shape (sum of batch_sizes, I):
+            first the first elements of all sequences, then the second ones, and so on.
+        batch_sizes: With `data`, the number of sequences that reach each step, int64 on the CPU, never
+            growing.
+
+    Returns:
+        A tuple `(output, hy)`: the last layer's states at all steps, of shape (L, N, directions * H),
+        or as `data` is packed; and all layers' last states, of `hx`'s shape.
+
+    Raises:
+        RuntimeError: The numbers of states or of parameters do not fit the layers, or shapes or dtypes
+            do not fit, or a sequence has no elements.
+
+    Note:
+        `tt.nn.RNN` holds the weights.
+
+    References:
+        Elman, Finding structure in time (1990).
+
+    Example:
+        >>> import triten as tt
+        >>> params = [tt.ones(1, 1), tt.ones(1, 1)]
+        >>> output, hy = tt.rnn_relu(tt.ones(3, 1, 1), tt.zeros(1, 1, 1), params, False, 1, 0.0, False, False, False)
+        >>> output.flatten()
+        tensor([1., 2., 3.])
+
+    Schema::
+
+        rnn_relu.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)
+        rnn_relu.data(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)
     """
     if modes or "out" in kwargs:
         return rnn_relu_packet.call(*args, **kwargs)
@@ -464,7 +671,37 @@ def lstm_cell(
     b_ih: Tensor | None = None,
     b_hh: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """lstm_cell(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> (Tensor, Tensor)"""
+    """One step of long short-term memory (`torch.lstm_cell`).
+
+        i, f, o = sigmoid(gates), g = tanh(gate); c' = f * c + i * g; h' = o * tanh(c')
+
+    Args:
+        input: The inputs x, of shape (N, I).
+        hx: The states (h, c), each of shape (N, H).
+        w_ih: The inputs' weights, of shape (4 * H, I).
+        w_hh: The states' weights, of shape (4 * H, H).
+        b_ih: The inputs' biases, of shape (4 * H,); by default none are added.
+        b_hh: The states' biases, of shape (4 * H,); by default none are added.
+
+    Returns:
+        A tuple `(h', c')` of tensors of shape (N, H).
+
+    Raises:
+        RuntimeError: Shapes do not fit, or `hx` has not two states.
+
+    Note:
+        The gates stand in the weights' rows in the order i, f, g, o.
+
+    Example:
+        >>> import triten as tt
+        >>> h, c = tt.zeros(1, 1), tt.ones(1, 1)
+        >>> tt.lstm_cell(tt.ones(1, 1), [h, c], tt.zeros(4, 1), tt.zeros(4, 1))
+        (tensor([[0.2311]]), tensor([[0.5000]]))
+
+    Schema::
+
+        lstm_cell(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> (Tensor, Tensor)
+    """
     if modes:
         return lstm_cell_packet.call_parameters(input, hx, w_ih, w_hh, b_ih, b_hh)
     try:
@@ -488,7 +725,36 @@ def gru_cell(
     b_ih: Tensor | None = None,
     b_hh: Tensor | None = None,
 ) -> Tensor:
-    """gru_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor"""
+    """One step of a gated recurrent unit (`torch.gru_cell`).
+
+        r, z = sigmoid(gates); n = tanh(w_in @ x + b_in + r * (w_hn @ h + b_hn)); h' = (1 - z) * n + z * h
+
+    Args:
+        input: The inputs x, of shape (N, I).
+        hx: The states h, of shape (N, H).
+        w_ih: The inputs' weights, of shape (3 * H, I).
+        w_hh: The states' weights, of shape (3 * H, H).
+        b_ih: The inputs' biases, of shape (3 * H,); by default none are added.
+        b_hh: The states' biases, of shape (3 * H,); by default none are added.
+
+    Returns:
+        A tensor of shape (N, H).
+
+    Raises:
+        RuntimeError: Shapes do not fit.
+
+    Note:
+        The gates stand in the weights' rows in the order r, z, n.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.gru_cell(tt.ones(1, 1), tt.ones(1, 1), tt.zeros(3, 1), tt.zeros(3, 1))
+        tensor([[0.5000]])
+
+    Schema::
+
+        gru_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor
+    """
     if modes:
         return gru_cell_packet.call_parameters(input, hx, w_ih, w_hh, b_ih, b_hh)
     try:
@@ -512,7 +778,33 @@ def rnn_tanh_cell(
     b_ih: Tensor | None = None,
     b_hh: Tensor | None = None,
 ) -> Tensor:
-    """rnn_tanh_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor"""
+    """One step of a simple recurrent unit with the hyperbolic tangent (`torch.rnn_tanh_cell`).
+
+        h' = tanh(w_ih @ x + b_ih + w_hh @ h + b_hh)
+
+    Args:
+        input: The inputs x, of shape (N, I).
+        hx: The states h, of shape (N, H).
+        w_ih: The inputs' weights, of shape (H, I).
+        w_hh: The states' weights, of shape (H, H).
+        b_ih: The inputs' biases, of shape (H,); by default none are added.
+        b_hh: The states' biases, of shape (H,); by default none are added.
+
+    Returns:
+        A tensor of shape (N, H).
+
+    Raises:
+        RuntimeError: Shapes do not fit.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.rnn_tanh_cell(tt.zeros(1, 1), tt.ones(1, 1), tt.ones(1, 1), tt.ones(1, 1))
+        tensor([[0.7616]])
+
+    Schema::
+
+        rnn_tanh_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor
+    """
     if modes:
         return rnn_tanh_cell_packet.call_parameters(input, hx, w_ih, w_hh, b_ih, b_hh)
     try:
@@ -536,7 +828,33 @@ def rnn_relu_cell(
     b_ih: Tensor | None = None,
     b_hh: Tensor | None = None,
 ) -> Tensor:
-    """rnn_relu_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor"""
+    """One step of a simple recurrent unit with the rectifier (`torch.rnn_relu_cell`).
+
+        h' = max(0, w_ih @ x + b_ih + w_hh @ h + b_hh)
+
+    Args:
+        input: The inputs x, of shape (N, I).
+        hx: The states h, of shape (N, H).
+        w_ih: The inputs' weights, of shape (H, I).
+        w_hh: The states' weights, of shape (H, H).
+        b_ih: The inputs' biases, of shape (H,); by default none are added.
+        b_hh: The states' biases, of shape (H,); by default none are added.
+
+    Returns:
+        A tensor of shape (N, H).
+
+    Raises:
+        RuntimeError: Shapes do not fit.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.rnn_relu_cell(tt.ones(1, 1), tt.ones(1, 1), tt.ones(1, 1), tt.ones(1, 1))
+        tensor([[2.]])
+
+    Schema::
+
+        rnn_relu_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor
+    """
     if modes:
         return rnn_relu_cell_packet.call_parameters(input, hx, w_ih, w_hh, b_ih, b_hh)
     try:

@@ -532,9 +532,49 @@ def sum(
     dtype: dtype | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """sum(Tensor self, *, ScalarType? dtype=None) -> Tensor
-    sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
-    sum.dim_DimnameList(Tensor self, Dimname[1] dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
+    """The sum of all elements, or of those along given dimensions (`torch.sum`).
+
+        sum_i x_i
+
+    Signatures::
+
+        tt.sum(input: Tensor, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor
+        tt.sum(input: Tensor, dim: int | Sequence[int] | None, keepdim: bool = False, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: A tensor of any shape and dtype. The method's `self`.
+        dim: The dimension, or a tuple of dimensions (numbers or names), that is summed; None and ()
+            mean all of them.
+        keepdim: Whether summed dimensions stay in the result with size 1.
+        dtype: The dtype to which `input` is converted before the sum. By default integers and bools are
+            summed as int64, other dtypes as themselves.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape without the summed dimensions, of dtype `dtype`, int64 or `input`'s.
+
+    Raises:
+        IndexError: `dim` is out of range.
+        RuntimeError: A dimension stands twice in `dim`.
+
+    Note:
+        The sum of no elements is 0. float16 and bfloat16 are added up in float32 and rounded once.
+        Integers wrap around on overflow.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[1, 2], [3, 4]])
+        >>> tt.sum(x)
+        tensor(10)
+        >>> tt.sum(x, dim=0)
+        tensor([4, 6])
+
+    Schema::
+
+        sum(Tensor self, *, ScalarType? dtype=None) -> Tensor
+        sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
+        sum.dim_DimnameList(Tensor self, Dimname[1] dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
     """
     if modes or out is not None:
         if modes:
@@ -559,9 +599,48 @@ def mean(
     dtype: dtype | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """mean(Tensor self, *, ScalarType? dtype=None) -> Tensor
-    mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
-    mean.names_dim(Tensor self, Dimname[1] dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
+    """The arithmetic mean of all elements, or of those along given dimensions (`torch.mean`).
+
+        sum_i x_i / n
+
+    Signatures::
+
+        tt.mean(input: Tensor, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor
+        tt.mean(input: Tensor, dim: int | Sequence[int] | None, keepdim: bool = False, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: A tensor of any shape. Integers and bools need `dtype`. The method's `self`.
+        dim: The dimension, or a tuple of dimensions (numbers or names), that is averaged; None and ()
+            mean all of them.
+        keepdim: Whether averaged dimensions stay in the result with size 1.
+        dtype: The floating or complex dtype to which `input` is converted first; by default its own.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape without the averaged dimensions, of dtype `dtype` or `input`'s.
+
+    Raises:
+        IndexError: `dim` is out of range.
+        RuntimeError: The dtype is neither floating nor complex, or a dimension stands twice in `dim`.
+
+    Note:
+        The mean of no elements is nan.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[1.0, 2.0], [3.0, 6.0]])
+        >>> tt.mean(x)
+        tensor(3.)
+        >>> tt.mean(x, dim=1, keepdim=True)
+        tensor([[1.5000],
+                [4.5000]])
+
+    Schema::
+
+        mean(Tensor self, *, ScalarType? dtype=None) -> Tensor
+        mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
+        mean.names_dim(Tensor self, Dimname[1] dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
     """
     if modes or out is not None:
         if modes:
@@ -586,9 +665,46 @@ def prod(
     dtype: dtype | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """prod(Tensor self, *, ScalarType? dtype=None) -> Tensor
-    prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
-    prod.dim_Dimname(Tensor self, Dimname dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
+    """The product of all elements, or of those along one dimension (`torch.prod`).
+
+        x_1 * x_2 * ... * x_n
+
+    Signatures::
+
+        tt.prod(input: Tensor, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor
+        tt.prod(input: Tensor, dim: int, keepdim: bool = False, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: A tensor of any shape and dtype. The method's `self`.
+        dim: The one dimension (a number or a name) along which elements are multiplied; by default all
+            of them are.
+        keepdim: Whether `dim` stays in the result with size 1.
+        dtype: The dtype to which `input` is converted first. By default integers and bools become
+            int64.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape without `dim`, or without dimensions, of dtype `dtype`, int64 or
+        `input`'s.
+
+    Raises:
+        IndexError: `dim` is out of range.
+        TypeError: `dim` is a tuple.
+
+    Note:
+        The product of no elements is 1. The gradient is right where elements are 0.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.prod(tt.tensor([1, 2, 3, 4]))
+        tensor(24)
+
+    Schema::
+
+        prod(Tensor self, *, ScalarType? dtype=None) -> Tensor
+        prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
+        prod.dim_Dimname(Tensor self, Dimname dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
     """
     if modes or out is not None:
         if modes:
@@ -608,7 +724,37 @@ def prod(
 def amax(
     input: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False, *, out: Tensor | None = None
 ) -> Tensor:
-    """amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"""
+    """The largest elements along given dimensions, without their indices (`torch.amax`).
+
+    Args:
+        input: A tensor of real numbers or bools. The method's `self`.
+        dim: The dimension, or a tuple of dimensions, that is reduced; () means all of them.
+        keepdim: Whether reduced dimensions stay in the result with size 1.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s dtype and of its shape without the reduced dimensions.
+
+    Raises:
+        IndexError: `dim` is out of range or of size 0.
+        RuntimeError: `input` has no elements and `dim` is (), or a dimension stands twice in `dim`.
+        NotImplementedError: `input` is complex.
+
+    Note:
+        A nan among the elements gives nan. The gradient is shared equally among equal largest elements,
+        whereas `max` along a dimension gives all of it to the element that it picked.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[1.0, 3.0], [4.0, 2.0]])
+        >>> tt.amax(x, dim=1)
+        tensor([3., 4.])
+
+    Schema::
+
+        amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return amax_packet.call_parameters(input, dim, keepdim, out=out)
@@ -627,7 +773,37 @@ def amax(
 def amin(
     input: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False, *, out: Tensor | None = None
 ) -> Tensor:
-    """amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"""
+    """The smallest elements along given dimensions, without their indices (`torch.amin`).
+
+    Args:
+        input: A tensor of real numbers or bools. The method's `self`.
+        dim: The dimension, or a tuple of dimensions, that is reduced; () means all of them.
+        keepdim: Whether reduced dimensions stay in the result with size 1.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s dtype and of its shape without the reduced dimensions.
+
+    Raises:
+        IndexError: `dim` is out of range or of size 0.
+        RuntimeError: `input` has no elements and `dim` is (), or a dimension stands twice in `dim`.
+        NotImplementedError: `input` is complex.
+
+    Note:
+        A nan among the elements gives nan. The gradient is shared equally among equal smallest
+        elements, whereas `min` along a dimension gives all of it to the element that it picked.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[1.0, 3.0], [4.0, 2.0]])
+        >>> tt.amin(x, dim=1)
+        tensor([1., 2.])
+
+    Schema::
+
+        amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return amin_packet.call_parameters(input, dim, keepdim, out=out)
@@ -646,7 +822,39 @@ def amin(
 def aminmax(
     input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: tuple[Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)"""
+    """The smallest and the largest elements, from one pass over the input (`torch.aminmax`).
+
+    Args:
+        input: A tensor of real numbers or bools. The method's `self`.
+        dim: The one dimension that is reduced; by default all of them are.
+        keepdim: Whether reduced dimensions stay in the results with size 1.
+        out: A tuple of tensors that take the results (min, max) and are returned: each of the result's
+            shape, or empty and then resized.
+
+    Returns:
+        A named tuple `(min, max)` of two tensors of `input`'s dtype, both of its shape without the
+        reduced dimensions.
+
+    Raises:
+        IndexError: `dim` is out of range or of size 0.
+        RuntimeError: `input` has no elements and `dim` is None.
+        NotImplementedError: `input` is complex.
+
+    Note:
+        A nan among the elements makes both results nan.
+
+    Example:
+        >>> import triten as tt
+        >>> low, high = tt.aminmax(tt.tensor([[1, 5], [3, 0]]), dim=0)
+        >>> low
+        tensor([1, 0])
+        >>> high
+        tensor([3, 5])
+
+    Schema::
+
+        aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)
+    """
     if modes or out is not None:
         if modes:
             return aminmax_packet.call_parameters(input, dim, keepdim, out=out)
@@ -670,7 +878,40 @@ def hash_tensor(
     mode: int = 0,
     out: Tensor | None = None,
 ) -> Tensor:
-    """hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor"""
+    """A 64-bit hash of all elements, or of those along given dimensions: their bits, joined by exclusive or (`torch.hash_tensor`).
+
+        bits(x_1) xor bits(x_2) xor ... xor bits(x_n)
+
+    Args:
+        input: A tensor of real numbers or bools. Floating elements are hashed as float64, integers and
+            bools as int64. The method's `self`.
+        dim: The dimension, or a tuple of dimensions, that is hashed; () means all of them.
+        keepdim: Whether hashed dimensions stay in the result with size 1.
+        mode: The kind of hash; 0, exclusive or, is the only one.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A uint64 tensor of `input`'s shape without the hashed dimensions.
+
+    Raises:
+        IndexError: `dim` is out of range.
+        RuntimeError: `mode` is not 0, or `input` has no elements and `dim` is ().
+        NotImplementedError: `input` is complex.
+
+    Note:
+        The hash does not depend on the order of the elements, and two equal elements cancel each other.
+        It serves to notice changes by accident, not forgeries.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.hash_tensor(tt.tensor([1, 2, 4]))
+        tensor(7, dtype=triten.uint64)
+
+    Schema::
+
+        hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return hash_tensor_packet.call_parameters(input, dim, keepdim, mode, out=out)
@@ -687,10 +928,57 @@ def hash_tensor(
 
 
 def max(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor] | Tensor:
-    """max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
-    max.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)
-    max.other(Tensor self, Tensor other) -> Tensor
-    max(Tensor self) -> Tensor
+    """The largest element, the largest elements along one dimension with their indices, or of two tensors (`torch.max`).
+
+    Signatures::
+
+        tt.max(input: Tensor, dim: int, keepdim: bool = False, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]
+        tt.max(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
+        tt.max(input: Tensor, *, out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: A tensor of real numbers or bools. The method's `self`.
+        dim: The dimension (a number or a name) along which the largest elements and their indices are
+            sought.
+        keepdim: Whether `dim` stays in both results with size 1.
+        other: A second tensor, whose shape broadcasts with `input`'s; the result is then
+            `maximum(input, other)`.
+        out: The tensor that takes the result, or a tuple of those that take (values, indices): each of
+            the result's shape, or empty and then resized.
+
+    Returns:
+        Without `dim`, a tensor without dimensions; with it, a named tuple `(values, indices)` of
+        `input`'s shape without `dim`, the indices of dtype int64; with `other`, a tensor of the
+        broadcast shape and the promoted dtype.
+
+    Raises:
+        IndexError: `dim` is out of range or of size 0.
+        RuntimeError: `input` has no elements and `dim` is not given, or `input` is complex and `dim` or
+            `other` is given.
+        NotImplementedError: `input` is complex and neither `dim` nor `other` is given.
+
+    Note:
+        A nan counts as the largest number. Among equal elements the first one's index is given. Along a
+        dimension the gradient goes to that element alone; without one, equal largest elements share it
+        equally.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[1, 7], [4, 2]])
+        >>> tt.max(x)
+        tensor(7)
+        >>> values, indices = tt.max(x, dim=1)
+        >>> indices
+        tensor([1, 0])
+        >>> tt.max(tt.tensor([1, 5]), tt.tensor([3, 2]))
+        tensor([3, 5])
+
+    Schema::
+
+        max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
+        max.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)
+        max.other(Tensor self, Tensor other) -> Tensor
+        max(Tensor self) -> Tensor
     """
     if not kwargs and not modes:
         plan = None
@@ -709,10 +997,57 @@ def max(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor] | Tensor:
 
 
 def min(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor] | Tensor:
-    """min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
-    min.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)
-    min.other(Tensor self, Tensor other) -> Tensor
-    min(Tensor self) -> Tensor
+    """The smallest element, the smallest elements along one dimension with their indices, or of two tensors (`torch.min`).
+
+    Signatures::
+
+        tt.min(input: Tensor, dim: int, keepdim: bool = False, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]
+        tt.min(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
+        tt.min(input: Tensor, *, out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: A tensor of real numbers or bools. The method's `self`.
+        dim: The dimension (a number or a name) along which the smallest elements and their indices are
+            sought.
+        keepdim: Whether `dim` stays in both results with size 1.
+        other: A second tensor, whose shape broadcasts with `input`'s; the result is then
+            `minimum(input, other)`.
+        out: The tensor that takes the result, or a tuple of those that take (values, indices): each of
+            the result's shape, or empty and then resized.
+
+    Returns:
+        Without `dim`, a tensor without dimensions; with it, a named tuple `(values, indices)` of
+        `input`'s shape without `dim`, the indices of dtype int64; with `other`, a tensor of the
+        broadcast shape and the promoted dtype.
+
+    Raises:
+        IndexError: `dim` is out of range or of size 0.
+        RuntimeError: `input` has no elements and `dim` is not given, or `input` is complex and `dim` or
+            `other` is given.
+        NotImplementedError: `input` is complex and neither `dim` nor `other` is given.
+
+    Note:
+        A nan counts as the smallest number. Among equal elements the first one's index is given. Along
+        a dimension the gradient goes to that element alone; without one, equal smallest elements share
+        it equally.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[1, 7], [4, 2]])
+        >>> tt.min(x)
+        tensor(1)
+        >>> values, indices = tt.min(x, dim=1)
+        >>> indices
+        tensor([0, 1])
+        >>> tt.min(tt.tensor([1, 5]), tt.tensor([3, 2]))
+        tensor([1, 2])
+
+    Schema::
+
+        min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
+        min.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)
+        min.other(Tensor self, Tensor other) -> Tensor
+        min(Tensor self) -> Tensor
     """
     if not kwargs and not modes:
         plan = None
@@ -733,7 +1068,39 @@ def min(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor] | Tensor:
 def argmax(
     input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Tensor | None = None
 ) -> Tensor:
-    """argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"""
+    """The index of the largest element, of all or along one dimension (`torch.argmax`).
+
+    Args:
+        input: A tensor of real numbers. The method's `self`.
+        dim: The dimension that is searched. By default all elements are, and the index is that into the
+            flattened tensor.
+        keepdim: Whether searched dimensions stay in the result with size 1.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        An int64 tensor of `input`'s shape without `dim`, or without dimensions.
+
+    Raises:
+        IndexError: `dim` is out of range or of size 0, or `input` has no elements and `dim` is None.
+        RuntimeError: `input` is complex or of bools.
+
+    Note:
+        Among equal elements the first one counts, and a nan counts as the largest number. The result
+        carries no gradient.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[1.0, 3.0], [4.0, 0.0]])
+        >>> tt.argmax(x)
+        tensor(2)
+        >>> tt.argmax(x, dim=1)
+        tensor([1, 0])
+
+    Schema::
+
+        argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return argmax_packet.call_parameters(input, dim, keepdim, out=out)
@@ -752,7 +1119,39 @@ def argmax(
 def argmin(
     input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Tensor | None = None
 ) -> Tensor:
-    """argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"""
+    """The index of the smallest element, of all or along one dimension (`torch.argmin`).
+
+    Args:
+        input: A tensor of real numbers. The method's `self`.
+        dim: The dimension that is searched. By default all elements are, and the index is that into the
+            flattened tensor.
+        keepdim: Whether searched dimensions stay in the result with size 1.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        An int64 tensor of `input`'s shape without `dim`, or without dimensions.
+
+    Raises:
+        IndexError: `dim` is out of range or of size 0, or `input` has no elements and `dim` is None.
+        RuntimeError: `input` is complex or of bools.
+
+    Note:
+        Among equal elements the first one counts, and a nan counts as the smallest number. The result
+        carries no gradient.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[1.0, 3.0], [4.0, 0.0]])
+        >>> tt.argmin(x)
+        tensor(3)
+        >>> tt.argmin(x, dim=1)
+        tensor([0, 1])
+
+    Schema::
+
+        argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return argmin_packet.call_parameters(input, dim, keepdim, out=out)
@@ -775,10 +1174,47 @@ def any(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """any(Tensor self) -> Tensor
-    any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor
-    any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor
-    any.dimname(Tensor self, Dimname dim, bool keepdim=False) -> Tensor
+    """Whether at least one element is not zero, of all or along given dimensions (`torch.any`).
+
+    Signatures::
+
+        tt.any(input: Tensor, *, out: Tensor | None = None) -> Tensor
+        tt.any(input: Tensor, dim: int, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor
+        tt.any(input: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: A tensor of any shape and dtype; every element but 0 and False counts as true, nan too.
+            The method's `self`.
+        dim: The dimension, or a tuple of dimensions, that is reduced, or a name; None means all of
+            them, () none.
+        keepdim: Whether reduced dimensions stay in the result with size 1.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A bool tensor (uint8 for a uint8 input) of `input`'s shape without the reduced dimensions.
+
+    Raises:
+        IndexError: `dim` is out of range.
+        RuntimeError: A dimension stands twice in `dim`.
+
+    Note:
+        Of no elements the answer is False.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[True, False], [False, False]])
+        >>> tt.any(x)
+        tensor(True)
+        >>> tt.any(x, dim=1)
+        tensor([ True, False])
+
+    Schema::
+
+        any(Tensor self) -> Tensor
+        any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor
+        any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor
+        any.dimname(Tensor self, Dimname dim, bool keepdim=False) -> Tensor
     """
     if modes or out is not None:
         if modes:
@@ -802,10 +1238,47 @@ def all(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """all(Tensor self) -> Tensor
-    all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor
-    all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor
-    all.dimname(Tensor self, Dimname dim, bool keepdim=False) -> Tensor
+    """Whether no element is zero, of all or along given dimensions (`torch.all`).
+
+    Signatures::
+
+        tt.all(input: Tensor, *, out: Tensor | None = None) -> Tensor
+        tt.all(input: Tensor, dim: int, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor
+        tt.all(input: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: A tensor of any shape and dtype; every element but 0 and False counts as true, nan too.
+            The method's `self`.
+        dim: The dimension, or a tuple of dimensions, that is reduced, or a name; None means all of
+            them, () none.
+        keepdim: Whether reduced dimensions stay in the result with size 1.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A bool tensor (uint8 for a uint8 input) of `input`'s shape without the reduced dimensions.
+
+    Raises:
+        IndexError: `dim` is out of range.
+        RuntimeError: A dimension stands twice in `dim`.
+
+    Note:
+        Of no elements the answer is True.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[True, True], [True, False]])
+        >>> tt.all(x)
+        tensor(False)
+        >>> tt.all(x, dim=1)
+        tensor([ True, False])
+
+    Schema::
+
+        all(Tensor self) -> Tensor
+        all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor
+        all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor
+        all.dimname(Tensor self, Dimname dim, bool keepdim=False) -> Tensor
     """
     if modes or out is not None:
         if modes:
@@ -823,8 +1296,37 @@ def all(
 
 
 def count_nonzero(input: Tensor, dim: Sequence[int] | int | None = NOT_GIVEN) -> Tensor:
-    """count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor
-    count_nonzero(Tensor self, int? dim=None) -> Tensor
+    """The number of elements that are not zero, of all or along given dimensions (`torch.count_nonzero`).
+
+    Signatures::
+
+        tt.count_nonzero(input: Tensor, dim: Sequence[int]) -> Tensor
+        tt.count_nonzero(input: Tensor, dim: int | None = None) -> Tensor
+
+    Args:
+        input: A tensor of any shape and dtype; nan counts as not zero. The method's `self`.
+        dim: The dimension, or a tuple of dimensions, along which one counts; None and () mean all of
+            them.
+
+    Returns:
+        An int64 tensor of `input`'s shape without the dimensions in `dim`.
+
+    Raises:
+        IndexError: `dim` is out of range.
+        RuntimeError: A dimension stands twice in `dim`.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[0, 1], [3, 2]])
+        >>> tt.count_nonzero(x)
+        tensor(3)
+        >>> tt.count_nonzero(x, dim=0)
+        tensor([1, 2])
+
+    Schema::
+
+        count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor
+        count_nonzero(Tensor self, int? dim=None) -> Tensor
     """
     if modes:
         return count_nonzero_packet.call_parameters(input, dim)
@@ -836,11 +1338,53 @@ def count_nonzero(input: Tensor, dim: Sequence[int] | int | None = NOT_GIVEN) ->
 
 
 def var(*args: Any, **kwargs: Any) -> Tensor:
-    """var(Tensor self, bool unbiased=True) -> Tensor
-    var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor
-    var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor
-    var.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> Tensor
-    var.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> Tensor
+    """The variance of all elements, or of those along given dimensions (`torch.var`).
+
+        sum_i |x_i - mean|^2 / max(0, n - correction)
+
+    Signatures::
+
+        tt.var(input: Tensor, unbiased: bool = True) -> Tensor
+        tt.var(input: Tensor, dim: int | Sequence[int] | None, unbiased: bool = True, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor
+        tt.var(input: Tensor, dim: int | Sequence[int] | None = None, *, correction: Number | None = None, keepdim: bool = False, out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: A floating or complex tensor. The method's `self`.
+        unbiased: The older way to choose the correction: True means 1, False means 0.
+        dim: The dimension, or a tuple of dimensions (numbers or names), that is reduced; None and ()
+            mean all of them.
+        keepdim: Whether reduced dimensions stay in the result with size 1.
+        correction: The number by which the divisor is smaller than n, the number of elements. The
+            default 1 estimates the variance of a population from a sample; 0 gives the variance of the
+            elements themselves.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A real tensor of `input`'s precision and of its shape without the reduced dimensions.
+
+    Raises:
+        IndexError: `dim` is out of range.
+        RuntimeError: `input` is of integers or bools, or a dimension stands twice in `dim`.
+
+    Note:
+        Where n is not greater than `correction` the division is by 0, and the result nan or inf.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.0, 2.0, 3.0])
+        >>> tt.var(x)
+        tensor(1.)
+        >>> tt.var(x, correction=0)
+        tensor(0.6667)
+
+    Schema::
+
+        var(Tensor self, bool unbiased=True) -> Tensor
+        var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor
+        var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor
+        var.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> Tensor
+        var.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> Tensor
     """
     if not kwargs and not modes:
         plan = None
@@ -859,11 +1403,51 @@ def var(*args: Any, **kwargs: Any) -> Tensor:
 
 
 def std(*args: Any, **kwargs: Any) -> Tensor:
-    """std(Tensor self, bool unbiased=True) -> Tensor
-    std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor
-    std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor
-    std.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> Tensor
-    std.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> Tensor
+    """The standard deviation of all elements, or of those along given dimensions (`torch.std`).
+
+        sqrt(sum_i |x_i - mean|^2 / max(0, n - correction))
+
+    Signatures::
+
+        tt.std(input: Tensor, unbiased: bool = True) -> Tensor
+        tt.std(input: Tensor, dim: int | Sequence[int] | None, unbiased: bool = True, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor
+        tt.std(input: Tensor, dim: int | Sequence[int] | None = None, *, correction: Number | None = None, keepdim: bool = False, out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: A floating or complex tensor. The method's `self`.
+        unbiased: The older way to choose the correction: True means 1, False means 0.
+        dim: The dimension, or a tuple of dimensions (numbers or names), that is reduced; None and ()
+            mean all of them.
+        keepdim: Whether reduced dimensions stay in the result with size 1.
+        correction: The number by which the divisor is smaller than n, the number of elements. The
+            default 1 suits a sample of a population; 0 gives the standard deviation of the elements
+            themselves.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A real tensor of `input`'s precision and of its shape without the reduced dimensions.
+
+    Raises:
+        IndexError: `dim` is out of range.
+        RuntimeError: `input` is of integers or bools, or a dimension stands twice in `dim`.
+
+    Note:
+        Where n is not greater than `correction` the division is by 0, and the result nan or inf.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[1.0, 3.0], [2.0, 8.0]])
+        >>> tt.std(x, dim=1, correction=0)
+        tensor([1., 3.])
+
+    Schema::
+
+        std(Tensor self, bool unbiased=True) -> Tensor
+        std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor
+        std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor
+        std.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> Tensor
+        std.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> Tensor
     """
     if not kwargs and not modes:
         plan = None
@@ -882,11 +1466,43 @@ def std(*args: Any, **kwargs: Any) -> Tensor:
 
 
 def var_mean(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-    """var_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)
-    var_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)
-    var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)
-    var_mean.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)
-    var_mean.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)
+    """The variance and the mean, of all elements or along given dimensions (`torch.var_mean`).
+
+    Signatures::
+
+        tt.var_mean(input: Tensor, unbiased: bool = True) -> tuple[Tensor, Tensor]
+        tt.var_mean(input: Tensor, dim: int | Sequence[int] | None, unbiased: bool = True, keepdim: bool = False) -> tuple[Tensor, Tensor]
+        tt.var_mean(input: Tensor, dim: int | Sequence[int] | None = None, *, correction: Number | None = None, keepdim: bool = False) -> tuple[Tensor, Tensor]
+
+    Args:
+        input: A floating or complex tensor.
+        unbiased: The older way to choose the correction: True means 1, False means 0.
+        dim: The dimension, or a tuple of dimensions (numbers or names), that is reduced; None and ()
+            mean all of them.
+        keepdim: Whether reduced dimensions stay in the results with size 1.
+        correction: The number by which the variance's divisor is smaller than the number of elements,
+            by default 1.
+
+    Returns:
+        A tuple `(var, mean)` of tensors of `input`'s shape without the reduced dimensions. The variance
+        is real; the mean has `input`'s dtype.
+
+    Raises:
+        IndexError: `dim` is out of range.
+        RuntimeError: `input` is of integers or bools, or a dimension stands twice in `dim`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.var_mean(tt.tensor([1.0, 2.0, 3.0]))
+        (tensor(1.), tensor(2.))
+
+    Schema::
+
+        var_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)
+        var_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)
+        var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)
+        var_mean.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)
+        var_mean.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)
     """
     if not kwargs and not modes:
         plan = None
@@ -905,11 +1521,43 @@ def var_mean(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
 
 
 def std_mean(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-    """std_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)
-    std_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)
-    std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)
-    std_mean.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)
-    std_mean.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)
+    """The standard deviation and the mean, of all elements or along given dimensions (`torch.std_mean`).
+
+    Signatures::
+
+        tt.std_mean(input: Tensor, unbiased: bool = True) -> tuple[Tensor, Tensor]
+        tt.std_mean(input: Tensor, dim: int | Sequence[int] | None, unbiased: bool = True, keepdim: bool = False) -> tuple[Tensor, Tensor]
+        tt.std_mean(input: Tensor, dim: int | Sequence[int] | None = None, *, correction: Number | None = None, keepdim: bool = False) -> tuple[Tensor, Tensor]
+
+    Args:
+        input: A floating or complex tensor.
+        unbiased: The older way to choose the correction: True means 1, False means 0.
+        dim: The dimension, or a tuple of dimensions (numbers or names), that is reduced; None and ()
+            mean all of them.
+        keepdim: Whether reduced dimensions stay in the results with size 1.
+        correction: The number by which the variance's divisor is smaller than the number of elements,
+            by default 1.
+
+    Returns:
+        A tuple `(std, mean)` of tensors of `input`'s shape without the reduced dimensions. The standard
+        deviation is real; the mean has `input`'s dtype.
+
+    Raises:
+        IndexError: `dim` is out of range.
+        RuntimeError: `input` is of integers or bools, or a dimension stands twice in `dim`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.std_mean(tt.tensor([1.0, 3.0]), correction=0)
+        (tensor(1.), tensor(2.))
+
+    Schema::
+
+        std_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)
+        std_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)
+        std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)
+        std_mean.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)
+        std_mean.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)
     """
     if not kwargs and not modes:
         plan = None
@@ -930,8 +1578,39 @@ def std_mean(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
 def logsumexp(
     input: Tensor, dim: int | Sequence[int], keepdim: bool = False, *, out: Tensor | None = None
 ) -> Tensor:
-    """logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor
-    logsumexp.names(Tensor self, Dimname[1] dim, bool keepdim=False) -> Tensor
+    """The logarithm of the sum of exponentials along given dimensions (`torch.logsumexp`).
+
+        log(sum_i exp(x_i))
+
+    Args:
+        input: A tensor of any shape; integers and bools give the default floating dtype. The method's
+            `self`.
+        dim: The dimension, or a tuple of dimensions (numbers or names), that is reduced. It has no
+            default.
+        keepdim: Whether reduced dimensions stay in the result with size 1.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A floating or complex tensor of `input`'s shape without the reduced dimensions.
+
+    Raises:
+        IndexError: `dim` is out of range.
+        RuntimeError: A dimension stands twice in `dim`.
+
+    Note:
+        The maximum is taken out of the sum first, so that large elements do not overflow. Of no
+        elements, or of nothing but -inf, the result is -inf.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.logsumexp(tt.tensor([[0.0, 0.0], [1000.0, 1000.0]]), dim=1)
+        tensor([6.9315e-01, 1.0007e+03])
+
+    Schema::
+
+        logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor
+        logsumexp.names(Tensor self, Dimname[1] dim, bool keepdim=False) -> Tensor
     """
     if modes or out is not None:
         if modes:
@@ -960,8 +1639,36 @@ def _vector_norm(input: Tensor, ord: str, dim: Sequence[int], keepdim: bool = Fa
 
 
 def cumsum(input: Tensor, dim: int, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor:
-    """cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor
-    cumsum.dimname(Tensor self, Dimname dim, *, ScalarType? dtype=None) -> Tensor
+    """The sums of each element and all those before it, along one dimension (`torch.cumsum`).
+
+        y_i = x_1 + x_2 + ... + x_i
+
+    Args:
+        input: A tensor of any shape and dtype. The method's `self`.
+        dim: The dimension (a number or a name) along which elements are added up.
+        dtype: The dtype to which `input` is converted first. By default integers and bools become
+            int64.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape, of dtype `dtype`, int64 or `input`'s.
+
+    Raises:
+        IndexError: `dim` is out of range.
+
+    Note:
+        A nan makes all later sums nan. The in-place form keeps the dtype of its tensor.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.cumsum(tt.tensor([1, 2, 3, 4]), dim=0)
+        tensor([ 1,  3,  6, 10])
+
+    Schema::
+
+        cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor
+        cumsum.dimname(Tensor self, Dimname dim, *, ScalarType? dtype=None) -> Tensor
     """
     if modes or out is not None:
         if modes:
@@ -979,8 +1686,35 @@ def cumsum(input: Tensor, dim: int, *, dtype: dtype | None = None, out: Tensor |
 
 
 def cumsum_(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tensor:
-    """cumsum_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)
-    cumsum_.dimname(Tensor(a!) self, Dimname dim, *, ScalarType? dtype=None) -> Tensor(a!)
+    """In place: the sums of each element and all those before it, along one dimension (`torch.Tensor.cumsum_`).
+
+        y_i = x_1 + x_2 + ... + x_i
+
+    Args:
+        input: A tensor of any shape and dtype. It takes the result. The method's `self`.
+        dim: The dimension (a number or a name) along which elements are added up.
+        dtype: The dtype to which `input` is converted first. By default integers and bools become
+            int64.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        IndexError: `dim` is out of range.
+
+    Note:
+        A nan makes all later sums nan. The in-place form keeps the dtype of its tensor.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1, 2, 3, 4])
+        >>> x.cumsum_(dim=0)
+        tensor([ 1,  3,  6, 10])
+
+    Schema::
+
+        cumsum_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)
+        cumsum_.dimname(Tensor(a!) self, Dimname dim, *, ScalarType? dtype=None) -> Tensor(a!)
     """
     if modes:
         return cumsum__packet.call_parameters(input, dim, dtype)
@@ -992,8 +1726,36 @@ def cumsum_(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tensor:
 
 
 def cumprod(input: Tensor, dim: int, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor:
-    """cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor
-    cumprod.dimname(Tensor self, Dimname dim, *, ScalarType? dtype=None) -> Tensor
+    """The products of each element and all those before it, along one dimension (`torch.cumprod`).
+
+        y_i = x_1 * x_2 * ... * x_i
+
+    Args:
+        input: A tensor of any shape and dtype. The method's `self`.
+        dim: The dimension (a number or a name) along which elements are multiplied.
+        dtype: The dtype to which `input` is converted first. By default integers and bools become
+            int64.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape, of dtype `dtype`, int64 or `input`'s.
+
+    Raises:
+        IndexError: `dim` is out of range.
+
+    Note:
+        The gradient is right where elements are 0. The in-place form keeps the dtype of its tensor.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.cumprod(tt.tensor([1, 2, 3, 4]), dim=0)
+        tensor([ 1,  2,  6, 24])
+
+    Schema::
+
+        cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor
+        cumprod.dimname(Tensor self, Dimname dim, *, ScalarType? dtype=None) -> Tensor
     """
     if modes or out is not None:
         if modes:
@@ -1011,8 +1773,35 @@ def cumprod(input: Tensor, dim: int, *, dtype: dtype | None = None, out: Tensor 
 
 
 def cumprod_(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tensor:
-    """cumprod_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)
-    cumprod_.dimname(Tensor(a!) self, Dimname dim, *, ScalarType? dtype=None) -> Tensor(a!)
+    """In place: the products of each element and all those before it, along one dimension (`torch.Tensor.cumprod_`).
+
+        y_i = x_1 * x_2 * ... * x_i
+
+    Args:
+        input: A tensor of any shape and dtype. It takes the result. The method's `self`.
+        dim: The dimension (a number or a name) along which elements are multiplied.
+        dtype: The dtype to which `input` is converted first. By default integers and bools become
+            int64.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        IndexError: `dim` is out of range.
+
+    Note:
+        The gradient is right where elements are 0. The in-place form keeps the dtype of its tensor.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1, 2, 3, 4])
+        >>> x.cumprod_(dim=0)
+        tensor([ 1,  2,  6, 24])
+
+    Schema::
+
+        cumprod_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)
+        cumprod_.dimname(Tensor(a!) self, Dimname dim, *, ScalarType? dtype=None) -> Tensor(a!)
     """
     if modes:
         return cumprod__packet.call_parameters(input, dim, dtype)
@@ -1035,8 +1824,35 @@ def cumprod_backward(grad: Tensor, input: Tensor, dim: int, output: Tensor) -> T
 
 
 def logcumsumexp(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tensor:
-    """logcumsumexp(Tensor self, int dim) -> Tensor
-    logcumsumexp.dimname(Tensor self, Dimname dim) -> Tensor
+    """The logarithm of the running sum of exponentials along one dimension (`torch.logcumsumexp`).
+
+        y_i = log(exp(x_1) + exp(x_2) + ... + exp(x_i))
+
+    Args:
+        input: A floating or complex tensor of any shape. The method's `self`.
+        dim: The dimension (a number or a name) along which the sum runs.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        IndexError: `dim` is out of range.
+        NotImplementedError: `input` is of integers or bools.
+
+    Note:
+        Large elements do not overflow. Leading elements of -inf give -inf.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.logcumsumexp(tt.tensor([0.0, 0.0, 0.0]), dim=0)
+        tensor([0.0000, 0.6931, 1.0986])
+
+    Schema::
+
+        logcumsumexp(Tensor self, int dim) -> Tensor
+        logcumsumexp.dimname(Tensor self, Dimname dim) -> Tensor
     """
     if modes or out is not None:
         if modes:
@@ -1054,8 +1870,39 @@ def logcumsumexp(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tenso
 
 
 def cummax(input: Tensor, dim: int, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-    """cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)
-    cummax.dimname(Tensor self, Dimname dim) -> (Tensor values, Tensor indices)
+    """The largest element so far along one dimension, with its index (`torch.cummax`).
+
+        y_i = max(x_1, x_2, ..., x_i)
+
+    Args:
+        input: A tensor of real numbers or bools. The method's `self`.
+        dim: The dimension (a number or a name) along which the maximum runs.
+        out: A tuple of tensors that take the results (values, indices) and are returned: each of the
+            result's shape, or empty and then resized.
+
+    Returns:
+        A named tuple `(values, indices)` of `input`'s shape: the maxima, of its dtype, and their places
+        along `dim`, of dtype int64.
+
+    Raises:
+        IndexError: `dim` is out of range.
+        NotImplementedError: `input` is complex.
+
+    Note:
+        Among equal elements the last one's index is given. From the first nan on, all values are nan.
+
+    Example:
+        >>> import triten as tt
+        >>> values, indices = tt.cummax(tt.tensor([1, 3, 3, 2]), dim=0)
+        >>> values
+        tensor([1, 3, 3, 3])
+        >>> indices
+        tensor([0, 1, 2, 2])
+
+    Schema::
+
+        cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)
+        cummax.dimname(Tensor self, Dimname dim) -> (Tensor values, Tensor indices)
     """
     if modes or out is not None:
         if modes:
@@ -1073,8 +1920,39 @@ def cummax(input: Tensor, dim: int, *, out: tuple[Tensor, Tensor] | None = None)
 
 
 def cummin(input: Tensor, dim: int, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-    """cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)
-    cummin.dimname(Tensor self, Dimname dim) -> (Tensor values, Tensor indices)
+    """The smallest element so far along one dimension, with its index (`torch.cummin`).
+
+        y_i = min(x_1, x_2, ..., x_i)
+
+    Args:
+        input: A tensor of real numbers or bools. The method's `self`.
+        dim: The dimension (a number or a name) along which the minimum runs.
+        out: A tuple of tensors that take the results (values, indices) and are returned: each of the
+            result's shape, or empty and then resized.
+
+    Returns:
+        A named tuple `(values, indices)` of `input`'s shape: the minima, of its dtype, and their places
+        along `dim`, of dtype int64.
+
+    Raises:
+        IndexError: `dim` is out of range.
+        NotImplementedError: `input` is complex.
+
+    Note:
+        Among equal elements the last one's index is given. From the first nan on, all values are nan.
+
+    Example:
+        >>> import triten as tt
+        >>> values, indices = tt.cummin(tt.tensor([3, 1, 1, 2]), dim=0)
+        >>> values
+        tensor([3, 1, 1, 1])
+        >>> indices
+        tensor([0, 1, 2, 2])
+
+    Schema::
+
+        cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)
+        cummin.dimname(Tensor self, Dimname dim) -> (Tensor values, Tensor indices)
     """
     if modes or out is not None:
         if modes:

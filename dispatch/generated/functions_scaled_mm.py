@@ -53,7 +53,47 @@ def _scaled_mm(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """_scaled_mm(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None, Tensor? scale_result=None, ScalarType? out_dtype=None, bool use_fast_accum=False) -> Tensor"""
+    """The product of two matrices of 8-bit floats, with scales for either one (`torch._scaled_mm`).
+
+        (input * scale_a) @ (mat2 * scale_b) + bias
+
+    Args:
+        input: The first matrix, of shape (M, K) and dtype float8_e4m3fn or float8_e5m2.
+        mat2: The second matrix, of shape (K, N) and one of these dtypes.
+        scale_a: The scales of `input`, float32: one number, or one for each row, of shape (M, 1).
+        scale_b: The scales of `mat2`, float32: one number, or one for each column, of shape (1, N).
+            Both scales are of one kind.
+        bias: One number for each column of the result, of shape (N,).
+        scale_result: A float32 number by which results are multiplied where `out_dtype` has 8 bits;
+            others ignore it.
+        out_dtype: float32, float16, bfloat16, float8_e4m3fn or float8_e5m2; by default `input`'s dtype.
+        use_fast_accum: Has no effect.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of shape (M, N) and dtype `out_dtype`.
+
+    Raises:
+        ValueError: A matrix is not of 8-bit floats, or the scales have other shapes or dtypes than
+            these.
+        RuntimeError: Shapes do not fit; on CUDA also where `input` is not row-major, `mat2` is not
+            column-major, or K is not divisible by 16.
+
+    Note:
+        Products are added up in float32.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.eye(16).to(tt.float8_e4m3fn)
+        >>> scale = tt.tensor(3.0)
+        >>> tt._scaled_mm(x, x.t(), scale, tt.tensor(1.0), out_dtype=tt.float32)[0, :3]
+        tensor([3., 0., 0.])
+
+    Schema::
+
+        _scaled_mm(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None, Tensor? scale_result=None, ScalarType? out_dtype=None, bool use_fast_accum=False) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return _scaled_mm_packet.call_parameters(

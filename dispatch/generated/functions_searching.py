@@ -135,8 +135,52 @@ def searchsorted(
     sorter: Tensor | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor
-    searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor
+    """The places at which values would stand in sorted sequences (`torch.searchsorted`).
+
+        the i with sorted_sequence[i - 1] < v <= sorted_sequence[i]; with `right`, with sorted_sequence[i - 1] <= v < sorted_sequence[i]
+
+    Signatures::
+
+        tt.searchsorted(sorted_sequence: Tensor, input: Tensor, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Tensor | None = None, out: Tensor | None = None) -> Tensor
+        tt.searchsorted(sorted_sequence: Tensor, input: Number, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Tensor | None = None, out: Tensor | None = None) -> Tensor
+
+    Args:
+        sorted_sequence: An ascending vector, or a tensor whose last dimension holds ascending
+            sequences; otherwise the result is undefined, unless `sorter` is given.
+        input: The values, a tensor or a number. For a vector they have any shape; otherwise every
+            dimension but the last has `sorted_sequence`'s size.
+        out_int32: Whether the result is int32 instead of int64.
+        right: Whether a value stands behind elements equal to it, and not before them.
+        side: 'left' or 'right', another way to give `right`.
+        sorter: For a `sorted_sequence` that is not sorted, the int64 indices that sort it, such as
+            `argsort` gives, of its shape.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        An int64 tensor of `input`'s shape, with values from 0 to the length of the sequences; int32
+        where `out_int32` is set.
+
+    Raises:
+        RuntimeError: The shapes do not fit, `side` is another string or contradicts `right`, or
+            `sorter` is not int64, of another shape or out of range.
+        NotImplementedError: A tensor is complex or bool.
+
+    Note:
+        The search halves the sequence, log2(n) steps for each value. For a nan it gives the sequence's
+        length; the sequence itself must hold none.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.searchsorted(tt.tensor([1, 3, 5, 7]), tt.tensor([0, 3, 6, 9]))
+        tensor([0, 1, 3, 4])
+        >>> tt.searchsorted(tt.tensor([1, 3, 5, 7]), tt.tensor([0, 3, 6, 9]), right=True)
+        tensor([0, 2, 3, 4])
+
+    Schema::
+
+        searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor
+        searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor
     """
     if modes or out is not None:
         if modes:
@@ -185,8 +229,42 @@ def bucketize(
     right: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
-    """bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor
-    bucketize.Scalar(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor
+    """The number of the interval between sorted boundaries in which each value lies (`torch.bucketize`).
+
+        the i with boundaries[i - 1] < x <= boundaries[i]; with `right`, with boundaries[i - 1] <= x < boundaries[i]
+
+    Signatures::
+
+        tt.bucketize(input: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False, out: Tensor | None = None) -> Tensor
+        tt.bucketize(input: Number, boundaries: Tensor, *, out_int32: bool = False, right: bool = False, out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: The values, a tensor of any shape or a number.
+        boundaries: An ascending vector of n boundaries.
+        out_int32: Whether the result is int32 instead of int64.
+        right: Whether a value equal to a boundary belongs to the interval that begins there, and not to
+            the one that ends there.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        An int64 tensor of `input`'s shape with values from 0 to n; int32 where `out_int32` is set.
+
+    Raises:
+        RuntimeError: `boundaries` is not a vector.
+
+    Note:
+        This is `searchsorted` in one sequence. NumPy's `digitize` has the opposite meaning of `right`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.bucketize(tt.tensor([3, 6, 9]), tt.tensor([1, 3, 5, 7]))
+        tensor([1, 3, 4])
+
+    Schema::
+
+        bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor
+        bucketize.Scalar(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor
     """
     if modes or out is not None:
         if modes:
@@ -220,9 +298,45 @@ def bucketize(
 
 
 def isin(*args: Any, **kwargs: Any) -> Tensor:
-    """isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor
-    isin.Tensor_Scalar(Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False) -> Tensor
-    isin.Scalar_Tensor(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor
+    """Whether each element occurs among other ones (`torch.isin`).
+
+    Signatures::
+
+        tt.isin(elements: Tensor, test_elements: Tensor, *, assume_unique: bool = False, invert: bool = False, out: Tensor | None = None) -> Tensor
+        tt.isin(elements: Tensor, test_element: Number, *, assume_unique: bool = False, invert: bool = False, out: Tensor | None = None) -> Tensor
+        tt.isin(element: Number, test_elements: Tensor, *, assume_unique: bool = False, invert: bool = False, out: Tensor | None = None) -> Tensor
+
+    Args:
+        elements: The tensor whose elements are looked up, of any shape.
+        test_elements: The tensor among whose elements they are looked up, of any shape.
+        test_element: One number instead of `test_elements`.
+        element: One number instead of `elements`.
+        assume_unique: A promise that neither tensor holds an element twice, which may save work; the
+            result is the same.
+        invert: Whether to say which elements do not occur.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A bool tensor of `elements`' shape.
+
+    Raises:
+        RuntimeError: A tensor is complex or bool.
+        TypeError: Both are numbers.
+
+    Note:
+        nan is equal to nothing, so it never occurs.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.isin(tt.tensor([1, 2, 3]), tt.tensor([2, 5]))
+        tensor([False,  True, False])
+
+    Schema::
+
+        isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor
+        isin.Tensor_Scalar(Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False) -> Tensor
+        isin.Scalar_Tensor(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor
     """
     if modes or "out" in kwargs:
         return isin_packet.call(*args, **kwargs)
@@ -279,8 +393,35 @@ def _unique2(
 def mode(
     input: Tensor, dim: int = -1, keepdim: bool = False, *, out: tuple[Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)
-    mode.dimname(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)
+    """The most frequent element along a dimension, the smallest of several, and an index of it (`torch.mode`).
+
+    Args:
+        input: A tensor of any shape; not complex. The method's `self`.
+        dim: The dimension along which elements are counted, or its name; negative dimensions count from
+            the end.
+        keepdim: Whether `dim` remains in the result, with size 1.
+        out: A tuple of tensors that take the results (values, indices) and are returned: each of the
+            result's shape, or empty and then resized.
+
+    Returns:
+        A named tuple of `values`, of `input`'s dtype, and `indices`, int64, both without `dim`. The
+        index is that of the last such element.
+
+    Raises:
+        IndexError: `dim` is out of range or has no elements.
+        NotImplementedError: `input` is complex.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.mode(tt.tensor([1, 2, 2, 3, 3]))
+        triten.return_types.mode(
+        values=tensor(2),
+        indices=tensor(2))
+
+    Schema::
+
+        mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)
+        mode.dimname(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)
     """
     if modes or out is not None:
         if modes:

@@ -74,7 +74,47 @@ def segment_reduce(
     initial: Number | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor"""
+    """Segments of consecutive indices along a dimension, each reduced to one (`torch.segment_reduce`).
+
+    Args:
+        data: A floating tensor.
+        reduce: 'sum', 'mean', 'prod', 'max' (or 'amax') or 'min' (or 'amin').
+        lengths: The length of each segment, along the last dimension of an int32 or int64 tensor; its
+            dimensions in front are those of `data` in front of `axis`.
+        indices: Not supported; it must be None.
+        offsets: Instead of `lengths`, where each segment begins, and at last where the last one ends,
+            also along the last dimension.
+        axis: The dimension along which the segments lie; it is the last dimension of `lengths` or
+            `offsets`.
+        unsafe: Whether to skip the check that lengths are not negative and add up to `data`'s size
+            along `axis`.
+        initial: The value with which each segment's reduction begins; it is the result for an empty
+            segment.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `data`'s dtype and shape, but with the number of segments along `axis`.
+
+    Raises:
+        RuntimeError: Neither `lengths` nor `offsets` is given, `indices` is, `reduce` is another
+            string, the lengths do not add up, or `axis` does not fit.
+        NotImplementedError: `data` is not of a floating dtype.
+
+    Note:
+        Without `initial`, an empty segment gives 0 for the sum, 1 for the product, nan for the mean,
+        and -inf and inf for the maximum and the minimum. The extremes of values with a nan are nan.
+        With `initial` the mean divides that and the values by the number of values alone.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.segment_reduce(tt.tensor([1.0, 2.0, 3.0]), "sum", lengths=tt.tensor([1, 2]))
+        tensor([1., 5.])
+
+    Schema::
+
+        segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return segment_reduce_packet.call_parameters(

@@ -285,8 +285,35 @@ channel_shuffle_plans = channel_shuffle_packet.plans
 
 
 def hsplit(*args: Any, **kwargs: Any) -> Sequence[Tensor]:
-    """hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]
-    hsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]
+    """Views of pieces side by side, along the columns (`torch.hsplit`).
+
+    Signatures::
+
+        tt.hsplit(input: Tensor, sections: int) -> Sequence[Tensor]
+        tt.hsplit(input: Tensor, indices: Sequence[int]) -> Sequence[Tensor]
+
+    Args:
+        input: A tensor of at least one dimension; it is split along dimension 1, and a vector along
+            dimension 0. The method's `self`.
+        sections: The number of pieces, all of one size.
+        indices: Instead of `sections`, the indices at which a piece ends and the next begins, as for
+            `tensor_split`.
+
+    Returns:
+        A tuple of `sections` or `len(indices) + 1` tensors that share `input`'s memory.
+
+    Raises:
+        RuntimeError: `sections` does not divide the dimension's size, or `input` has no dimensions.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.hsplit(tt.tensor([[1, 2, 3, 4]]), 2)
+        (tensor([[1, 2]]), tensor([[3, 4]]))
+
+    Schema::
+
+        hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]
+        hsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]
     """
     if not kwargs and not modes:
         plan = None
@@ -305,8 +332,35 @@ def hsplit(*args: Any, **kwargs: Any) -> Sequence[Tensor]:
 
 
 def vsplit(*args: Any, **kwargs: Any) -> Sequence[Tensor]:
-    """vsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]
-    vsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]
+    """Views of pieces one above the other, along the rows (`torch.vsplit`).
+
+    Signatures::
+
+        tt.vsplit(input: Tensor, sections: int) -> Sequence[Tensor]
+        tt.vsplit(input: Tensor, indices: Sequence[int]) -> Sequence[Tensor]
+
+    Args:
+        input: A tensor of at least two dimensions; it is split along dimension 0. The method's `self`.
+        sections: The number of pieces, all of one size.
+        indices: Instead of `sections`, the indices at which a piece ends and the next begins, as for
+            `tensor_split`.
+
+    Returns:
+        A tuple of `sections` or `len(indices) + 1` tensors that share `input`'s memory.
+
+    Raises:
+        RuntimeError: `sections` does not divide the dimension's size, or `input` has fewer than two
+            dimensions.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.vsplit(tt.tensor([[1, 2], [3, 4]]), 2)
+        (tensor([[1, 2]]), tensor([[3, 4]]))
+
+    Schema::
+
+        vsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]
+        vsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]
     """
     if not kwargs and not modes:
         plan = None
@@ -325,8 +379,36 @@ def vsplit(*args: Any, **kwargs: Any) -> Sequence[Tensor]:
 
 
 def dsplit(*args: Any, **kwargs: Any) -> Sequence[Tensor]:
-    """dsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]
-    dsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]
+    """Views of pieces one behind the other, along the third dimension (`torch.dsplit`).
+
+    Signatures::
+
+        tt.dsplit(input: Tensor, sections: int) -> Sequence[Tensor]
+        tt.dsplit(input: Tensor, indices: Sequence[int]) -> Sequence[Tensor]
+
+    Args:
+        input: A tensor of at least three dimensions; it is split along dimension 2. The method's
+            `self`.
+        sections: The number of pieces, all of one size.
+        indices: Instead of `sections`, the indices at which a piece ends and the next begins, as for
+            `tensor_split`.
+
+    Returns:
+        A tuple of `sections` or `len(indices) + 1` tensors that share `input`'s memory.
+
+    Raises:
+        RuntimeError: `sections` does not divide the dimension's size, or `input` has fewer than three
+            dimensions.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.dsplit(tt.tensor([[[1, 2, 3, 4]]]), (1,))
+        (tensor([[[1]]]), tensor([[[2, 3, 4]]]))
+
+    Schema::
+
+        dsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]
+        dsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]
     """
     if not kwargs and not modes:
         plan = None
@@ -345,7 +427,35 @@ def dsplit(*args: Any, **kwargs: Any) -> Sequence[Tensor]:
 
 
 def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> Sequence[Tensor]:
-    """unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]"""
+    """The pieces that `chunk` gives, without its check of in-place writes (`torch.unsafe_chunk`).
+
+    Args:
+        input: A tensor of at least one dimension. The method's `self`.
+        chunks: The number of pieces at most; positive.
+        dim: The dimension that is split; negative dimensions count from the end.
+
+    Returns:
+        A tuple of tensors that share `input`'s memory, each of size `ceil(n / chunks)` along `dim`,
+        where n is the dimension's size, and the last of what is left.
+
+    Raises:
+        RuntimeError: `chunks` is not positive, or `input` has no dimensions.
+        IndexError: `dim` is out of range.
+
+    Note:
+        Where autograd records, a piece of `chunk` cannot be written to in place, and a piece of this
+        operator can. Do so only where neither `input` nor another piece that overlaps it is read
+        afterwards.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.unsafe_chunk(tt.arange(5), 3)
+        (tensor([0, 1]), tensor([2, 3]), tensor([4]))
+
+    Schema::
+
+        unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]
+    """
     if modes:
         return unsafe_chunk_packet.call_parameters(input, chunks, dim)
     try:
@@ -356,7 +466,34 @@ def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> Sequence[Tensor]:
 
 
 def unsafe_split(input: Tensor, split_size: int, dim: int = 0) -> Sequence[Tensor]:
-    """unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]"""
+    """The pieces that `split` gives for one length, without its check of in-place writes (`torch.unsafe_split`).
+
+    Args:
+        input: A tensor of at least one dimension. The method's `self`.
+        split_size: The length of each piece, the last of which may be shorter.
+        dim: The dimension that is split; negative dimensions count from the end.
+
+    Returns:
+        A tuple of tensors that share `input`'s memory.
+
+    Raises:
+        RuntimeError: `split_size` is negative, or 0 for a dimension that is not empty; or `input` has
+            no dimensions.
+        IndexError: `dim` is out of range.
+
+    Note:
+        Where autograd records, a piece of `split` cannot be written to in place, and a piece of this
+        operator can. Do so only where `input` is not read afterwards.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.unsafe_split(tt.arange(5), 2)
+        (tensor([0, 1]), tensor([2, 3]), tensor([4]))
+
+    Schema::
+
+        unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]
+    """
     if modes:
         return unsafe_split_packet.call_parameters(input, split_size, dim)
     try:
@@ -367,7 +504,33 @@ def unsafe_split(input: Tensor, split_size: int, dim: int = 0) -> Sequence[Tenso
 
 
 def unsafe_split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> Sequence[Tensor]:
-    """unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]"""
+    """The pieces that `split_with_sizes` gives, without its check of in-place writes (`torch.unsafe_split_with_sizes`).
+
+    Args:
+        input: A tensor of at least one dimension. The method's `self`.
+        split_sizes: The length of each piece; the sum is the dimension's size.
+        dim: The dimension that is split; negative dimensions count from the end.
+
+    Returns:
+        A tuple of `len(split_sizes)` tensors that share `input`'s memory.
+
+    Raises:
+        RuntimeError: `split_sizes` has a negative entry, or does not add up to the dimension's size.
+        IndexError: `dim` is out of range.
+
+    Note:
+        Where autograd records, a piece of `split_with_sizes` cannot be written to in place, and a piece
+        of this operator can. Do so only where `input` is not read afterwards.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.unsafe_split_with_sizes(tt.arange(5), [1, 4])
+        (tensor([0]), tensor([1, 2, 3, 4]))
+
+    Schema::
+
+        unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]
+    """
     if modes:
         return unsafe_split_with_sizes_packet.call_parameters(input, split_sizes, dim)
     try:
@@ -464,7 +627,34 @@ def meshgrid(tensors: Sequence[Tensor], *, indexing: str) -> Sequence[Tensor]:
 
 
 def linalg_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
-    """linalg_diagonal(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor(a)"""
+    """A view of the diagonals of a batch of matrices (`torch.linalg.diagonal`).
+
+    Args:
+        A: A tensor of shape (..., m, n), where the matrices are in the last two dimensions by default.
+        offset: Which diagonal; 0 is the main one, positive ones lie above it, negative ones below.
+        dim1: The dimension of the rows.
+        dim2: The dimension of the columns.
+
+    Returns:
+        A tensor that shares `A`'s memory, without `dim1` and `dim2` and with the diagonal as last
+        dimension.
+
+    Raises:
+        IndexError: `dim1` or `dim2` is out of range.
+        RuntimeError: `dim1` and `dim2` are the same dimension.
+
+    Note:
+        This is `diagonal` with other defaults.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.linalg.diagonal(tt.tensor([[1, 2, 3], [4, 5, 6]]))
+        tensor([1, 5])
+
+    Schema::
+
+        linalg_diagonal(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor(a)
+    """
     if modes:
         return linalg_diagonal_packet.call_parameters(A, offset, dim1, dim2)
     try:
@@ -475,7 +665,36 @@ def linalg_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -
 
 
 def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
-    """diag(Tensor self, int diagonal=0) -> Tensor"""
+    """A matrix with a vector on a diagonal, or a copy of a matrix's diagonal (`torch.diag`).
+
+    Args:
+        input: A vector or a matrix. The method's `self`.
+        diagonal: Which diagonal; 0 is the main one, positive ones lie above it, negative ones below.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        For a vector of n elements, a square matrix of size `n + abs(diagonal)` with zeros elsewhere;
+        for a matrix, a vector, which is empty where the diagonal lies outside.
+
+    Raises:
+        RuntimeError: `input` has neither one nor two dimensions.
+
+    Note:
+        `diagonal` gives a view, and `diag_embed` works on batches.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.diag(tt.tensor([1, 2]))
+        tensor([[1, 0],
+                [0, 2]])
+        >>> tt.diag(tt.tensor([[1, 2], [3, 4]]), 1)
+        tensor([2])
+
+    Schema::
+
+        diag(Tensor self, int diagonal=0) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return diag_packet.call_parameters(input, diagonal, out=out)
@@ -492,7 +711,26 @@ def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
 
 
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:
-    """diagflat(Tensor self, int offset=0) -> Tensor"""
+    """A square matrix with all elements on a diagonal, in row-major order, and zeros elsewhere (`torch.diagflat`).
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+        offset: Which diagonal; 0 is the main one, positive ones lie above it, negative ones below.
+
+    Returns:
+        A matrix of size `input.numel() + abs(offset)` in both dimensions.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.diagflat(tt.tensor([[1, 2]]), 1)
+        tensor([[0, 1, 0],
+                [0, 0, 2],
+                [0, 0, 0]])
+
+    Schema::
+
+        diagflat(Tensor self, int offset=0) -> Tensor
+    """
     if modes:
         return diagflat_packet.call_parameters(input, offset)
     try:
@@ -505,7 +743,37 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
 def diag_embed(
     input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1, *, out: Tensor | None = None
 ) -> Tensor:
-    """diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor"""
+    """Matrices with the last dimension on a diagonal and zeros elsewhere (`torch.diag_embed`).
+
+    Args:
+        input: A tensor of shape (..., n), of at least one dimension. The method's `self`.
+        offset: Which diagonal; 0 is the main one, positive ones lie above it, negative ones below.
+        dim1: The dimension of the rows in the result.
+        dim2: The dimension of the columns in the result.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new tensor with one dimension more; `dim1` and `dim2` have size `n + abs(offset)`, and the
+        other dimensions of `input` keep their order.
+
+    Raises:
+        RuntimeError: `dim1` and `dim2` are the same dimension.
+        IndexError: `dim1` or `dim2` is out of range, or `input` has no dimensions.
+
+    Note:
+        `diagonal` of the result, with the same arguments, is `input` again.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.diag_embed(tt.tensor([1, 2]))
+        tensor([[1, 0],
+                [0, 2]])
+
+    Schema::
+
+        diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return diag_embed_packet.call_parameters(input, offset, dim1, dim2, out=out)
@@ -561,7 +829,35 @@ def cartesian_prod(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
-    """combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor"""
+    """All combinations of a vector's elements, a row for each, in the order of their positions (`torch.combinations`).
+
+    Args:
+        input: A vector of n elements.
+        r: The number of elements in a combination; not negative.
+        with_replacement: Whether an element may be taken more than once.
+
+    Returns:
+        A matrix of r columns with `n! / (r! (n - r)!)` rows; with replacement, `(n + r - 1)! / (r! (n -
+        1)!)`. For `r` 0 it is an empty vector.
+
+    Raises:
+        RuntimeError: `input` is not a vector, or `r` is negative.
+
+    Note:
+        Elements count by position, so equal ones give equal rows. The order is that of
+        `itertools.combinations`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.combinations(tt.tensor([1, 2, 3]))
+        tensor([[1, 2],
+                [1, 3],
+                [2, 3]])
+
+    Schema::
+
+        combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor
+    """
     if modes:
         return combinations_packet.call_parameters(input, r, with_replacement)
     try:
@@ -572,7 +868,35 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 
 
 def narrow_copy(input: Tensor, dim: int, start: int, length: int, *, out: Tensor | None = None) -> Tensor:
-    """narrow_copy(Tensor self, int dim, SymInt start, SymInt length) -> Tensor"""
+    """A copy of a range of indices along a dimension (`torch.narrow_copy`).
+
+    Args:
+        input: A tensor of at least one dimension. The method's `self`.
+        dim: The dimension that is narrowed; negative dimensions count from the end.
+        start: The first index; negative indices count from the end.
+        length: The number of indices taken; not negative.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new tensor with size `length` along `dim`.
+
+    Raises:
+        IndexError: `dim` or `start` is out of range.
+        RuntimeError: `length` is negative, or `start + length` exceeds the dimension's size.
+
+    Note:
+        `narrow` gives a view of the same elements.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.narrow_copy(tt.arange(6), 0, 2, 3)
+        tensor([2, 3, 4])
+
+    Schema::
+
+        narrow_copy(Tensor self, int dim, SymInt start, SymInt length) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return narrow_copy_packet.call_parameters(input, dim, start, length, out=out)
@@ -589,7 +913,37 @@ def narrow_copy(input: Tensor, dim: int, start: int, length: int, *, out: Tensor
 
 
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
-    """pixel_shuffle(Tensor self, int upscale_factor) -> Tensor"""
+    """Channels spread over squares of pixels, as sub-pixel convolution does (`torch.nn.functional.pixel_shuffle`).
+
+    Args:
+        input: A tensor of shape (..., C * r * r, H, W), where r is `upscale_factor`.
+        upscale_factor: The positive factor by which height and width grow.
+
+    Returns:
+        A tensor of shape (..., C, H * r, W * r).
+
+    Raises:
+        RuntimeError: `input` has fewer than three dimensions, `upscale_factor` is not positive, or its
+            square does not divide the number of channels.
+
+    Note:
+        Element (c, h * r + i, w * r + j) of the result is element (c * r * r + i * r + j, h, w) of
+        `input`.
+
+    References:
+        Shi and others, Real-Time Single Image and Video Super-Resolution Using an Efficient Sub-Pixel
+        Convolutional Neural Network (2016).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.pixel_shuffle(tt.arange(4).view(4, 1, 1), 2)
+        tensor([[[0, 1],
+                 [2, 3]]])
+
+    Schema::
+
+        pixel_shuffle(Tensor self, int upscale_factor) -> Tensor
+    """
     if modes:
         return pixel_shuffle_packet.call_parameters(input, upscale_factor)
     try:
@@ -600,7 +954,30 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor"""
+    """Squares of pixels gathered into channels; the reverse of `pixel_shuffle` (`torch.nn.functional.pixel_unshuffle`).
+
+    Args:
+        input: A tensor of shape (..., C, H * r, W * r), where r is `downscale_factor`.
+        downscale_factor: The positive factor by which height and width shrink.
+
+    Returns:
+        A tensor of shape (..., C * r * r, H, W).
+
+    Raises:
+        RuntimeError: `input` has fewer than three dimensions, or `downscale_factor` is not positive or
+            does not divide height and width.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.pixel_unshuffle(tt.arange(4).view(1, 2, 2), 2).flatten()
+        tensor([0, 1, 2, 3])
+        >>> tt.nn.functional.pixel_unshuffle(tt.zeros(1, 2, 6, 4), 2).shape
+        triten.Size([1, 8, 3, 2])
+
+    Schema::
+
+        pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor
+    """
     if modes:
         return pixel_unshuffle_packet.call_parameters(input, downscale_factor)
     try:
@@ -611,7 +988,32 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """channel_shuffle(Tensor self, SymInt groups) -> Tensor"""
+    """Channels in an order in which those of different groups take turns (`torch.nn.functional.channel_shuffle`).
+
+    Args:
+        input: A tensor of shape (N, C, ...), of at least three dimensions.
+        groups: The number of groups of consecutive channels; it divides C.
+
+    Returns:
+        A tensor of `input`'s shape; its channel `j * groups + i` is channel `i * (C / groups) + j` of
+        `input`.
+
+    Raises:
+        RuntimeError: `groups` is not positive or does not divide the number of channels, or `input` has
+            fewer than three dimensions.
+
+    References:
+        Zhang and others, ShuffleNet (2017).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.channel_shuffle(tt.arange(4).view(1, 4, 1), 2).flatten()
+        tensor([0, 2, 1, 3])
+
+    Schema::
+
+        channel_shuffle(Tensor self, SymInt groups) -> Tensor
+    """
     if modes:
         return channel_shuffle_packet.call_parameters(input, groups)
     try:

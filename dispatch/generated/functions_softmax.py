@@ -121,8 +121,40 @@ _log_softmax_backward_data_outs = _log_softmax_backward_data_packet.outs
 
 
 def softmax(input: Tensor, dim: int, dtype: dtype | None = None, *, out: Tensor | None = None) -> Tensor:
-    """softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor
-    softmax.Dimname(Tensor self, Dimname dim, ScalarType? dtype=None) -> Tensor
+    """Exponentials along one dimension, divided by their sum (`torch.softmax`).
+
+        exp(x_i) / sum_j exp(x_j)
+
+    Args:
+        input: A tensor of real numbers of any shape. Integers and bools need `dtype`. The method's
+            `self`.
+        dim: The dimension (a number or a name) along which the results sum to 1; negative ones count
+            from the end.
+        dtype: The floating dtype to which `input` is converted before the computation; by default its
+            own.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape, and of dtype `dtype` or `input`'s.
+
+    Raises:
+        IndexError: `dim` is out of range.
+        NotImplementedError: `input` is complex, or of integers or bools while `dtype` is not given.
+
+    Note:
+        The maximum is subtracted first, so that large elements do not overflow. A row of nothing but
+        -inf gives nan.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.softmax(tt.tensor([0.0, 1.0]), 0)
+        tensor([0.2689, 0.7311])
+
+    Schema::
+
+        softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor
+        softmax.Dimname(Tensor self, Dimname dim, ScalarType? dtype=None) -> Tensor
     """
     if modes or out is not None:
         if modes:
@@ -178,8 +210,39 @@ def _softmax_backward_data(
 
 
 def log_softmax(input: Tensor, dim: int, dtype: dtype | None = None, *, out: Tensor | None = None) -> Tensor:
-    """log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor
-    log_softmax.Dimname(Tensor self, Dimname dim, ScalarType? dtype=None) -> Tensor
+    """The logarithm of softmax along one dimension (`torch.log_softmax`).
+
+        x_i - log(sum_j exp(x_j))
+
+    Args:
+        input: A tensor of real numbers of any shape. Integers and bools need `dtype`. The method's
+            `self`.
+        dim: The dimension (a number or a name) along which the exponentials of the results sum to 1.
+        dtype: The floating dtype to which `input` is converted before the computation; by default its
+            own.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape, and of dtype `dtype` or `input`'s.
+
+    Raises:
+        IndexError: `dim` is out of range.
+        NotImplementedError: `input` is complex, or of integers or bools while `dtype` is not given.
+
+    Note:
+        More precise than the logarithm of `softmax`, and finite where that is -inf. A row of nothing
+        but -inf gives nan.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.log_softmax(tt.tensor([0.0, 0.0]), 0)
+        tensor([-0.6931, -0.6931])
+
+    Schema::
+
+        log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor
+        log_softmax.Dimname(Tensor self, Dimname dim, ScalarType? dtype=None) -> Tensor
     """
     if modes or out is not None:
         if modes:

@@ -139,10 +139,46 @@ nanmedian_outs = nanmedian_packet.outs
 
 
 def sort(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-    """sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)
-    sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)
-    sort.dimname(Tensor self, Dimname dim, bool descending=False) -> (Tensor values, Tensor indices)
-    sort.dimname_stable(Tensor self, *, bool? stable, Dimname dim, bool descending=False) -> (Tensor values, Tensor indices)
+    """The elements along a dimension in order, and the indices from which they come (`torch.sort`).
+
+    Signatures::
+
+        tt.sort(input: Tensor, dim: int = -1, descending: bool = False, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]
+        tt.sort(input: Tensor, *, stable: bool | None, dim: int = -1, descending: bool = False, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]
+
+    Args:
+        input: A tensor of any shape and of a dtype that has an order; bools too. The method's `self`.
+        dim: The dimension along which elements are sorted, or its name; negative dimensions count from
+            the end.
+        descending: Whether the largest elements come first.
+        stable: Whether equal elements keep their order; by default they may change it.
+        out: A tuple of tensors that take the results (values, indices) and are returned: each of the
+            result's shape, or empty and then resized.
+
+    Returns:
+        A named tuple of `values`, of `input`'s shape and dtype, and `indices`, int64, with `values`
+        equal to `input.gather(dim, indices)`.
+
+    Raises:
+        IndexError: `dim` is out of range.
+        RuntimeError: `input` is complex.
+
+    Note:
+        nan counts as larger than any number. The gradient goes to the elements where they were.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.sort(tt.tensor([3.0, 1.0, 2.0]))
+        triten.return_types.sort(
+        values=tensor([1., 2., 3.]),
+        indices=tensor([1, 2, 0]))
+
+    Schema::
+
+        sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)
+        sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)
+        sort.dimname(Tensor self, Dimname dim, bool descending=False) -> (Tensor values, Tensor indices)
+        sort.dimname_stable(Tensor self, *, bool? stable, Dimname dim, bool descending=False) -> (Tensor values, Tensor indices)
     """
     if not kwargs and not modes:
         plan = None
@@ -161,9 +197,42 @@ def sort(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
 
 
 def argsort(*args: Any, **kwargs: Any) -> Tensor:
-    """argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor
-    argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor
-    argsort.dimname(Tensor self, Dimname dim, bool descending=False) -> Tensor
+    """The indices that put the elements along a dimension in order (`torch.argsort`).
+
+    Signatures::
+
+        tt.argsort(input: Tensor, dim: int = -1, descending: bool = False) -> Tensor
+        tt.argsort(input: Tensor, *, stable: bool, dim: int = -1, descending: bool = False, out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: A tensor of any shape and of a dtype that has an order. The method's `self`.
+        dim: The dimension along which elements are sorted, or its name; negative dimensions count from
+            the end.
+        descending: Whether the largest elements come first.
+        stable: Whether equal elements keep their order; by default they may change it.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        An int64 tensor of `input`'s shape; these are the second result of `sort`.
+
+    Raises:
+        IndexError: `dim` is out of range.
+        RuntimeError: `input` is complex.
+
+    Note:
+        `take_along_dim` picks the elements in this order, from this or another tensor.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.argsort(tt.tensor([3.0, 1.0, 2.0]))
+        tensor([1, 2, 0])
+
+    Schema::
+
+        argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor
+        argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor
+        argsort.dimname(Tensor self, Dimname dim, bool descending=False) -> Tensor
     """
     if not kwargs and not modes:
         plan = None
@@ -182,7 +251,29 @@ def argsort(*args: Any, **kwargs: Any) -> Tensor:
 
 
 def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """msort(Tensor self) -> Tensor"""
+    """The elements along the first dimension in ascending order (`torch.msort`).
+
+    Args:
+        input: A tensor of any shape and of a dtype that has an order. The method's `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Note:
+        This is the first result of `sort` with `dim` 0.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.msort(tt.tensor([[3, 1], [2, 4]]))
+        tensor([[2, 1],
+                [3, 4]])
+
+    Schema::
+
+        msort(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return msort_packet.call_parameters(input, out=out)
@@ -207,7 +298,41 @@ def topk(
     *,
     out: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)"""
+    """The k largest, or smallest, elements along a dimension, and their indices (`torch.topk`).
+
+    Args:
+        input: A tensor of any shape and of a dtype that has an order, but for bools. The method's
+            `self`.
+        k: The number of elements, from 0 to the dimension's size.
+        dim: The dimension along which elements compete; negative dimensions count from the end.
+        largest: Whether the largest elements are taken, and not the smallest.
+        sorted: Whether the results stand in order; otherwise their order may be any.
+        out: A tuple of tensors that take the results (values, indices) and are returned: each of the
+            result's shape, or empty and then resized.
+
+    Returns:
+        A named tuple of `values`, of `input`'s dtype, and `indices`, int64, both with size `k` along
+        `dim`.
+
+    Raises:
+        RuntimeError: `k` is negative or larger than the dimension's size, or `input` is complex or
+            bool.
+        IndexError: `dim` is out of range.
+
+    Note:
+        nan counts as larger than any number.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.topk(tt.tensor([1.0, 5.0, 3.0]), 2)
+        triten.return_types.topk(
+        values=tensor([5., 3.]),
+        indices=tensor([1, 2]))
+
+    Schema::
+
+        topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)
+    """
     if modes or out is not None:
         if modes:
             return topk_packet.call_parameters(input, k, dim, largest, sorted, out=out)
@@ -226,8 +351,39 @@ def topk(
 def kthvalue(
     input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out: tuple[Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)
-    kthvalue.dimname(Tensor self, SymInt k, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)
+    """The k-th smallest element along a dimension, and its index (`torch.kthvalue`).
+
+    Args:
+        input: A real tensor of any shape. The method's `self`.
+        k: The rank, from 1 for the smallest to the dimension's size.
+        dim: The dimension along which elements are ranked, or its name; negative dimensions count from
+            the end.
+        keepdim: Whether `dim` remains in the result, with size 1.
+        out: A tuple of tensors that take the results (values, indices) and are returned: each of the
+            result's shape, or empty and then resized.
+
+    Returns:
+        A named tuple of `values`, of `input`'s dtype, and `indices`, int64, both without `dim`.
+
+    Raises:
+        RuntimeError: `k` is less than 1 or larger than the dimension's size.
+        IndexError: `dim` is out of range or has no elements.
+        NotImplementedError: `input` is complex or bool.
+
+    Note:
+        nan counts as larger than any number. Of equal elements, the index may be any one's.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.kthvalue(tt.tensor([3.0, 1.0, 2.0]), 2)
+        triten.return_types.kthvalue(
+        values=tensor(2.),
+        indices=tensor(2))
+
+    Schema::
+
+        kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)
+        kthvalue.dimname(Tensor self, SymInt k, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)
     """
     if modes or out is not None:
         if modes:
@@ -251,9 +407,48 @@ def median(
     *,
     out: Tensor | tuple[Tensor, Tensor] | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """median(Tensor self) -> Tensor
-    median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
-    median.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)
+    """The median of all elements, or along a dimension; the lower of two middle ones (`torch.median`).
+
+    Signatures::
+
+        tt.median(input: Tensor, *, out: Tensor | None = None) -> Tensor
+        tt.median(input: Tensor, dim: int, keepdim: bool = False, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]
+
+    Args:
+        input: A real tensor of any shape. The method's `self`.
+        dim: The dimension along which the median is taken, or its name; by default it is that of all
+            elements.
+        keepdim: Whether `dim` remains in the result, with size 1.
+        out: The tensor that takes the result, or a tuple of those that take (values, indices): each of
+            the result's shape, or empty and then resized.
+
+    Returns:
+        A tensor of `input`'s dtype without dimensions; with `dim`, a named tuple of `values`, of
+        `input`'s dtype, and `indices`, int64, both without `dim`.
+
+    Raises:
+        IndexError: `dim` is out of range or has no elements.
+        NotImplementedError: `input` is complex or bool.
+
+    Note:
+        Where there is a nan, the median is nan; `nanmedian` leaves them out. For the mean of the two
+        middle elements take `quantile` at 0.5. Without `dim`, equal elements share the gradient; with
+        it, the element of the index has all of it. The median of no floating elements is nan.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.median(tt.tensor([4.0, 1.0, 3.0, 2.0]))
+        tensor(2.)
+        >>> tt.median(tt.tensor([[4, 1, 3], [2, 9, 7]]), 1)
+        triten.return_types.median(
+        values=tensor([3, 7]),
+        indices=tensor([2, 2]))
+
+    Schema::
+
+        median(Tensor self) -> Tensor
+        median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
+        median.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)
     """
     if modes or out is not None:
         if modes:
@@ -277,9 +472,42 @@ def nanmedian(
     *,
     out: Tensor | tuple[Tensor, Tensor] | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """nanmedian(Tensor self) -> Tensor
-    nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
-    nanmedian.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)
+    """The median of the elements that are not nan, of all or along a dimension; the lower of two middle ones (`torch.nanmedian`).
+
+    Signatures::
+
+        tt.nanmedian(input: Tensor, *, out: Tensor | None = None) -> Tensor
+        tt.nanmedian(input: Tensor, dim: int, keepdim: bool = False, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]
+
+    Args:
+        input: A real tensor of any shape. The method's `self`.
+        dim: The dimension along which the median is taken, or its name; by default it is that of all
+            elements.
+        keepdim: Whether `dim` remains in the result, with size 1.
+        out: The tensor that takes the result, or a tuple of those that take (values, indices): each of
+            the result's shape, or empty and then resized.
+
+    Returns:
+        A tensor of `input`'s dtype without dimensions; with `dim`, a named tuple of `values`, of
+        `input`'s dtype, and `indices`, int64, both without `dim`.
+
+    Raises:
+        IndexError: `dim` is out of range or has no elements.
+        NotImplementedError: `input` is complex or bool.
+
+    Note:
+        Where all elements are nan, so is the median.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nanmedian(tt.tensor([4.0, float("nan"), 3.0, 2.0]))
+        tensor(3.)
+
+    Schema::
+
+        nanmedian(Tensor self) -> Tensor
+        nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
+        nanmedian.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)
     """
     if modes or out is not None:
         if modes:

@@ -925,7 +925,35 @@ special_logsumexp_outs = special_logsumexp_packet.outs
 
 
 def lgamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """lgamma(Tensor self) -> Tensor"""
+    """Natural logarithm of the absolute value of the gamma function (`torch.lgamma`).
+
+        log(abs(gamma(x)))
+
+    Args:
+        input: A tensor of any shape, real; integers and bools give the default dtype. The method's
+            `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape.
+
+    Raises:
+        NotImplementedError: `input` is complex.
+
+    Note:
+        The result is inf at 0, at the negative integers, and at both infinities. For a positive integer
+        n it is the logarithm of (n - 1)!. The derivative is `tt.digamma`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.lgamma(tt.tensor([1.0, 3.0, 0.0]))
+        tensor([0.0000, 0.6931,    inf])
+
+    Schema::
+
+        lgamma(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return lgamma_packet.call_parameters(input, out=out)
@@ -942,7 +970,34 @@ def lgamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def lgamma_(input: Tensor) -> Tensor:
-    """lgamma_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: natural logarithm of the absolute value of the gamma function (`torch.Tensor.lgamma_`).
+
+        log(abs(gamma(x)))
+
+    Args:
+        input: A tensor of any shape, real; integers and bools give the default dtype. It takes the
+            result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        NotImplementedError: `input` is complex.
+
+    Note:
+        The result is inf at 0, at the negative integers, and at both infinities. For a positive integer
+        n it is the logarithm of (n - 1)!. The derivative is `tt.digamma`.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.0, 3.0, 0.0])
+        >>> x.lgamma_()
+        tensor([0.0000, 0.6931,    inf])
+
+    Schema::
+
+        lgamma_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return lgamma__packet.call_parameters(input)
     try:
@@ -953,7 +1008,34 @@ def lgamma_(input: Tensor) -> Tensor:
 
 
 def digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """digamma(Tensor self) -> Tensor"""
+    """Logarithmic derivative of the gamma function (`torch.digamma`).
+
+        d/dx log(gamma(x))
+
+    Args:
+        input: A tensor of any shape, real; integers and bools give the default dtype. The method's
+            `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape.
+
+    Raises:
+        NotImplementedError: `input` is complex.
+
+    Note:
+        The result is -inf at 0.0, inf at -0.0, and nan at the negative integers and at -inf.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.digamma(tt.tensor([1.0, 2.0]))
+        tensor([-0.5772,  0.4228])
+
+    Schema::
+
+        digamma(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return digamma_packet.call_parameters(input, out=out)
@@ -970,7 +1052,33 @@ def digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def digamma_(input: Tensor) -> Tensor:
-    """digamma_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: logarithmic derivative of the gamma function (`torch.Tensor.digamma_`).
+
+        d/dx log(gamma(x))
+
+    Args:
+        input: A tensor of any shape, real; integers and bools give the default dtype. It takes the
+            result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        NotImplementedError: `input` is complex.
+
+    Note:
+        The result is -inf at 0.0, inf at -0.0, and nan at the negative integers and at -inf.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.0, 2.0])
+        >>> x.digamma_()
+        tensor([-0.5772,  0.4228])
+
+    Schema::
+
+        digamma_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return digamma__packet.call_parameters(input)
     try:
@@ -981,7 +1089,37 @@ def digamma_(input: Tensor) -> Tensor:
 
 
 def polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """polygamma(int n, Tensor self) -> Tensor"""
+    """Derivative of order `n` of the digamma function (`torch.polygamma`).
+
+        (d/dx)^n digamma(x) = (-1)^(n + 1) * n! * zeta(n + 1, x)
+
+    Args:
+        n: The order of the derivative, an integer that is not negative; 0 gives `tt.digamma` itself.
+        input: A tensor of any shape, real; integers and bools give the default dtype. The method's
+            `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape.
+
+    Raises:
+        RuntimeError: `n` is negative.
+        NotImplementedError: `input` is complex.
+
+    Note:
+        The first argument of the function is `n`; the method is `x.polygamma(n)`. The result is
+        infinite at 0.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.polygamma(1, tt.tensor([1.0, 2.0]))
+        tensor([1.6449, 0.6449])
+
+    Schema::
+
+        polygamma(int n, Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return polygamma_packet.call_parameters(n, input, out=out)
@@ -998,7 +1136,36 @@ def polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
-    """mvlgamma(Tensor self, int p) -> Tensor"""
+    """Natural logarithm of the multivariate gamma function (`torch.mvlgamma`).
+
+        p (p - 1) / 4 * log(pi) + sum_(i = 1..p) lgamma(x - (i - 1) / 2)
+
+    Args:
+        input: A tensor of any shape, real; integers give the default dtype. The function is meant for
+            elements greater than (p - 1) / 2. The method's `self`.
+        p: The dimension, a positive integer; 1 gives `tt.lgamma`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape.
+
+    Raises:
+        RuntimeError: `p` is less than 1, or `input` is of dtype bool.
+        NotImplementedError: `input` is complex.
+
+    Note:
+        Elements of at most (p - 1) / 2 are not refused; the formula is evaluated there too.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.mvlgamma(tt.tensor([2.0, 3.0]), 2)
+        tensor([0.4516, 1.5502])
+
+    Schema::
+
+        mvlgamma(Tensor self, int p) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return mvlgamma_packet.call_parameters(input, p, out=out)
@@ -1015,7 +1182,35 @@ def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
 
 
 def mvlgamma_(input: Tensor, p: int) -> Tensor:
-    """mvlgamma_(Tensor(a!) self, int p) -> Tensor(a!)"""
+    """In place: natural logarithm of the multivariate gamma function (`torch.Tensor.mvlgamma_`).
+
+        p (p - 1) / 4 * log(pi) + sum_(i = 1..p) lgamma(x - (i - 1) / 2)
+
+    Args:
+        input: A tensor of any shape, real; integers give the default dtype. The function is meant for
+            elements greater than (p - 1) / 2. It takes the result. The method's `self`.
+        p: The dimension, a positive integer; 1 gives `tt.lgamma`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: `p` is less than 1, or `input` is of dtype bool.
+        NotImplementedError: `input` is complex.
+
+    Note:
+        Elements of at most (p - 1) / 2 are not refused; the formula is evaluated there too.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([2.0, 3.0])
+        >>> x.mvlgamma_(2)
+        tensor([0.4516, 1.5502])
+
+    Schema::
+
+        mvlgamma_(Tensor(a!) self, int p) -> Tensor(a!)
+    """
     if modes:
         return mvlgamma__packet.call_parameters(input, p)
     try:
@@ -1026,7 +1221,36 @@ def mvlgamma_(input: Tensor, p: int) -> Tensor:
 
 
 def igamma(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """igamma(Tensor self, Tensor other) -> Tensor"""
+    """Regularised lower incomplete gamma function (`torch.igamma`).
+
+        1 / gamma(a) * integral of t^(a - 1) e^-t from 0 to x, with a of `input` and x of `other`
+
+    Args:
+        input: The parameter a, a floating tensor of any shape, not negative. The method's `self`.
+        other: The upper limit x, not negative; its shape broadcasts with `input`'s.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype, with values from 0 to 1.
+
+    Raises:
+        NotImplementedError: Both operands are of integers or bools, or one is complex.
+        RuntimeError: The shapes cannot be broadcast.
+
+    Note:
+        A negative operand gives nan, as do two zeros. The gradient exists with respect to `other` only;
+        backward raises NotImplementedError for `input`. `tt.igammac` is 1 minus this function.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.igamma(tt.tensor([1.0, 4.0]), tt.tensor([0.0, 3.0]))
+        tensor([0.0000, 0.3528])
+
+    Schema::
+
+        igamma(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return igamma_packet.call_parameters(input, other, out=out)
@@ -1043,7 +1267,36 @@ def igamma(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
 
 
 def igamma_(input: Tensor, other: Tensor) -> Tensor:
-    """igamma_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """In place: regularised lower incomplete gamma function (`torch.Tensor.igamma_`).
+
+        1 / gamma(a) * integral of t^(a - 1) e^-t from 0 to x, with a of `input` and x of `other`
+
+    Args:
+        input: The parameter a, a floating tensor of any shape, not negative. It takes the result. The
+            method's `self`.
+        other: The upper limit x, not negative; its shape broadcasts with `input`'s.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        NotImplementedError: Both operands are of integers or bools, or one is complex.
+        RuntimeError: The shapes cannot be broadcast.
+
+    Note:
+        A negative operand gives nan, as do two zeros. The gradient exists with respect to `other` only;
+        backward raises NotImplementedError for `input`. `tt.igammac` is 1 minus this function.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.0, 4.0])
+        >>> x.igamma_(tt.tensor([0.0, 3.0]))
+        tensor([0.0000, 0.3528])
+
+    Schema::
+
+        igamma_(Tensor(a!) self, Tensor other) -> Tensor(a!)
+    """
     if modes:
         return igamma__packet.call_parameters(input, other)
     try:
@@ -1054,7 +1307,37 @@ def igamma_(input: Tensor, other: Tensor) -> Tensor:
 
 
 def igammac(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """igammac(Tensor self, Tensor other) -> Tensor"""
+    """Regularised upper incomplete gamma function (`torch.igammac`).
+
+        1 / gamma(a) * integral of t^(a - 1) e^-t from x to infinity, with a of `input` and x of `other`
+
+    Args:
+        input: The parameter a, a floating tensor of any shape, not negative. The method's `self`.
+        other: The lower limit x, not negative; its shape broadcasts with `input`'s.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype, with values from 0 to 1.
+
+    Raises:
+        NotImplementedError: Both operands are of integers or bools, or one is complex.
+        RuntimeError: The shapes cannot be broadcast.
+
+    Note:
+        A negative operand gives nan, as do two zeros. The gradient exists with respect to `other` only;
+        backward raises NotImplementedError for `input`. Small results are accurate, where 1 -
+        `tt.igamma` would cancel.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.igammac(tt.tensor([1.0, 4.0]), tt.tensor([0.0, 3.0]))
+        tensor([1.0000, 0.6472])
+
+    Schema::
+
+        igammac(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return igammac_packet.call_parameters(input, other, out=out)
@@ -1071,7 +1354,37 @@ def igammac(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tenso
 
 
 def igammac_(input: Tensor, other: Tensor) -> Tensor:
-    """igammac_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """In place: regularised upper incomplete gamma function (`torch.Tensor.igammac_`).
+
+        1 / gamma(a) * integral of t^(a - 1) e^-t from x to infinity, with a of `input` and x of `other`
+
+    Args:
+        input: The parameter a, a floating tensor of any shape, not negative. It takes the result. The
+            method's `self`.
+        other: The lower limit x, not negative; its shape broadcasts with `input`'s.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        NotImplementedError: Both operands are of integers or bools, or one is complex.
+        RuntimeError: The shapes cannot be broadcast.
+
+    Note:
+        A negative operand gives nan, as do two zeros. The gradient exists with respect to `other` only;
+        backward raises NotImplementedError for `input`. Small results are accurate, where 1 -
+        `tt.igamma` would cancel.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.0, 4.0])
+        >>> x.igammac_(tt.tensor([0.0, 3.0]))
+        tensor([1.0000, 0.6472])
+
+    Schema::
+
+        igammac_(Tensor(a!) self, Tensor other) -> Tensor(a!)
+    """
     if modes:
         return igammac__packet.call_parameters(input, other)
     try:
@@ -1082,7 +1395,37 @@ def igammac_(input: Tensor, other: Tensor) -> Tensor:
 
 
 def special_zeta(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """special_zeta(Tensor self, Tensor other) -> Tensor"""
+    """Hurwitz zeta function (`torch.special.zeta`).
+
+        sum_(k = 0..inf) 1 / (k + q)^s, with s of `input` and q of `other`
+
+    Args:
+        input: The exponent s, a real tensor, or a number if `other` is a tensor. Riemann's zeta
+            function is that with q = 1.
+        other: The shift q, a real tensor, or a number if `input` is a tensor; the shapes broadcast.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape; integers and bools give the default dtype.
+
+    Raises:
+        NotImplementedError: The promoted dtype is float16, bfloat16 or complex.
+        TypeError: Both operands are numbers.
+
+    Note:
+        The result is inf for s = 1 and where q is 0 or a negative integer, nan for s < 1, and nan for a
+        negative q that is no integer if s is none. The gradient exists with respect to `other` only.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.zeta(tt.tensor([2.0, 4.0]), 1)
+        tensor([1.6449, 1.0823])
+
+    Schema::
+
+        special_zeta(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_zeta_packet.call_parameters(input, other, out=out)
@@ -1113,7 +1456,31 @@ def special_zeta(input: Tensor, other: Tensor | Number, *, out: Tensor | None = 
 
 
 def erfinv(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """erfinv(Tensor self) -> Tensor"""
+    """Inverse of the error function (`torch.erfinv`).
+
+        the y with erf(y) = x
+
+    Args:
+        input: A tensor of any shape, real; integers and bools give the default dtype. The method's
+            `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape; -inf at -1, inf at 1, and nan outside of [-1, 1].
+
+    Raises:
+        NotImplementedError: `input` is complex.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.erfinv(tt.tensor([0.0, 0.5, 1.0, 1.5]))
+        tensor([0.0000, 0.4769,    inf,    nan])
+
+    Schema::
+
+        erfinv(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return erfinv_packet.call_parameters(input, out=out)
@@ -1130,7 +1497,30 @@ def erfinv(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def erfinv_(input: Tensor) -> Tensor:
-    """erfinv_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: inverse of the error function (`torch.Tensor.erfinv_`).
+
+        the y with erf(y) = x
+
+    Args:
+        input: A tensor of any shape, real; integers and bools give the default dtype. It takes the
+            result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        NotImplementedError: `input` is complex.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0.0, 0.5, 1.0, 1.5])
+        >>> x.erfinv_()
+        tensor([0.0000, 0.4769,    inf,    nan])
+
+    Schema::
+
+        erfinv_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return erfinv__packet.call_parameters(input)
     try:
@@ -1141,7 +1531,34 @@ def erfinv_(input: Tensor) -> Tensor:
 
 
 def special_erfcx(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """special_erfcx(Tensor self) -> Tensor"""
+    """Scaled complementary error function (`torch.special.erfcx`).
+
+        exp(x^2) * erfc(x)
+
+    Args:
+        input: A tensor of any shape, of dtype float32 or float64; integers and bools give the default
+            dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape.
+
+    Raises:
+        NotImplementedError: `input` is of dtype float16 or bfloat16, or complex.
+
+    Note:
+        For large elements, where `tt.erfc` underflows to 0, the result is near 1 / (x sqrt(pi)).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.erfcx(tt.tensor([0.0, 1.0, 30.0]))
+        tensor([1.0000, 0.4276, 0.0188])
+
+    Schema::
+
+        special_erfcx(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_erfcx_packet.call_parameters(input, out=out)
@@ -1158,7 +1575,30 @@ def special_erfcx(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def special_ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """special_ndtr(Tensor self) -> Tensor"""
+    """Cumulative distribution function of the standard normal distribution (`torch.special.ndtr`).
+
+        (1 + erf(x / sqrt(2))) / 2
+
+    Args:
+        input: A tensor of any shape, real; integers and bools give the default dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape, with values from 0 to 1.
+
+    Raises:
+        NotImplementedError: `input` is complex.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.ndtr(tt.tensor([-1.0, 0.0, 1.0]))
+        tensor([0.1587, 0.5000, 0.8413])
+
+    Schema::
+
+        special_ndtr(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_ndtr_packet.call_parameters(input, out=out)
@@ -1175,7 +1615,31 @@ def special_ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def special_ndtri(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """special_ndtri(Tensor self) -> Tensor"""
+    """Quantile function of the standard normal distribution, the inverse of `tt.special.ndtr` (`torch.special.ndtri`).
+
+        sqrt(2) * erfinv(2 x - 1)
+
+    Args:
+        input: Probabilities, a tensor of any shape, of dtype float32 or float64; integers and bools
+            give the default dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape; -inf at 0, inf at 1, and nan outside of [0, 1].
+
+    Raises:
+        NotImplementedError: `input` is of dtype float16 or bfloat16, or complex.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.ndtri(tt.tensor([0.0, 0.5, 0.975]))
+        tensor([  -inf, 0.0000, 1.9600])
+
+    Schema::
+
+        special_ndtri(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_ndtri_packet.call_parameters(input, out=out)
@@ -1192,7 +1656,34 @@ def special_ndtri(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def special_log_ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """special_log_ndtr(Tensor self) -> Tensor"""
+    """Natural logarithm of the cumulative distribution function of the standard normal distribution (`torch.special.log_ndtr`).
+
+        log(ndtr(x))
+
+    Args:
+        input: A tensor of any shape, of dtype float32 or float64; integers and bools give the default
+            dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape, with values of at most 0.
+
+    Raises:
+        NotImplementedError: `input` is of dtype float16 or bfloat16, or complex.
+
+    Note:
+        The result is finite far in the left tail, where `tt.special.ndtr` is 0.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.log_ndtr(tt.tensor([0.0, -40.0]))
+        tensor([-6.9315e-01, -8.0461e+02])
+
+    Schema::
+
+        special_log_ndtr(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_log_ndtr_packet.call_parameters(input, out=out)
@@ -1209,7 +1700,30 @@ def special_log_ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def special_entr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """special_entr(Tensor self) -> Tensor"""
+    """Elementwise entropy (`torch.special.entr`).
+
+        -x * log(x)
+
+    Args:
+        input: A tensor of any shape, real; integers and bools give the default dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape; 0 at 0, -inf for negative elements, and nan for nan.
+
+    Raises:
+        NotImplementedError: `input` is complex.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.entr(tt.tensor([0.0, 0.5, -1.0]))
+        tensor([0.0000, 0.3466,   -inf])
+
+    Schema::
+
+        special_entr(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_entr_packet.call_parameters(input, out=out)
@@ -1226,7 +1740,36 @@ def special_entr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def special_xlog1py(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """special_xlog1py(Tensor self, Tensor other) -> Tensor"""
+    """A factor times the logarithm of 1 plus another number, with 0 for the factor 0 (`torch.special.xlog1py`).
+
+        x * log1p(y), but nan where y is nan, and else 0 where x is 0
+
+    Args:
+        input: The factor x, a real tensor, or a number if `other` is a tensor.
+        other: The number y, a real tensor, or a number if `input` is a tensor; the shapes broadcast.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype; integers and bools give the default
+        dtype.
+
+    Raises:
+        NotImplementedError: An operand is complex.
+        TypeError: Both operands are numbers.
+
+    Note:
+        For a small y the result is accurate, where log(1 + y) would lose digits.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.xlog1py(tt.tensor([0.0, 2.0]), tt.tensor([-1.0, 1.0]))
+        tensor([0.0000, 1.3863])
+
+    Schema::
+
+        special_xlog1py(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_xlog1py_packet.call_parameters(input, other, out=out)
@@ -1257,7 +1800,35 @@ def special_xlog1py(input: Tensor, other: Tensor | Number, *, out: Tensor | None
 
 
 def i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """i0(Tensor self) -> Tensor"""
+    """Modified Bessel function of the first kind of order 0 (`torch.i0`).
+
+        sum_(k = 0..inf) (x^2 / 4)^k / (k!)^2
+
+    Args:
+        input: A tensor of any shape, real; integers and bools give the default dtype. The method's
+            `self`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape.
+
+    Raises:
+        NotImplementedError: `input` is complex.
+
+    Note:
+        The function grows like exp(abs(x)); `tt.special.i0e` does not overflow. The derivative is
+        `tt.special.i1`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.i0(tt.tensor([0.0, 1.0, -1.0]))
+        tensor([1.0000, 1.2661, 1.2661])
+
+    Schema::
+
+        i0(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return i0_packet.call_parameters(input, out=out)
@@ -1274,7 +1845,34 @@ def i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def i0_(input: Tensor) -> Tensor:
-    """i0_(Tensor(a!) self) -> Tensor(a!)"""
+    """In place: modified Bessel function of the first kind of order 0 (`torch.Tensor.i0_`).
+
+        sum_(k = 0..inf) (x^2 / 4)^k / (k!)^2
+
+    Args:
+        input: A tensor of any shape, real; integers and bools give the default dtype. It takes the
+            result. The method's `self`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        NotImplementedError: `input` is complex.
+
+    Note:
+        The function grows like exp(abs(x)); `tt.special.i0e` does not overflow. The derivative is
+        `tt.special.i1`.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0.0, 1.0, -1.0])
+        >>> x.i0_()
+        tensor([1.0000, 1.2661, 1.2661])
+
+    Schema::
+
+        i0_(Tensor(a!) self) -> Tensor(a!)
+    """
     if modes:
         return i0__packet.call_parameters(input)
     try:
@@ -1285,7 +1883,30 @@ def i0_(input: Tensor) -> Tensor:
 
 
 def special_i0e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """special_i0e(Tensor self) -> Tensor"""
+    """Exponentially scaled modified Bessel function of the first kind of order 0 (`torch.special.i0e`).
+
+        exp(-abs(x)) * i0(x)
+
+    Args:
+        input: A tensor of any shape, real; integers and bools give the default dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape, with values from 0 to 1.
+
+    Raises:
+        NotImplementedError: `input` is complex.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.i0e(tt.tensor([0.0, 1.0, 100.0]))
+        tensor([1.0000, 0.4658, 0.0399])
+
+    Schema::
+
+        special_i0e(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_i0e_packet.call_parameters(input, out=out)
@@ -1302,7 +1923,33 @@ def special_i0e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def special_i1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """special_i1(Tensor self) -> Tensor"""
+    """Modified Bessel function of the first kind of order 1 (`torch.special.i1`).
+
+        x / 2 * sum_(k = 0..inf) (x^2 / 4)^k / (k! (k + 1)!)
+
+    Args:
+        input: A tensor of any shape, real; integers and bools give the default dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape.
+
+    Raises:
+        NotImplementedError: `input` is complex.
+
+    Note:
+        The function grows like exp(abs(x)); `tt.special.i1e` does not overflow.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.i1(tt.tensor([0.0, 1.0, -1.0]))
+        tensor([ 0.0000,  0.5652, -0.5652])
+
+    Schema::
+
+        special_i1(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_i1_packet.call_parameters(input, out=out)
@@ -1319,7 +1966,30 @@ def special_i1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def special_i1e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """special_i1e(Tensor self) -> Tensor"""
+    """Exponentially scaled modified Bessel function of the first kind of order 1 (`torch.special.i1e`).
+
+        exp(-abs(x)) * i1(x)
+
+    Args:
+        input: A tensor of any shape, real; integers and bools give the default dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape.
+
+    Raises:
+        NotImplementedError: `input` is complex.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.i1e(tt.tensor([0.0, 1.0, 100.0]))
+        tensor([0.0000, 0.2079, 0.0397])
+
+    Schema::
+
+        special_i1e(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_i1e_packet.call_parameters(input, out=out)
@@ -1336,7 +2006,34 @@ def special_i1e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def special_bessel_j0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """special_bessel_j0(Tensor self) -> Tensor"""
+    """Bessel function of the first kind of order 0 (`torch.special.bessel_j0`).
+
+        1 / pi * integral of cos(x sin(t)) dt from 0 to pi
+
+    Args:
+        input: A tensor of any shape, of dtype float32 or float64; integers and bools give the default
+            dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape.
+
+    Raises:
+        NotImplementedError: `input` is of dtype float16 or bfloat16, or complex.
+
+    Note:
+        Infinite elements give nan. The function has no gradient, as in PyTorch.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.bessel_j0(tt.tensor([0.0, 1.0]))
+        tensor([1.0000, 0.7652])
+
+    Schema::
+
+        special_bessel_j0(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_bessel_j0_packet.call_parameters(input, out=out)
@@ -1353,7 +2050,34 @@ def special_bessel_j0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def special_bessel_j1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """special_bessel_j1(Tensor self) -> Tensor"""
+    """Bessel function of the first kind of order 1 (`torch.special.bessel_j1`).
+
+        1 / pi * integral of cos(t - x sin(t)) dt from 0 to pi
+
+    Args:
+        input: A tensor of any shape, of dtype float32 or float64; integers and bools give the default
+            dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape.
+
+    Raises:
+        NotImplementedError: `input` is of dtype float16 or bfloat16, or complex.
+
+    Note:
+        Infinite elements give nan. The function has no gradient, as in PyTorch.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.bessel_j1(tt.tensor([0.0, 1.0]))
+        tensor([0.0000, 0.4401])
+
+    Schema::
+
+        special_bessel_j1(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_bessel_j1_packet.call_parameters(input, out=out)
@@ -1370,7 +2094,35 @@ def special_bessel_j1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def special_bessel_y0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """special_bessel_y0(Tensor self) -> Tensor"""
+    """Bessel function of the second kind of order 0 (`torch.special.bessel_y0`).
+
+        the limit of (J_v(x) cos(v pi) - J_-v(x)) / sin(v pi) for v to 0
+
+    Args:
+        input: A tensor of any shape, of dtype float32 or float64; integers and bools give the default
+            dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape.
+
+    Raises:
+        NotImplementedError: `input` is of dtype float16 or bfloat16, or complex.
+
+    Note:
+        The result is -inf at 0, and nan for negative and for infinite elements. The function has no
+        gradient, as in PyTorch.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.bessel_y0(tt.tensor([0.0, 1.0]))
+        tensor([  -inf, 0.0883])
+
+    Schema::
+
+        special_bessel_y0(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_bessel_y0_packet.call_parameters(input, out=out)
@@ -1387,7 +2139,35 @@ def special_bessel_y0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def special_bessel_y1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """special_bessel_y1(Tensor self) -> Tensor"""
+    """Bessel function of the second kind of order 1 (`torch.special.bessel_y1`).
+
+        the limit of (J_v(x) cos(v pi) - J_-v(x)) / sin(v pi) for v to 1
+
+    Args:
+        input: A tensor of any shape, of dtype float32 or float64; integers and bools give the default
+            dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape.
+
+    Raises:
+        NotImplementedError: `input` is of dtype float16 or bfloat16, or complex.
+
+    Note:
+        The result is -inf at 0, and nan for negative and for infinite elements. The function has no
+        gradient, as in PyTorch.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.bessel_y1(tt.tensor([0.0, 1.0]))
+        tensor([   -inf, -0.7812])
+
+    Schema::
+
+        special_bessel_y1(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_bessel_y1_packet.call_parameters(input, out=out)
@@ -1404,7 +2184,35 @@ def special_bessel_y1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def special_modified_bessel_i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """special_modified_bessel_i0(Tensor self) -> Tensor"""
+    """Modified Bessel function of the first kind of order 0 (`torch.special.modified_bessel_i0`).
+
+        sum_(k = 0..inf) (x^2 / 4)^k / (k!)^2
+
+    Args:
+        input: A tensor of any shape, of dtype float32 or float64; integers and bools give the default
+            dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape.
+
+    Raises:
+        NotImplementedError: `input` is of dtype float16 or bfloat16, or complex.
+
+    Note:
+        `tt.special.i0` is the same function with a gradient, and takes float16 and bfloat16. This one
+        has no gradient, as in PyTorch.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.modified_bessel_i0(tt.tensor([0.0, 1.0]))
+        tensor([1.0000, 1.2661])
+
+    Schema::
+
+        special_modified_bessel_i0(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_modified_bessel_i0_packet.call_parameters(input, out=out)
@@ -1421,7 +2229,35 @@ def special_modified_bessel_i0(input: Tensor, *, out: Tensor | None = None) -> T
 
 
 def special_modified_bessel_i1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """special_modified_bessel_i1(Tensor self) -> Tensor"""
+    """Modified Bessel function of the first kind of order 1 (`torch.special.modified_bessel_i1`).
+
+        x / 2 * sum_(k = 0..inf) (x^2 / 4)^k / (k! (k + 1)!)
+
+    Args:
+        input: A tensor of any shape, of dtype float32 or float64; integers and bools give the default
+            dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape.
+
+    Raises:
+        NotImplementedError: `input` is of dtype float16 or bfloat16, or complex.
+
+    Note:
+        `tt.special.i1` is the same function with a gradient, and takes float16 and bfloat16. This one
+        has no gradient, as in PyTorch.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.modified_bessel_i1(tt.tensor([0.0, 1.0]))
+        tensor([0.0000, 0.5652])
+
+    Schema::
+
+        special_modified_bessel_i1(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_modified_bessel_i1_packet.call_parameters(input, out=out)
@@ -1438,7 +2274,35 @@ def special_modified_bessel_i1(input: Tensor, *, out: Tensor | None = None) -> T
 
 
 def special_modified_bessel_k0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """special_modified_bessel_k0(Tensor self) -> Tensor"""
+    """Modified Bessel function of the second kind of order 0 (`torch.special.modified_bessel_k0`).
+
+        integral of exp(-x cosh(t)) dt from 0 to infinity
+
+    Args:
+        input: A tensor of any shape, of dtype float32 or float64; integers and bools give the default
+            dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape.
+
+    Raises:
+        NotImplementedError: `input` is of dtype float16 or bfloat16, or complex.
+
+    Note:
+        The result is inf at 0 and nan for negative elements. The function has no gradient, as in
+        PyTorch.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.modified_bessel_k0(tt.tensor([0.0, 1.0]))
+        tensor([   inf, 0.4210])
+
+    Schema::
+
+        special_modified_bessel_k0(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_modified_bessel_k0_packet.call_parameters(input, out=out)
@@ -1455,7 +2319,35 @@ def special_modified_bessel_k0(input: Tensor, *, out: Tensor | None = None) -> T
 
 
 def special_modified_bessel_k1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """special_modified_bessel_k1(Tensor self) -> Tensor"""
+    """Modified Bessel function of the second kind of order 1 (`torch.special.modified_bessel_k1`).
+
+        integral of exp(-x cosh(t)) cosh(t) dt from 0 to infinity
+
+    Args:
+        input: A tensor of any shape, of dtype float32 or float64; integers and bools give the default
+            dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape.
+
+    Raises:
+        NotImplementedError: `input` is of dtype float16 or bfloat16, or complex.
+
+    Note:
+        The result is inf at 0 and nan for negative elements. The function has no gradient, as in
+        PyTorch.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.modified_bessel_k1(tt.tensor([0.0, 1.0]))
+        tensor([   inf, 0.6019])
+
+    Schema::
+
+        special_modified_bessel_k1(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_modified_bessel_k1_packet.call_parameters(input, out=out)
@@ -1472,7 +2364,35 @@ def special_modified_bessel_k1(input: Tensor, *, out: Tensor | None = None) -> T
 
 
 def special_scaled_modified_bessel_k0(x: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """special_scaled_modified_bessel_k0(Tensor x) -> Tensor"""
+    """Exponentially scaled modified Bessel function of the second kind of order 0 (`torch.special.scaled_modified_bessel_k0`).
+
+        exp(x) * K_0(x)
+
+    Args:
+        x: A tensor of any shape, of dtype float32 or float64; integers and bools give the default
+            dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `x`'s shape.
+
+    Raises:
+        NotImplementedError: `x` is of dtype float16 or bfloat16, or complex.
+
+    Note:
+        The result is inf at 0 and nan for negative elements. It does not underflow for large ones. The
+        function has no gradient, as in PyTorch.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.scaled_modified_bessel_k0(tt.tensor([1.0, 1000.0]))
+        tensor([1.1445, 0.0396])
+
+    Schema::
+
+        special_scaled_modified_bessel_k0(Tensor x) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_scaled_modified_bessel_k0_packet.call_parameters(x, out=out)
@@ -1489,7 +2409,35 @@ def special_scaled_modified_bessel_k0(x: Tensor, *, out: Tensor | None = None) -
 
 
 def special_scaled_modified_bessel_k1(x: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """special_scaled_modified_bessel_k1(Tensor x) -> Tensor"""
+    """Exponentially scaled modified Bessel function of the second kind of order 1 (`torch.special.scaled_modified_bessel_k1`).
+
+        exp(x) * K_1(x)
+
+    Args:
+        x: A tensor of any shape, of dtype float32 or float64; integers and bools give the default
+            dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `x`'s shape.
+
+    Raises:
+        NotImplementedError: `x` is of dtype float16 or bfloat16, or complex.
+
+    Note:
+        The result is inf at 0 and nan for negative elements. It does not underflow for large ones. The
+        function has no gradient, as in PyTorch.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.scaled_modified_bessel_k1(tt.tensor([1.0, 1000.0]))
+        tensor([1.6362, 0.0396])
+
+    Schema::
+
+        special_scaled_modified_bessel_k1(Tensor x) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_scaled_modified_bessel_k1_packet.call_parameters(x, out=out)
@@ -1506,7 +2454,34 @@ def special_scaled_modified_bessel_k1(x: Tensor, *, out: Tensor | None = None) -
 
 
 def special_spherical_bessel_j0(x: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """special_spherical_bessel_j0(Tensor x) -> Tensor"""
+    """Spherical Bessel function of the first kind of order 0 (`torch.special.spherical_bessel_j0`).
+
+        sin(x) / x
+
+    Args:
+        x: A tensor of any shape, of dtype float32 or float64; integers and bools give the default
+            dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `x`'s shape.
+
+    Raises:
+        NotImplementedError: `x` is of dtype float16 or bfloat16, or complex.
+
+    Note:
+        The result is 1 at 0, and 0 at both infinities. The function has no gradient, as in PyTorch.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.spherical_bessel_j0(tt.tensor([0.0, 1.0]))
+        tensor([1.0000, 0.8415])
+
+    Schema::
+
+        special_spherical_bessel_j0(Tensor x) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_spherical_bessel_j0_packet.call_parameters(x, out=out)
@@ -1523,7 +2498,34 @@ def special_spherical_bessel_j0(x: Tensor, *, out: Tensor | None = None) -> Tens
 
 
 def special_airy_ai(x: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """special_airy_ai(Tensor x) -> Tensor"""
+    """Airy function Ai (`torch.special.airy_ai`).
+
+        1 / pi * integral of cos(t^3 / 3 + x t) dt from 0 to infinity
+
+    Args:
+        x: A tensor of any shape, of dtype float32 or float64; integers and bools give the default
+            dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `x`'s shape.
+
+    Raises:
+        NotImplementedError: `x` is of dtype float16 or bfloat16, or complex.
+
+    Note:
+        Infinite elements give nan. The function has no gradient, as in PyTorch.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.airy_ai(tt.tensor([0.0, 1.0, -1.0]))
+        tensor([0.3550, 0.1353, 0.5356])
+
+    Schema::
+
+        special_airy_ai(Tensor x) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_airy_ai_packet.call_parameters(x, out=out)
@@ -1540,7 +2542,37 @@ def special_airy_ai(x: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def special_chebyshev_polynomial_t(x: Tensor, n: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """special_chebyshev_polynomial_t(Tensor x, Tensor n) -> Tensor"""
+    """Chebyshev polynomial of the first kind (`torch.special.chebyshev_polynomial_t`).
+
+        T_0 = 1, T_1 = x, T_(n + 1) = 2 x T_n - T_(n - 1)
+
+    Args:
+        x: The points, a real tensor, or a number if `n` is a tensor.
+        n: The degrees, a real tensor, or a number if `x` is a tensor; the shapes broadcast. Fractions
+            are cut off.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype; integers and bools give the default
+        dtype. A negative degree gives 0.
+
+    Raises:
+        NotImplementedError: The promoted dtype is float16, bfloat16 or complex.
+        RuntimeError: The shapes cannot be broadcast.
+
+    Note:
+        T_n(cos t) = cos(n t). The function has no gradient, as in PyTorch.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.chebyshev_polynomial_t(0.5, tt.tensor([0, 1, 2, 3]))
+        tensor([ 1.0000,  0.5000, -0.5000, -1.0000])
+
+    Schema::
+
+        special_chebyshev_polynomial_t(Tensor x, Tensor n) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_chebyshev_polynomial_t_packet.call_parameters(x, n, out=out)
@@ -1557,7 +2589,37 @@ def special_chebyshev_polynomial_t(x: Tensor, n: Tensor | Number, *, out: Tensor
 
 
 def special_chebyshev_polynomial_u(x: Tensor, n: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """special_chebyshev_polynomial_u(Tensor x, Tensor n) -> Tensor"""
+    """Chebyshev polynomial of the second kind (`torch.special.chebyshev_polynomial_u`).
+
+        U_0 = 1, U_1 = 2 x, U_(n + 1) = 2 x U_n - U_(n - 1)
+
+    Args:
+        x: The points, a real tensor, or a number if `n` is a tensor.
+        n: The degrees, a real tensor, or a number if `x` is a tensor; the shapes broadcast. Fractions
+            are cut off.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype; integers and bools give the default
+        dtype. A negative degree gives 0.
+
+    Raises:
+        NotImplementedError: The promoted dtype is float16, bfloat16 or complex.
+        RuntimeError: The shapes cannot be broadcast.
+
+    Note:
+        U_n(cos t) = sin((n + 1) t) / sin(t). The function has no gradient, as in PyTorch.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.chebyshev_polynomial_u(0.5, tt.tensor([0, 1, 2, 3]))
+        tensor([ 1.,  1.,  0., -1.])
+
+    Schema::
+
+        special_chebyshev_polynomial_u(Tensor x, Tensor n) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_chebyshev_polynomial_u_packet.call_parameters(x, n, out=out)
@@ -1574,7 +2636,37 @@ def special_chebyshev_polynomial_u(x: Tensor, n: Tensor | Number, *, out: Tensor
 
 
 def special_chebyshev_polynomial_v(x: Tensor, n: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """special_chebyshev_polynomial_v(Tensor x, Tensor n) -> Tensor"""
+    """Chebyshev polynomial of the third kind (`torch.special.chebyshev_polynomial_v`).
+
+        V_0 = 1, V_1 = 2 x - 1, V_(n + 1) = 2 x V_n - V_(n - 1)
+
+    Args:
+        x: The points, a real tensor, or a number if `n` is a tensor.
+        n: The degrees, a real tensor, or a number if `x` is a tensor; the shapes broadcast. Fractions
+            are cut off.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype; integers and bools give the default
+        dtype. A negative degree gives 0.
+
+    Raises:
+        NotImplementedError: The promoted dtype is float16, bfloat16 or complex.
+        RuntimeError: The shapes cannot be broadcast.
+
+    Note:
+        V_n(cos t) = cos((n + 1/2) t) / cos(t / 2). The function has no gradient, as in PyTorch.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.chebyshev_polynomial_v(0.5, tt.tensor([0, 1, 2, 3]))
+        tensor([ 1.,  0., -1., -1.])
+
+    Schema::
+
+        special_chebyshev_polynomial_v(Tensor x, Tensor n) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_chebyshev_polynomial_v_packet.call_parameters(x, n, out=out)
@@ -1591,7 +2683,37 @@ def special_chebyshev_polynomial_v(x: Tensor, n: Tensor | Number, *, out: Tensor
 
 
 def special_chebyshev_polynomial_w(x: Tensor, n: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """special_chebyshev_polynomial_w(Tensor x, Tensor n) -> Tensor"""
+    """Chebyshev polynomial of the fourth kind (`torch.special.chebyshev_polynomial_w`).
+
+        W_0 = 1, W_1 = 2 x + 1, W_(n + 1) = 2 x W_n - W_(n - 1)
+
+    Args:
+        x: The points, a real tensor, or a number if `n` is a tensor.
+        n: The degrees, a real tensor, or a number if `x` is a tensor; the shapes broadcast. Fractions
+            are cut off.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype; integers and bools give the default
+        dtype. A negative degree gives 0.
+
+    Raises:
+        NotImplementedError: The promoted dtype is float16, bfloat16 or complex.
+        RuntimeError: The shapes cannot be broadcast.
+
+    Note:
+        W_n(cos t) = sin((n + 1/2) t) / sin(t / 2). The function has no gradient, as in PyTorch.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.chebyshev_polynomial_w(0.5, tt.tensor([0, 1, 2, 3]))
+        tensor([ 1.,  2.,  1., -1.])
+
+    Schema::
+
+        special_chebyshev_polynomial_w(Tensor x, Tensor n) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_chebyshev_polynomial_w_packet.call_parameters(x, n, out=out)
@@ -1610,7 +2732,37 @@ def special_chebyshev_polynomial_w(x: Tensor, n: Tensor | Number, *, out: Tensor
 def special_shifted_chebyshev_polynomial_t(
     x: Tensor, n: Tensor | Number, *, out: Tensor | None = None
 ) -> Tensor:
-    """special_shifted_chebyshev_polynomial_t(Tensor x, Tensor n) -> Tensor"""
+    """Chebyshev polynomial of the first kind, shifted to the interval from 0 to 1 (`torch.special.shifted_chebyshev_polynomial_t`).
+
+        T_n(2 x - 1), as `tt.special.chebyshev_polynomial_t`
+
+    Args:
+        x: The points, a real tensor, or a number if `n` is a tensor.
+        n: The degrees, a real tensor, or a number if `x` is a tensor; the shapes broadcast. Fractions
+            are cut off.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype; integers and bools give the default
+        dtype. A negative degree gives 0.
+
+    Raises:
+        NotImplementedError: The promoted dtype is float16, bfloat16 or complex.
+        RuntimeError: The shapes cannot be broadcast.
+
+    Note:
+        The function has no gradient, as in PyTorch.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.shifted_chebyshev_polynomial_t(1.0, tt.tensor([0, 1, 2]))
+        tensor([1., 1., 1.])
+
+    Schema::
+
+        special_shifted_chebyshev_polynomial_t(Tensor x, Tensor n) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_shifted_chebyshev_polynomial_t_packet.call_parameters(x, n, out=out)
@@ -1629,7 +2781,37 @@ def special_shifted_chebyshev_polynomial_t(
 def special_shifted_chebyshev_polynomial_u(
     x: Tensor, n: Tensor | Number, *, out: Tensor | None = None
 ) -> Tensor:
-    """special_shifted_chebyshev_polynomial_u(Tensor x, Tensor n) -> Tensor"""
+    """Chebyshev polynomial of the second kind, shifted to the interval from 0 to 1 (`torch.special.shifted_chebyshev_polynomial_u`).
+
+        U_n(2 x - 1), as `tt.special.chebyshev_polynomial_u`
+
+    Args:
+        x: The points, a real tensor, or a number if `n` is a tensor.
+        n: The degrees, a real tensor, or a number if `x` is a tensor; the shapes broadcast. Fractions
+            are cut off.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype; integers and bools give the default
+        dtype. A negative degree gives 0.
+
+    Raises:
+        NotImplementedError: The promoted dtype is float16, bfloat16 or complex.
+        RuntimeError: The shapes cannot be broadcast.
+
+    Note:
+        The function has no gradient, as in PyTorch.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.shifted_chebyshev_polynomial_u(1.0, tt.tensor([0, 1, 2]))
+        tensor([1., 2., 3.])
+
+    Schema::
+
+        special_shifted_chebyshev_polynomial_u(Tensor x, Tensor n) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_shifted_chebyshev_polynomial_u_packet.call_parameters(x, n, out=out)
@@ -1648,7 +2830,37 @@ def special_shifted_chebyshev_polynomial_u(
 def special_shifted_chebyshev_polynomial_v(
     x: Tensor, n: Tensor | Number, *, out: Tensor | None = None
 ) -> Tensor:
-    """special_shifted_chebyshev_polynomial_v(Tensor x, Tensor n) -> Tensor"""
+    """Chebyshev polynomial of the third kind, shifted to the interval from 0 to 1 (`torch.special.shifted_chebyshev_polynomial_v`).
+
+        V_n(2 x - 1), as `tt.special.chebyshev_polynomial_v`
+
+    Args:
+        x: The points, a real tensor, or a number if `n` is a tensor.
+        n: The degrees, a real tensor, or a number if `x` is a tensor; the shapes broadcast. Fractions
+            are cut off.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype; integers and bools give the default
+        dtype. A negative degree gives 0.
+
+    Raises:
+        NotImplementedError: The promoted dtype is float16, bfloat16 or complex.
+        RuntimeError: The shapes cannot be broadcast.
+
+    Note:
+        The function has no gradient, as in PyTorch.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.shifted_chebyshev_polynomial_v(0.0, tt.tensor([0, 1, 2]))
+        tensor([ 1., -3.,  5.])
+
+    Schema::
+
+        special_shifted_chebyshev_polynomial_v(Tensor x, Tensor n) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_shifted_chebyshev_polynomial_v_packet.call_parameters(x, n, out=out)
@@ -1667,7 +2879,37 @@ def special_shifted_chebyshev_polynomial_v(
 def special_shifted_chebyshev_polynomial_w(
     x: Tensor, n: Tensor | Number, *, out: Tensor | None = None
 ) -> Tensor:
-    """special_shifted_chebyshev_polynomial_w(Tensor x, Tensor n) -> Tensor"""
+    """Chebyshev polynomial of the fourth kind, shifted to the interval from 0 to 1 (`torch.special.shifted_chebyshev_polynomial_w`).
+
+        W_n(2 x - 1), as `tt.special.chebyshev_polynomial_w`
+
+    Args:
+        x: The points, a real tensor, or a number if `n` is a tensor.
+        n: The degrees, a real tensor, or a number if `x` is a tensor; the shapes broadcast. Fractions
+            are cut off.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype; integers and bools give the default
+        dtype. A negative degree gives 0.
+
+    Raises:
+        NotImplementedError: The promoted dtype is float16, bfloat16 or complex.
+        RuntimeError: The shapes cannot be broadcast.
+
+    Note:
+        The function has no gradient, as in PyTorch.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.shifted_chebyshev_polynomial_w(1.0, tt.tensor([0, 1, 2]))
+        tensor([1., 3., 5.])
+
+    Schema::
+
+        special_shifted_chebyshev_polynomial_w(Tensor x, Tensor n) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_shifted_chebyshev_polynomial_w_packet.call_parameters(x, n, out=out)
@@ -1684,7 +2926,38 @@ def special_shifted_chebyshev_polynomial_w(
 
 
 def special_hermite_polynomial_h(x: Tensor, n: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """special_hermite_polynomial_h(Tensor x, Tensor n) -> Tensor"""
+    """Hermite polynomial, as physicists define it (`torch.special.hermite_polynomial_h`).
+
+        H_0 = 1, H_1 = 2 x, H_(n + 1) = 2 x H_n - 2 n H_(n - 1)
+
+    Args:
+        x: The points, a real tensor, or a number if `n` is a tensor.
+        n: The degrees, a real tensor, or a number if `x` is a tensor; the shapes broadcast. Fractions
+            are cut off.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype; integers and bools give the default
+        dtype. A negative degree gives 0.
+
+    Raises:
+        NotImplementedError: The promoted dtype is float16, bfloat16 or complex.
+        RuntimeError: The shapes cannot be broadcast.
+
+    Note:
+        The polynomials are orthogonal under the weight exp(-x^2). The function has no gradient, as in
+        PyTorch.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.hermite_polynomial_h(1.0, tt.tensor([0, 1, 2]))
+        tensor([1., 2., 2.])
+
+    Schema::
+
+        special_hermite_polynomial_h(Tensor x, Tensor n) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_hermite_polynomial_h_packet.call_parameters(x, n, out=out)
@@ -1701,7 +2974,38 @@ def special_hermite_polynomial_h(x: Tensor, n: Tensor | Number, *, out: Tensor |
 
 
 def special_hermite_polynomial_he(x: Tensor, n: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """special_hermite_polynomial_he(Tensor x, Tensor n) -> Tensor"""
+    """Hermite polynomial, as statisticians define it (`torch.special.hermite_polynomial_he`).
+
+        He_0 = 1, He_1 = x, He_(n + 1) = x He_n - n He_(n - 1)
+
+    Args:
+        x: The points, a real tensor, or a number if `n` is a tensor.
+        n: The degrees, a real tensor, or a number if `x` is a tensor; the shapes broadcast. Fractions
+            are cut off.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype; integers and bools give the default
+        dtype. A negative degree gives 0.
+
+    Raises:
+        NotImplementedError: The promoted dtype is float16, bfloat16 or complex.
+        RuntimeError: The shapes cannot be broadcast.
+
+    Note:
+        The polynomials are orthogonal under the weight exp(-x^2 / 2). The function has no gradient, as
+        in PyTorch.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.hermite_polynomial_he(2.0, tt.tensor([0, 1, 2]))
+        tensor([1., 2., 3.])
+
+    Schema::
+
+        special_hermite_polynomial_he(Tensor x, Tensor n) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_hermite_polynomial_he_packet.call_parameters(x, n, out=out)
@@ -1718,7 +3022,38 @@ def special_hermite_polynomial_he(x: Tensor, n: Tensor | Number, *, out: Tensor 
 
 
 def special_laguerre_polynomial_l(x: Tensor, n: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """special_laguerre_polynomial_l(Tensor x, Tensor n) -> Tensor"""
+    """Laguerre polynomial (`torch.special.laguerre_polynomial_l`).
+
+        L_0 = 1, L_1 = 1 - x, (n + 1) L_(n + 1) = (2 n + 1 - x) L_n - n L_(n - 1)
+
+    Args:
+        x: The points, a real tensor, or a number if `n` is a tensor.
+        n: The degrees, a real tensor, or a number if `x` is a tensor; the shapes broadcast. Fractions
+            are cut off.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype; integers and bools give the default
+        dtype. A negative degree gives 0.
+
+    Raises:
+        NotImplementedError: The promoted dtype is float16, bfloat16 or complex.
+        RuntimeError: The shapes cannot be broadcast.
+
+    Note:
+        The polynomials are orthogonal under the weight exp(-x) on x >= 0. The function has no gradient,
+        as in PyTorch.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.laguerre_polynomial_l(2.0, tt.tensor([0, 1, 2]))
+        tensor([ 1., -1., -1.])
+
+    Schema::
+
+        special_laguerre_polynomial_l(Tensor x, Tensor n) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_laguerre_polynomial_l_packet.call_parameters(x, n, out=out)
@@ -1735,7 +3070,38 @@ def special_laguerre_polynomial_l(x: Tensor, n: Tensor | Number, *, out: Tensor 
 
 
 def special_legendre_polynomial_p(x: Tensor, n: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """special_legendre_polynomial_p(Tensor x, Tensor n) -> Tensor"""
+    """Legendre polynomial (`torch.special.legendre_polynomial_p`).
+
+        P_0 = 1, P_1 = x, (n + 1) P_(n + 1) = (2 n + 1) x P_n - n P_(n - 1)
+
+    Args:
+        x: The points, a real tensor, or a number if `n` is a tensor.
+        n: The degrees, a real tensor, or a number if `x` is a tensor; the shapes broadcast. Fractions
+            are cut off.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype; integers and bools give the default
+        dtype. A negative degree gives 0.
+
+    Raises:
+        NotImplementedError: The promoted dtype is float16, bfloat16 or complex.
+        RuntimeError: The shapes cannot be broadcast.
+
+    Note:
+        The polynomials are orthogonal on the interval from -1 to 1. The function has no gradient, as in
+        PyTorch.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.legendre_polynomial_p(2.0, tt.tensor([0, 1, 2]))
+        tensor([1.0000, 2.0000, 5.5000])
+
+    Schema::
+
+        special_legendre_polynomial_p(Tensor x, Tensor n) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_legendre_polynomial_p_packet.call_parameters(x, n, out=out)
@@ -1752,7 +3118,36 @@ def special_legendre_polynomial_p(x: Tensor, n: Tensor | Number, *, out: Tensor 
 
 
 def special_gammaln(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """special_gammaln(Tensor self) -> Tensor"""
+    """Natural logarithm of the absolute value of the gamma function (`torch.special.gammaln`).
+
+    Another name of `tt.lgamma`.
+
+        log(abs(gamma(x)))
+
+    Args:
+        input: A tensor of any shape, real; integers and bools give the default dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape.
+
+    Raises:
+        NotImplementedError: `input` is complex.
+
+    Note:
+        The result is inf at 0, at the negative integers, and at both infinities. For a positive integer
+        n it is the logarithm of (n - 1)!. The derivative is `tt.digamma`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.gammaln(tt.tensor([1.0, 3.0, 0.0]))
+        tensor([0.0000, 0.6931,    inf])
+
+    Schema::
+
+        special_gammaln(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_gammaln_packet.call_parameters(input, out=out)
@@ -1769,7 +3164,35 @@ def special_gammaln(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def special_psi(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """special_psi(Tensor self) -> Tensor"""
+    """Logarithmic derivative of the gamma function (`torch.special.psi`).
+
+    Another name of `tt.digamma`.
+
+        d/dx log(gamma(x))
+
+    Args:
+        input: A tensor of any shape, real; integers and bools give the default dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape.
+
+    Raises:
+        NotImplementedError: `input` is complex.
+
+    Note:
+        The result is -inf at 0.0, inf at -0.0, and nan at the negative integers and at -inf.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.psi(tt.tensor([1.0, 2.0]))
+        tensor([-0.5772,  0.4228])
+
+    Schema::
+
+        special_psi(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_psi_packet.call_parameters(input, out=out)
@@ -1786,7 +3209,35 @@ def special_psi(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def special_digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """special_digamma(Tensor self) -> Tensor"""
+    """Logarithmic derivative of the gamma function (`torch.special.digamma`).
+
+    Another name of `tt.digamma`.
+
+        d/dx log(gamma(x))
+
+    Args:
+        input: A tensor of any shape, real; integers and bools give the default dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape.
+
+    Raises:
+        NotImplementedError: `input` is complex.
+
+    Note:
+        The result is -inf at 0.0, inf at -0.0, and nan at the negative integers and at -inf.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.digamma(tt.tensor([1.0, 2.0]))
+        tensor([-0.5772,  0.4228])
+
+    Schema::
+
+        special_digamma(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_digamma_packet.call_parameters(input, out=out)
@@ -1803,7 +3254,36 @@ def special_digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def special_erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """special_erf(Tensor self) -> Tensor"""
+    """The error function of each element; it lies in [-1, 1] (`torch.special.erf`).
+
+    Another name of `tt.erf`.
+
+        2 / sqrt(pi) * integral of e ** -t^2 from 0 to x
+
+    Args:
+        input: A tensor of any shape, real; integers and bools are converted to the default floating
+            dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Raises:
+        NotImplementedError: `input` is complex.
+
+    Note:
+        Near 1 the difference 1 - erf(x) loses its digits; use `tt.erfc`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.erf(tt.tensor([0.0, 1.0, float('inf')]))
+        tensor([0.0000, 0.8427, 1.0000])
+
+    Schema::
+
+        special_erf(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_erf_packet.call_parameters(input, out=out)
@@ -1820,7 +3300,36 @@ def special_erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def special_erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """special_erfc(Tensor self) -> Tensor"""
+    """The complementary error function of each element; it lies in [0, 2] (`torch.special.erfc`).
+
+    Another name of `tt.erfc`.
+
+        1 - erf(x)
+
+    Args:
+        input: A tensor of any shape, real; integers and bools are converted to the default floating
+            dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Raises:
+        NotImplementedError: `input` is complex.
+
+    Note:
+        It keeps its relative accuracy for large x, where erf(x) rounds to 1.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.erfc(tt.tensor([0.0, 1.0, float('inf')]))
+        tensor([1.0000, 0.1573, 0.0000])
+
+    Schema::
+
+        special_erfc(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_erfc_packet.call_parameters(input, out=out)
@@ -1837,7 +3346,32 @@ def special_erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def special_erfinv(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """special_erfinv(Tensor self) -> Tensor"""
+    """Inverse of the error function (`torch.special.erfinv`).
+
+    Another name of `tt.erfinv`.
+
+        the y with erf(y) = x
+
+    Args:
+        input: A tensor of any shape, real; integers and bools give the default dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape; -inf at -1, inf at 1, and nan outside of [-1, 1].
+
+    Raises:
+        NotImplementedError: `input` is complex.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.erfinv(tt.tensor([0.0, 0.5, 1.0, 1.5]))
+        tensor([0.0000, 0.4769,    inf,    nan])
+
+    Schema::
+
+        special_erfinv(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_erfinv_packet.call_parameters(input, out=out)
@@ -1854,7 +3388,32 @@ def special_erfinv(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def special_exp2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """special_exp2(Tensor self) -> Tensor"""
+    """Two to the power of each element (`torch.special.exp2`).
+
+    Another name of `tt.exp2`.
+
+        2 ** x
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Note:
+        Large elements overflow to inf: those from 128 in float32, from 1024 in float64.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.exp2(tt.tensor([0.0, 3.0, -1.0]))
+        tensor([1.0000, 8.0000, 0.5000])
+
+    Schema::
+
+        special_exp2(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_exp2_packet.call_parameters(input, out=out)
@@ -1871,7 +3430,32 @@ def special_exp2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def special_expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """special_expm1(Tensor self) -> Tensor"""
+    """The exponential function minus 1, accurate for elements near zero (`torch.special.expm1`).
+
+    Another name of `tt.expm1`.
+
+        e ** x - 1
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Note:
+        For small x the difference exp(x) - 1 would lose its digits; this function keeps them.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.expm1(tt.tensor([0.0, 1.0]))
+        tensor([0.0000, 1.7183])
+
+    Schema::
+
+        special_expm1(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_expm1_packet.call_parameters(input, out=out)
@@ -1888,7 +3472,33 @@ def special_expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def special_expit(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """special_expit(Tensor self) -> Tensor"""
+    """The logistic function of each element; for real numbers it lies in [0, 1] (`torch.special.expit`).
+
+    Another name of `tt.sigmoid`.
+
+        1 / (1 + e ** -x)
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Note:
+        Backward computes the derivative y * (1 - y) from the result y. For its logarithm use
+        `tt.nn.functional.logsigmoid`, which does not underflow.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.expit(tt.tensor([0.0, 2.0, float('-inf')]))
+        tensor([0.5000, 0.8808, 0.0000])
+
+    Schema::
+
+        special_expit(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_expit_packet.call_parameters(input, out=out)
@@ -1905,7 +3515,33 @@ def special_expit(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def special_log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """special_log1p(Tensor self) -> Tensor"""
+    """The natural logarithm of 1 plus each element, accurate for elements near zero (`torch.special.log1p`).
+
+    Another name of `tt.log1p`.
+
+        ln(1 + x)
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Note:
+        -1 gives -inf, a real number below -1 nan. For small x the sum 1 + x would lose the digits of x;
+        this function keeps them.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.log1p(tt.tensor([0.0, 1.0, -1.0]))
+        tensor([0.0000, 0.6931,   -inf])
+
+    Schema::
+
+        special_log1p(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_log1p_packet.call_parameters(input, out=out)
@@ -1922,7 +3558,32 @@ def special_log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def special_sinc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """special_sinc(Tensor self) -> Tensor"""
+    """The normalised sinc function of each element (`torch.special.sinc`).
+
+    Another name of `tt.sinc`.
+
+        sin(pi * x) / (pi * x), and 1 for x = 0
+
+    Args:
+        input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Note:
+        The result at other whole numbers is zero but for rounding.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.sinc(tt.tensor([0.0, 0.5]))
+        tensor([1.0000, 0.6366])
+
+    Schema::
+
+        special_sinc(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_sinc_packet.call_parameters(input, out=out)
@@ -1939,7 +3600,36 @@ def special_sinc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def special_i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """special_i0(Tensor self) -> Tensor"""
+    """Modified Bessel function of the first kind of order 0 (`torch.special.i0`).
+
+    Another name of `tt.i0`.
+
+        sum_(k = 0..inf) (x^2 / 4)^k / (k!)^2
+
+    Args:
+        input: A tensor of any shape, real; integers and bools give the default dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape.
+
+    Raises:
+        NotImplementedError: `input` is complex.
+
+    Note:
+        The function grows like exp(abs(x)); `tt.special.i0e` does not overflow. The derivative is
+        `tt.special.i1`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.i0(tt.tensor([0.0, 1.0, -1.0]))
+        tensor([1.0000, 1.2661, 1.2661])
+
+    Schema::
+
+        special_i0(Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_i0_packet.call_parameters(input, out=out)
@@ -1956,7 +3646,39 @@ def special_i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def special_round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Tensor:
-    """special_round(Tensor self, *, int decimals=0) -> Tensor"""
+    """The nearest whole number or, with `decimals`, the nearest decimal number; ties go to the even one (`torch.special.round`).
+
+    Another name of `tt.round`.
+
+    Args:
+        input: A tensor of real numbers of any shape; integers stay as they are.
+        decimals: The number of decimal places to keep; if negative, the number of places left of the
+            decimal point that become zero.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        NotImplementedError: `input` is complex or of bools, or of integers and `decimals` is given.
+
+    Note:
+        2.5 gives 2 and 3.5 gives 4. With `decimals` the element is multiplied by 10 ** decimals,
+        rounded and divided again, so that large elements overflow to inf and decimal ties depend on how
+        they are stored. The gradient is zero everywhere.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.round(tt.tensor([0.5, 1.5, -1.7]))
+        tensor([ 0.,  2., -2.])
+        >>> tt.special.round(tt.tensor([1.234, 12.346]), decimals=2)
+        tensor([ 1.2300, 12.3500])
+
+    Schema::
+
+        special_round(Tensor self, *, int decimals=0) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_round_packet.call_parameters(input, decimals, out=out)
@@ -1973,7 +3695,38 @@ def special_round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None
 
 
 def special_logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None) -> Tensor:
-    """special_logit(Tensor self, float? eps=None) -> Tensor"""
+    """The inverse of the logistic sigmoid: the logarithm of the odds (`torch.special.logit`).
+
+    Another name of `tt.logit`.
+
+        ln(x / (1 - x))
+
+    Args:
+        input: A tensor of probabilities, of any shape; integers and bools are converted to the default
+            floating dtype.
+        eps: If given, elements are first clamped to [eps, 1 - eps].
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+    Raises:
+        NotImplementedError: `input` is complex.
+
+    Note:
+        Without `eps`, 0 gives -inf, 1 gives inf, and numbers outside [0, 1] give nan. The gradient is
+        zero where an element was clamped.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.logit(tt.tensor([0.0, 0.5, 1.0]), eps=0.25)
+        tensor([-1.0986,  0.0000,  1.0986])
+
+    Schema::
+
+        special_logit(Tensor self, float? eps=None) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_logit_packet.call_parameters(input, eps, out=out)
@@ -1990,7 +3743,38 @@ def special_logit(input: Tensor, eps: float | None = None, *, out: Tensor | None
 
 
 def special_xlogy(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """special_xlogy(Tensor self, Tensor other) -> Tensor"""
+    """One tensor times the logarithm of another one; zero times any logarithm is zero (`torch.special.xlogy`).
+
+    Another name of `tt.xlogy`.
+
+        input * ln(other), and 0 where input = 0
+
+    Args:
+        input: A tensor, or a number if `other` is a tensor.
+        other: A tensor or a number whose shape broadcasts with that of `input`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and of the dtype to which `input` and `other` promote. Integers
+        and bools give the default floating dtype.
+
+    Raises:
+        RuntimeError: The shapes of `input` and `other` do not broadcast.
+        NotImplementedError: `input` or `other` is complex.
+
+    Note:
+        nan in `other` gives nan, next to a zero in `input` too.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.xlogy(tt.tensor([0.0, 1.0, 2.0]), tt.tensor([0.0, 1.0, 2.0]))
+        tensor([0.0000, 0.0000, 1.3863])
+
+    Schema::
+
+        special_xlogy(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_xlogy_packet.call_parameters(input, other, out=out)
@@ -2021,7 +3805,38 @@ def special_xlogy(input: Tensor, other: Tensor | Number, *, out: Tensor | None =
 
 
 def special_polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """special_polygamma(int n, Tensor self) -> Tensor"""
+    """Derivative of order `n` of the digamma function (`torch.special.polygamma`).
+
+    Another name of `tt.polygamma`.
+
+        (d/dx)^n digamma(x) = (-1)^(n + 1) * n! * zeta(n + 1, x)
+
+    Args:
+        n: The order of the derivative, an integer that is not negative; 0 gives `tt.digamma` itself.
+        input: A tensor of any shape, real; integers and bools give the default dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape.
+
+    Raises:
+        RuntimeError: `n` is negative.
+        NotImplementedError: `input` is complex.
+
+    Note:
+        The first argument of the function is `n`; the method is `x.polygamma(n)`. The result is
+        infinite at 0.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.polygamma(1, tt.tensor([1.0, 2.0]))
+        tensor([1.6449, 0.6449])
+
+    Schema::
+
+        special_polygamma(int n, Tensor self) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_polygamma_packet.call_parameters(n, input, out=out)
@@ -2038,7 +3853,38 @@ def special_polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Te
 
 
 def special_multigammaln(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
-    """special_multigammaln(Tensor self, int p) -> Tensor"""
+    """Natural logarithm of the multivariate gamma function (`torch.special.multigammaln`).
+
+    Another name of `tt.mvlgamma`.
+
+        p (p - 1) / 4 * log(pi) + sum_(i = 1..p) lgamma(x - (i - 1) / 2)
+
+    Args:
+        input: A tensor of any shape, real; integers give the default dtype. The function is meant for
+            elements greater than (p - 1) / 2.
+        p: The dimension, a positive integer; 1 gives `tt.lgamma`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape.
+
+    Raises:
+        RuntimeError: `p` is less than 1, or `input` is of dtype bool.
+        NotImplementedError: `input` is complex.
+
+    Note:
+        Elements of at most (p - 1) / 2 are not refused; the formula is evaluated there too.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.multigammaln(tt.tensor([2.0, 3.0]), 2)
+        tensor([0.4516, 1.5502])
+
+    Schema::
+
+        special_multigammaln(Tensor self, int p) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_multigammaln_packet.call_parameters(input, p, out=out)
@@ -2055,7 +3901,38 @@ def special_multigammaln(input: Tensor, p: int, *, out: Tensor | None = None) ->
 
 
 def special_gammainc(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """special_gammainc(Tensor self, Tensor other) -> Tensor"""
+    """Regularised lower incomplete gamma function (`torch.special.gammainc`).
+
+    Another name of `tt.igamma`.
+
+        1 / gamma(a) * integral of t^(a - 1) e^-t from 0 to x, with a of `input` and x of `other`
+
+    Args:
+        input: The parameter a, a floating tensor of any shape, not negative.
+        other: The upper limit x, not negative; its shape broadcasts with `input`'s.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype, with values from 0 to 1.
+
+    Raises:
+        NotImplementedError: Both operands are of integers or bools, or one is complex.
+        RuntimeError: The shapes cannot be broadcast.
+
+    Note:
+        A negative operand gives nan, as do two zeros. The gradient exists with respect to `other` only;
+        backward raises NotImplementedError for `input`. `tt.igammac` is 1 minus this function.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.gammainc(tt.tensor([1.0, 4.0]), tt.tensor([0.0, 3.0]))
+        tensor([0.0000, 0.3528])
+
+    Schema::
+
+        special_gammainc(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_gammainc_packet.call_parameters(input, other, out=out)
@@ -2072,7 +3949,39 @@ def special_gammainc(input: Tensor, other: Tensor, *, out: Tensor | None = None)
 
 
 def special_gammaincc(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """special_gammaincc(Tensor self, Tensor other) -> Tensor"""
+    """Regularised upper incomplete gamma function (`torch.special.gammaincc`).
+
+    Another name of `tt.igammac`.
+
+        1 / gamma(a) * integral of t^(a - 1) e^-t from x to infinity, with a of `input` and x of `other`
+
+    Args:
+        input: The parameter a, a floating tensor of any shape, not negative.
+        other: The lower limit x, not negative; its shape broadcasts with `input`'s.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype, with values from 0 to 1.
+
+    Raises:
+        NotImplementedError: Both operands are of integers or bools, or one is complex.
+        RuntimeError: The shapes cannot be broadcast.
+
+    Note:
+        A negative operand gives nan, as do two zeros. The gradient exists with respect to `other` only;
+        backward raises NotImplementedError for `input`. Small results are accurate, where 1 -
+        `tt.igamma` would cancel.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.gammaincc(tt.tensor([1.0, 4.0]), tt.tensor([0.0, 3.0]))
+        tensor([1.0000, 0.6472])
+
+    Schema::
+
+        special_gammaincc(Tensor self, Tensor other) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_gammaincc_packet.call_parameters(input, other, out=out)
@@ -2089,7 +3998,39 @@ def special_gammaincc(input: Tensor, other: Tensor, *, out: Tensor | None = None
 
 
 def special_softmax(input: Tensor, dim: int, dtype: dtype | None = None) -> Tensor:
-    """special_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor"""
+    """Exponentials along one dimension, divided by their sum (`torch.special.softmax`).
+
+    Another name of `tt.softmax`.
+
+        exp(x_i) / sum_j exp(x_j)
+
+    Args:
+        input: A tensor of real numbers of any shape. Integers and bools need `dtype`.
+        dim: The dimension (a number or a name) along which the results sum to 1; negative ones count
+            from the end.
+        dtype: The floating dtype to which `input` is converted before the computation; by default its
+            own.
+
+    Returns:
+        A tensor of `input`'s shape, and of dtype `dtype` or `input`'s.
+
+    Raises:
+        IndexError: `dim` is out of range.
+        NotImplementedError: `input` is complex, or of integers or bools while `dtype` is not given.
+
+    Note:
+        The maximum is subtracted first, so that large elements do not overflow. A row of nothing but
+        -inf gives nan.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.softmax(tt.tensor([0.0, 1.0]), 0)
+        tensor([0.2689, 0.7311])
+
+    Schema::
+
+        special_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor
+    """
     if modes:
         return special_softmax_packet.call_parameters(input, dim, dtype)
     try:
@@ -2100,7 +4041,38 @@ def special_softmax(input: Tensor, dim: int, dtype: dtype | None = None) -> Tens
 
 
 def special_log_softmax(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tensor:
-    """special_log_softmax(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"""
+    """The logarithm of softmax along one dimension (`torch.special.log_softmax`).
+
+    Another name of `tt.log_softmax`.
+
+        x_i - log(sum_j exp(x_j))
+
+    Args:
+        input: A tensor of real numbers of any shape. Integers and bools need `dtype`.
+        dim: The dimension (a number or a name) along which the exponentials of the results sum to 1.
+        dtype: The floating dtype to which `input` is converted before the computation; by default its
+            own.
+
+    Returns:
+        A tensor of `input`'s shape, and of dtype `dtype` or `input`'s.
+
+    Raises:
+        IndexError: `dim` is out of range.
+        NotImplementedError: `input` is complex, or of integers or bools while `dtype` is not given.
+
+    Note:
+        More precise than the logarithm of `softmax`, and finite where that is -inf. A row of nothing
+        but -inf gives nan.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.log_softmax(tt.tensor([0.0, 0.0]), 0)
+        tensor([-0.6931, -0.6931])
+
+    Schema::
+
+        special_log_softmax(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor
+    """
     if modes:
         return special_log_softmax_packet.call_parameters(input, dim, dtype)
     try:
@@ -2113,7 +4085,40 @@ def special_log_softmax(input: Tensor, dim: int, *, dtype: dtype | None = None) 
 def special_logsumexp(
     input: Tensor, dim: int | Sequence[int], keepdim: bool = False, *, out: Tensor | None = None
 ) -> Tensor:
-    """special_logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor"""
+    """The logarithm of the sum of exponentials along given dimensions (`torch.special.logsumexp`).
+
+    Another name of `tt.logsumexp`.
+
+        log(sum_i exp(x_i))
+
+    Args:
+        input: A tensor of any shape; integers and bools give the default floating dtype.
+        dim: The dimension, or a tuple of dimensions (numbers or names), that is reduced. It has no
+            default.
+        keepdim: Whether reduced dimensions stay in the result with size 1.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A floating or complex tensor of `input`'s shape without the reduced dimensions.
+
+    Raises:
+        IndexError: `dim` is out of range.
+        RuntimeError: A dimension stands twice in `dim`.
+
+    Note:
+        The maximum is taken out of the sum first, so that large elements do not overflow. Of no
+        elements, or of nothing but -inf, the result is -inf.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.special.logsumexp(tt.tensor([[0.0, 0.0], [1000.0, 1000.0]]), dim=1)
+        tensor([6.9315e-01, 1.0007e+03])
+
+    Schema::
+
+        special_logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return special_logsumexp_packet.call_parameters(input, dim, keepdim, out=out)

@@ -135,7 +135,39 @@ def nansum(
     dtype: dtype | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+    """The sum of all elements that are not nan, or of those along given dimensions (`torch.nansum`).
+
+    Args:
+        input: A tensor of any shape; nan counts as 0. The method's `self`.
+        dim: The dimension, or a tuple of dimensions, that is summed; None and () mean all of them.
+        keepdim: Whether summed dimensions stay in the result with size 1.
+        dtype: The dtype to which `input` is converted before the sum. By default integers and bools are
+            summed as int64.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape without the summed dimensions, of dtype `dtype`, int64 or `input`'s.
+
+    Raises:
+        IndexError: `dim` is out of range.
+        RuntimeError: A dimension stands twice in `dim`.
+
+    Note:
+        The sum of nothing but nan is 0.
+
+        Not supported: Complex numbers on the CPU.
+
+    Example:
+        >>> import triten as tt
+        >>> nan = float("nan")
+        >>> tt.nansum(tt.tensor([1.0, nan, 2.0]))
+        tensor(3.)
+
+    Schema::
+
+        nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return nansum_packet.call_parameters(input, dim, keepdim, dtype, out=out)
@@ -159,7 +191,38 @@ def nanmean(
     dtype: dtype | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+    """The mean of all elements that are not nan, or of those along given dimensions (`torch.nanmean`).
+
+    Args:
+        input: A floating tensor of any shape. The method's `self`.
+        dim: The dimension, or a tuple of dimensions, that is averaged; None and () mean all of them.
+        keepdim: Whether averaged dimensions stay in the result with size 1.
+        dtype: The floating dtype in which the sum is computed and the mean given; by default `input`'s.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape without the averaged dimensions.
+
+    Raises:
+        IndexError: `dim` is out of range.
+        RuntimeError: `input` is of integers or bools, whatever `dtype` is.
+
+    Note:
+        The divisor is the number of elements that are not nan. The mean of nothing but nan is nan.
+
+        Not supported: Complex numbers on the CPU.
+
+    Example:
+        >>> import triten as tt
+        >>> nan = float("nan")
+        >>> tt.nanmean(tt.tensor([1.0, nan, 3.0]))
+        tensor(2.)
+
+    Schema::
+
+        nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return nanmean_packet.call_parameters(input, dim, keepdim, dtype, out=out)
@@ -184,8 +247,51 @@ def quantile(
     interpolation: str = "linear",
     out: Tensor | None = None,
 ) -> Tensor:
-    """quantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor
-    quantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor
+    """The values below which given shares of the sorted elements lie, overall or along one dimension (`torch.quantile`).
+
+    Signatures::
+
+        tt.quantile(input: Tensor, q: Tensor, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear', out: Tensor | None = None) -> Tensor
+        tt.quantile(input: Tensor, q: float, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear', out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: A tensor of float32 or float64. The method's `self`.
+        q: The shares, between 0 and 1: a number, or a tensor without dimensions or of one dimension
+            with `input`'s dtype.
+        dim: The dimension along which elements are sorted; by default `input` is flattened first.
+        keepdim: Whether `dim` (or, by default, every dimension) stays in the result with size 1.
+        interpolation: The value where q falls between two sorted elements a and b. 'linear' gives a +
+            (b - a) * fraction, 'lower' a, 'higher' b, 'nearest' the one whose rank is nearer (at a tie
+            the even rank) and 'midpoint' (a + b) / 2.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s dtype. A q of one dimension puts its size before the shape that is left of
+        `input`'s.
+
+    Raises:
+        IndexError: `dim` is out of range.
+        RuntimeError: q lies outside [0, 1], has another dtype than `input` or more than one dimension,
+            `interpolation` is none of the above, or `input` is empty or of another dtype than float32
+            and float64.
+
+    Note:
+        The rank of the share q among n elements is q * (n - 1), counted from 0. A nan among the
+        elements gives nan; `nanquantile` ignores it.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([3.0, 1.0, 4.0, 2.0])
+        >>> tt.quantile(x, 0.5)
+        tensor(2.5000)
+        >>> tt.quantile(x, tt.tensor([0.0, 0.5, 1.0]), interpolation="lower")
+        tensor([1., 2., 4.])
+
+    Schema::
+
+        quantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor
+        quantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor
     """
     if modes or out is not None:
         if modes:
@@ -225,8 +331,47 @@ def nanquantile(
     interpolation: str = "linear",
     out: Tensor | None = None,
 ) -> Tensor:
-    """nanquantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor
-    nanquantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor
+    """Quantiles of the elements that are not nan, overall or along one dimension (`torch.nanquantile`).
+
+    Signatures::
+
+        tt.nanquantile(input: Tensor, q: Tensor, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear', out: Tensor | None = None) -> Tensor
+        tt.nanquantile(input: Tensor, q: float, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear', out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: A tensor of float32 or float64. The method's `self`.
+        q: The shares, between 0 and 1: a number, or a tensor without dimensions or of one dimension
+            with `input`'s dtype.
+        dim: The dimension along which elements are sorted; by default `input` is flattened first.
+        keepdim: Whether `dim` (or, by default, every dimension) stays in the result with size 1.
+        interpolation: The value between two sorted elements: 'linear', 'lower', 'higher', 'midpoint' or
+            'nearest', as in `quantile`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s dtype. A q of one dimension puts its size before the shape that is left of
+        `input`'s.
+
+    Raises:
+        IndexError: `dim` is out of range.
+        RuntimeError: q lies outside [0, 1], has another dtype than `input` or more than one dimension,
+            `interpolation` is none of the above, or `input` is empty or of another dtype than float32
+            and float64.
+
+    Note:
+        Where all elements are nan the result is nan.
+
+    Example:
+        >>> import triten as tt
+        >>> nan = float("nan")
+        >>> tt.nanquantile(tt.tensor([1.0, nan, 3.0]), 0.5)
+        tensor(2.)
+
+    Schema::
+
+        nanquantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor
+        nanquantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor
     """
     if modes or out is not None:
         if modes:
@@ -260,7 +405,39 @@ def nanquantile(
 def histc(
     input: Tensor, bins: int = 100, min: Number = INT_0, max: Number = INT_0, *, out: Tensor | None = None
 ) -> Tensor:
-    """histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor"""
+    """The numbers of elements in bins of equal width (`torch.histc`).
+
+    Args:
+        input: A floating tensor of any shape, which is flattened. On CUDA integers are allowed too. The
+            method's `self`.
+        bins: The number of bins.
+        min: The lower end of the first bin.
+        max: The upper end of the last bin. Where `min` equals `max`, as by default, the smallest and
+            the largest element take their places.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of shape (bins,) and `input`'s dtype.
+
+    Raises:
+        RuntimeError: `bins` is not positive, `max` is less than `min`, or an end of the range is not
+            finite.
+        NotImplementedError: `input` is complex or of bools, or of integers on the CPU.
+
+    Note:
+        Elements outside the range and nan are not counted. A bin contains its lower end and not its
+        upper one, except the last, which contains both.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.histc(tt.tensor([1.0, 2.0, 1.0]), bins=4, min=0, max=3)
+        tensor([0., 2., 1., 0.])
+
+    Schema::
+
+        histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor
+    """
     if modes or out is not None:
         if modes:
             return histc_packet.call_parameters(input, bins, min, max, out=out)
@@ -291,7 +468,40 @@ def histc(
 
 
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor"""
+    """The number of times that each integer occurs (`torch.bincount`).
+
+        result[v] = sum over i with input_i = v of weights_i (or 1)
+
+    Args:
+        input: A tensor of shape (N,) of integers that are not negative. The method's `self`.
+        weights: A tensor of shape (N,) that is added up in place of ones.
+        minlength: The least length of the result.
+
+    Returns:
+        A tensor of length max(minlength, largest element + 1), of dtype int64. With weights it is
+        float32 for float32 weights and float64 for others.
+
+    Raises:
+        RuntimeError: `input` has not one dimension or holds a negative number, `weights` has another
+            shape, or `minlength` is negative.
+        NotImplementedError: `input` is not of integers.
+
+    Note:
+        The length of the result depends on the values of `input`, so that on CUDA the host waits for
+        them.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([0, 1, 1, 3])
+        >>> tt.bincount(x)
+        tensor([1, 2, 0, 1])
+        >>> tt.bincount(x, weights=tt.tensor([1.0, 0.5, 0.5, 2.0]))
+        tensor([1., 1., 0., 2.])
+
+    Schema::
+
+        bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor
+    """
     if modes:
         return bincount_packet.call_parameters(input, weights, minlength)
     try:

@@ -73,7 +73,34 @@ is_set_to_plans = is_set_to_packet.plans
 
 
 def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: memory_format | None = None) -> Tensor:
-    """resize_as_(Tensor(a!) self, Tensor the_template, *, MemoryFormat? memory_format=None) -> Tensor(a!)"""
+    """Gives a tensor the shape of another one in place, with more memory if the elements need it (`torch.resize_as_`).
+
+    Args:
+        input: The tensor to resize. The method's `self`.
+        the_template: The tensor whose shape `input` gets.
+        memory_format: The strides to take: `tt.contiguous_format`, the default; `tt.preserve_format`
+            for those of `the_template`; or `tt.channels_last` for 4 dimensions.
+
+    Returns:
+        `input`.
+
+    Raises:
+        RuntimeError: `input` requires grad, or the memory format does not fit the number of dimensions.
+
+    Note:
+        Elements beyond the old ones are undefined until written, as with `Tensor.resize_`.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1, 2, 3, 4, 5, 6])
+        >>> x.resize_as_(tt.zeros(2, 2))
+        tensor([[1, 2],
+                [3, 4]])
+
+    Schema::
+
+        resize_as_(Tensor(a!) self, Tensor the_template, *, MemoryFormat? memory_format=None) -> Tensor(a!)
+    """
     if modes:
         return resize_as__packet.call_parameters(input, the_template, memory_format)
     try:

@@ -328,8 +328,46 @@ _upsample_bicubic2d_aa_backward_plans = _upsample_bicubic2d_aa_backward_packet.p
 
 
 def upsample_nearest1d(*args: Any, **kwargs: Any) -> Tensor:
-    """upsample_nearest1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
-    upsample_nearest1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor
+    """Signals brought to another size, each element taken from the nearest one before its place (`torch.ops.aten.upsample_nearest1d`).
+
+        y[i] = x[floor(i * W / W_out)]
+
+    Signatures::
+
+        tt.upsample_nearest1d(input: Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None) -> Tensor
+        tt.upsample_nearest1d(input: Tensor, output_size: int | Sequence[int], scales: float | None = None, *, out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: A tensor of shape (N, C, W), floating or uint8.
+        output_size: The size of the result, one number; None where `scale_factors` is given.
+        scale_factors: The factors of the sizes, one number; None where `output_size` is given. Sizes
+            are rounded down.
+        input: A tensor of shape (N, C, W), floating or uint8.
+        scales: The width's factor, which may go with `output_size`; it then replaces the ratio of the
+            sizes in the computation of places.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of shape (N, C, W_out) and `input`'s dtype.
+
+    Raises:
+        RuntimeError: Neither or both of `output_size` and `scale_factors` are given, their length does
+            not fit, `input` has another number of dimensions, or a size is 0.
+        NotImplementedError: `input` is neither floating nor uint8.
+
+    Note:
+        `tt.nn.functional.interpolate` has all of these methods under one name.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.upsample_nearest1d(tt.tensor([[[1.0, 2.0]]]), [4])
+        tensor([[[1., 1., 2., 2.]]])
+
+    Schema::
+
+        upsample_nearest1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
+        upsample_nearest1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor
     """
     if modes or "out" in kwargs:
         return upsample_nearest1d_packet.call(*args, **kwargs)
@@ -355,8 +393,49 @@ def upsample_nearest1d_backward(
 
 
 def upsample_nearest2d(*args: Any, **kwargs: Any) -> Tensor:
-    """upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
-    upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor
+    """Images brought to another size, each element taken from the nearest one before its place (`torch.ops.aten.upsample_nearest2d`).
+
+        y[i] = x[floor(i * W / W_out)], likewise in each dimension
+
+    Signatures::
+
+        tt.upsample_nearest2d(input: Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None) -> Tensor
+        tt.upsample_nearest2d(input: Tensor, output_size: int | Sequence[int], scales_h: float | None = None, scales_w: float | None = None, *, out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: A tensor of shape (N, C, H, W), floating or uint8.
+        output_size: The size of the result, 2 numbers; None where `scale_factors` is given.
+        scale_factors: The factors of the sizes, 2 numbers; None where `output_size` is given. Sizes are
+            rounded down.
+        input: A tensor of shape (N, C, H, W), floating or uint8.
+        scales_h: The height's factor, which may go with `output_size`; it then replaces the ratio of
+            the sizes in the computation of places.
+        scales_w: The width's factor, which may go with `output_size`; it then replaces the ratio of the
+            sizes in the computation of places.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of shape (N, C, H_out, W_out) and `input`'s dtype.
+
+    Raises:
+        RuntimeError: Neither or both of `output_size` and `scale_factors` are given, their length does
+            not fit, `input` has another number of dimensions, or a size is 0.
+        NotImplementedError: `input` is neither floating nor uint8.
+
+    Note:
+        `tt.nn.functional.interpolate` has all of these methods under one name.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.upsample_nearest2d(tt.tensor([[[[1.0, 2.0]]]]), [2, 4])
+        tensor([[[[1., 1., 2., 2.],
+                  [1., 1., 2., 2.]]]])
+
+    Schema::
+
+        upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
+        upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor
     """
     if modes or "out" in kwargs:
         return upsample_nearest2d_packet.call(*args, **kwargs)
@@ -387,8 +466,50 @@ def upsample_nearest2d_backward(
 
 
 def upsample_nearest3d(*args: Any, **kwargs: Any) -> Tensor:
-    """upsample_nearest3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
-    upsample_nearest3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor
+    """Volumes brought to another size, each element taken from the nearest one before its place (`torch.ops.aten.upsample_nearest3d`).
+
+        y[i] = x[floor(i * W / W_out)], likewise in each dimension
+
+    Signatures::
+
+        tt.upsample_nearest3d(input: Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None) -> Tensor
+        tt.upsample_nearest3d(input: Tensor, output_size: int | Sequence[int], scales_d: float | None = None, scales_h: float | None = None, scales_w: float | None = None, *, out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: A tensor of shape (N, C, D, H, W), floating or uint8.
+        output_size: The size of the result, 3 numbers; None where `scale_factors` is given.
+        scale_factors: The factors of the sizes, 3 numbers; None where `output_size` is given. Sizes are
+            rounded down.
+        input: A tensor of shape (N, C, D, H, W), floating or uint8.
+        scales_d: The depth's factor, which may go with `output_size`; it then replaces the ratio of the
+            sizes in the computation of places.
+        scales_h: The height's factor, which may go with `output_size`; it then replaces the ratio of
+            the sizes in the computation of places.
+        scales_w: The width's factor, which may go with `output_size`; it then replaces the ratio of the
+            sizes in the computation of places.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of shape (N, C, D_out, H_out, W_out) and `input`'s dtype.
+
+    Raises:
+        RuntimeError: Neither or both of `output_size` and `scale_factors` are given, their length does
+            not fit, `input` has another number of dimensions, or a size is 0.
+        NotImplementedError: `input` is neither floating nor uint8.
+
+    Note:
+        `tt.nn.functional.interpolate` has all of these methods under one name.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.upsample_nearest3d(tt.tensor([[[[[1.0, 2.0]]]]]), None, [1.0, 1.0, 2.0])
+        tensor([[[[[1., 1., 2., 2.]]]]])
+
+    Schema::
+
+        upsample_nearest3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
+        upsample_nearest3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor
     """
     if modes or "out" in kwargs:
         return upsample_nearest3d_packet.call(*args, **kwargs)
@@ -514,8 +635,51 @@ def _upsample_nearest_exact3d_backward(
 
 
 def upsample_linear1d(*args: Any, **kwargs: Any) -> Tensor:
-    """upsample_linear1d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor
-    upsample_linear1d(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None) -> Tensor
+    """Signals brought to another size by linear interpolation (`torch.ops.aten.upsample_linear1d`).
+
+        x is read at (i + 0.5) * W / W_out - 0.5; with align_corners, at i * (W - 1) / (W_out - 1)
+
+    Signatures::
+
+        tt.upsample_linear1d(input: Tensor, output_size: Sequence[int] | None, align_corners: bool, scale_factors: Sequence[float] | None) -> Tensor
+        tt.upsample_linear1d(input: Tensor, output_size: int | Sequence[int], align_corners: bool, scales: float | None = None, *, out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: A tensor of shape (N, C, W), floating.
+        output_size: The size of the result, one number; None where `scale_factors` is given.
+        align_corners: True maps the centres of the outermost elements to each other; False maps the
+            outer edges, elements being intervals.
+        scale_factors: The factors of the sizes, one number; None where `output_size` is given. Sizes
+            are rounded down.
+        input: A tensor of shape (N, C, W), floating.
+        scales: The width's factor, which may go with `output_size`; it then replaces the ratio of the
+            sizes in the computation of places.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of shape (N, C, W_out) and `input`'s dtype.
+
+    Raises:
+        RuntimeError: Neither or both of `output_size` and `scale_factors` are given, their length does
+            not fit, `input` has another number of dimensions, or a size is 0.
+        NotImplementedError: `input` is of another dtype than those above.
+
+    Note:
+        Beyond the outermost elements their values continue.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[[1.0, 2.0]]])
+        >>> tt.upsample_linear1d(x, [4], False)
+        tensor([[[1.0000, 1.2500, 1.7500, 2.0000]]])
+        >>> tt.upsample_linear1d(x, [3], True)
+        tensor([[[1.0000, 1.5000, 2.0000]]])
+
+    Schema::
+
+        upsample_linear1d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor
+        upsample_linear1d(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None) -> Tensor
     """
     if modes or "out" in kwargs:
         return upsample_linear1d_packet.call(*args, **kwargs)
@@ -546,8 +710,54 @@ def upsample_linear1d_backward(
 
 
 def upsample_bilinear2d(*args: Any, **kwargs: Any) -> Tensor:
-    """upsample_bilinear2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor
-    upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor
+    """Images brought to another size by linear interpolation in both dimensions (`torch.ops.aten.upsample_bilinear2d`).
+
+        x is read at (i + 0.5) * W / W_out - 0.5; with align_corners, at i * (W - 1) / (W_out - 1)
+
+    Signatures::
+
+        tt.upsample_bilinear2d(input: Tensor, output_size: Sequence[int] | None, align_corners: bool, scale_factors: Sequence[float] | None) -> Tensor
+        tt.upsample_bilinear2d(input: Tensor, output_size: int | Sequence[int], align_corners: bool, scales_h: float | None = None, scales_w: float | None = None, *, out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: A tensor of shape (N, C, H, W), floating, or on the CPU uint8.
+        output_size: The size of the result, 2 numbers; None where `scale_factors` is given.
+        align_corners: True maps the centres of the outermost elements to each other; False maps the
+            outer edges, elements being squares.
+        scale_factors: The factors of the sizes, 2 numbers; None where `output_size` is given. Sizes are
+            rounded down.
+        input: A tensor of shape (N, C, H, W), floating, or on the CPU uint8.
+        scales_h: The height's factor, which may go with `output_size`; it then replaces the ratio of
+            the sizes in the computation of places.
+        scales_w: The width's factor, which may go with `output_size`; it then replaces the ratio of the
+            sizes in the computation of places.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of shape (N, C, H_out, W_out) and `input`'s dtype.
+
+    Raises:
+        RuntimeError: Neither or both of `output_size` and `scale_factors` are given, their length does
+            not fit, `input` has another number of dimensions, or a size is 0.
+        NotImplementedError: `input` is of another dtype than those above.
+
+    Note:
+        Beyond the outermost elements their values continue. To make images smaller,
+        `tt.nn.functional.interpolate` can smooth them first (`antialias`).
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[[[0.0, 1.0], [2.0, 3.0]]]])
+        >>> tt.upsample_bilinear2d(x, [3, 3], True)
+        tensor([[[[0.0000, 0.5000, 1.0000],
+                  [1.0000, 1.5000, 2.0000],
+                  [2.0000, 2.5000, 3.0000]]]])
+
+    Schema::
+
+        upsample_bilinear2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor
+        upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor
     """
     if modes or "out" in kwargs:
         return upsample_bilinear2d_packet.call(*args, **kwargs)
@@ -579,8 +789,55 @@ def upsample_bilinear2d_backward(
 
 
 def upsample_bicubic2d(*args: Any, **kwargs: Any) -> Tensor:
-    """upsample_bicubic2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor
-    upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor
+    """Images brought to another size by cubic interpolation in both dimensions (`torch.ops.aten.upsample_bicubic2d`).
+
+        x is read at (i + 0.5) * W / W_out - 0.5; with align_corners, at i * (W - 1) / (W_out - 1)
+
+    Signatures::
+
+        tt.upsample_bicubic2d(input: Tensor, output_size: Sequence[int] | None, align_corners: bool, scale_factors: Sequence[float] | None) -> Tensor
+        tt.upsample_bicubic2d(input: Tensor, output_size: int | Sequence[int], align_corners: bool, scales_h: float | None = None, scales_w: float | None = None, *, out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: A tensor of shape (N, C, H, W), floating, or on the CPU uint8.
+        output_size: The size of the result, 2 numbers; None where `scale_factors` is given.
+        align_corners: True maps the centres of the outermost elements to each other; False maps the
+            outer edges, elements being squares.
+        scale_factors: The factors of the sizes, 2 numbers; None where `output_size` is given. Sizes are
+            rounded down.
+        input: A tensor of shape (N, C, H, W), floating, or on the CPU uint8.
+        scales_h: The height's factor, which may go with `output_size`; it then replaces the ratio of
+            the sizes in the computation of places.
+        scales_w: The width's factor, which may go with `output_size`; it then replaces the ratio of the
+            sizes in the computation of places.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of shape (N, C, H_out, W_out) and `input`'s dtype.
+
+    Raises:
+        RuntimeError: Neither or both of `output_size` and `scale_factors` are given, their length does
+            not fit, `input` has another number of dimensions, or a size is 0.
+        NotImplementedError: `input` is of another dtype than those above.
+
+    Note:
+        Each element is made from 4 x 4 neighbours by the kernel with a = -0.75, so that results may
+        exceed the range of `input`; uint8 results are clamped to 0 to 255. To make images smaller,
+        `tt.nn.functional.interpolate` can smooth them first (`antialias`).
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[[[0.0, 1.0], [2.0, 3.0]]]])
+        >>> tt.upsample_bicubic2d(x, [3, 3], True)
+        tensor([[[[0.0000, 0.5000, 1.0000],
+                  [1.0000, 1.5000, 2.0000],
+                  [2.0000, 2.5000, 3.0000]]]])
+
+    Schema::
+
+        upsample_bicubic2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor
+        upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor
     """
     if modes or "out" in kwargs:
         return upsample_bicubic2d_packet.call(*args, **kwargs)
@@ -612,8 +869,53 @@ def upsample_bicubic2d_backward(
 
 
 def upsample_trilinear3d(*args: Any, **kwargs: Any) -> Tensor:
-    """upsample_trilinear3d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor
-    upsample_trilinear3d(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor
+    """Volumes brought to another size by linear interpolation in all three dimensions (`torch.ops.aten.upsample_trilinear3d`).
+
+        x is read at (i + 0.5) * W / W_out - 0.5; with align_corners, at i * (W - 1) / (W_out - 1)
+
+    Signatures::
+
+        tt.upsample_trilinear3d(input: Tensor, output_size: Sequence[int] | None, align_corners: bool, scale_factors: Sequence[float] | None) -> Tensor
+        tt.upsample_trilinear3d(input: Tensor, output_size: int | Sequence[int], align_corners: bool, scales_d: float | None = None, scales_h: float | None = None, scales_w: float | None = None, *, out: Tensor | None = None) -> Tensor
+
+    Args:
+        input: A tensor of shape (N, C, D, H, W), floating.
+        output_size: The size of the result, 3 numbers; None where `scale_factors` is given.
+        align_corners: True maps the centres of the outermost elements to each other; False maps the
+            outer edges, elements being cubes.
+        scale_factors: The factors of the sizes, 3 numbers; None where `output_size` is given. Sizes are
+            rounded down.
+        input: A tensor of shape (N, C, D, H, W), floating.
+        scales_d: The depth's factor, which may go with `output_size`; it then replaces the ratio of the
+            sizes in the computation of places.
+        scales_h: The height's factor, which may go with `output_size`; it then replaces the ratio of
+            the sizes in the computation of places.
+        scales_w: The width's factor, which may go with `output_size`; it then replaces the ratio of the
+            sizes in the computation of places.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of shape (N, C, D_out, H_out, W_out) and `input`'s dtype.
+
+    Raises:
+        RuntimeError: Neither or both of `output_size` and `scale_factors` are given, their length does
+            not fit, `input` has another number of dimensions, or a size is 0.
+        NotImplementedError: `input` is of another dtype than those above.
+
+    Note:
+        Beyond the outermost elements their values continue.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[[[[1.0, 2.0]]]]])
+        >>> tt.upsample_trilinear3d(x, [1, 1, 3], True)
+        tensor([[[[[1.0000, 1.5000, 2.0000]]]]])
+
+    Schema::
+
+        upsample_trilinear3d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor
+        upsample_trilinear3d(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor
     """
     if modes or "out" in kwargs:
         return upsample_trilinear3d_packet.call(*args, **kwargs)

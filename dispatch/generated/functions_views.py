@@ -633,7 +633,39 @@ def _unsafe_view(input: Tensor, *sizes: int | Sequence[int], size: Sequence[int]
 def as_strided(
     input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:
-    """as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)"""
+    """A view of `input`'s memory with any sizes and strides (`torch.as_strided`).
+
+    Args:
+        input: A tensor whose memory is viewed; its own sizes do not matter. The method's `self`.
+        size: The sizes of the result.
+        stride: For each dimension of the result, the number of elements in memory from one index to the
+            next; not negative.
+        storage_offset: The place of the result's first element in the memory, in elements from its
+            start; by default `input.storage_offset()`.
+
+    Returns:
+        A tensor of shape `size` that shares `input`'s memory.
+
+    Raises:
+        RuntimeError: `size` and `stride` differ in length, a stride is negative, or an element would
+            lie outside the memory.
+
+    Note:
+        Elements may overlap. In-place operators on such a view give undefined values or raise; copy it
+        with `clone` first. Prefer the other views where they suffice, for they check more and run as
+        fast.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.as_strided(tt.arange(6), (3, 2), (1, 2))
+        tensor([[0, 2],
+                [1, 3],
+                [2, 4]])
+
+    Schema::
+
+        as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)
+    """
     if modes:
         return as_strided_packet.call_parameters(input, size, stride, storage_offset)
     try:
@@ -644,7 +676,28 @@ def as_strided(
 
 
 def permute(input: Tensor, *sizes: int | Sequence[int], dims: Sequence[int] | None = None) -> Tensor:
-    """permute(Tensor(a) self, int[] dims) -> Tensor(a)"""
+    """A view with the dimensions in another order (`torch.permute`).
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+        *dims: Every dimension once; dimension `i` of the result is dimension `dims[i]` of `input`.
+
+    Returns:
+        A tensor that shares `input`'s memory, of shape `[input.shape[d] for d in dims]`.
+
+    Raises:
+        RuntimeError: `dims` does not hold each dimension exactly once.
+        IndexError: One of `dims` is out of range.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.permute(tt.zeros(2, 3, 4), (2, 0, 1)).shape
+        triten.Size([4, 2, 3])
+
+    Schema::
+
+        permute(Tensor(a) self, int[] dims) -> Tensor(a)
+    """
     if dims is None:
         dims = sizes
         if len(sizes) == 1 and (
@@ -662,8 +715,31 @@ def permute(input: Tensor, *sizes: int | Sequence[int], dims: Sequence[int] | No
 
 
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
-    """transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)
-    transpose.Dimname(Tensor(a) self, Dimname dim0, Dimname dim1) -> Tensor(a)
+    """A view with two dimensions exchanged (`torch.transpose`).
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+        dim0: The first dimension, or its name; negative dimensions count from the end.
+        dim1: The dimension with which `dim0` changes places.
+
+    Returns:
+        A tensor that shares `input`'s memory, with the sizes and strides of `dim0` and `dim1`
+        exchanged.
+
+    Raises:
+        IndexError: `dim0` or `dim1` is out of range.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.transpose(tt.tensor([[1, 2, 3], [4, 5, 6]]), 0, 1)
+        tensor([[1, 4],
+                [2, 5],
+                [3, 6]])
+
+    Schema::
+
+        transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)
+        transpose.Dimname(Tensor(a) self, Dimname dim0, Dimname dim1) -> Tensor(a)
     """
     if modes:
         return transpose_packet.call_parameters(input, dim0, dim1)
@@ -675,7 +751,33 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
 
 
 def t(input: Tensor) -> Tensor:
-    """t(Tensor(a) self) -> Tensor(a)"""
+    """The transpose of a matrix, as a view (`torch.t`).
+
+    Args:
+        input: A tensor of at most two dimensions. The method's `self`.
+
+    Returns:
+        A view of shape (m, n) for `input` of shape (n, m); a view of the same shape for a vector or a
+        scalar.
+
+    Raises:
+        RuntimeError: `input` has more than two dimensions.
+
+    Note:
+        For batches of matrices there are `Tensor.mT` and `transpose(-2, -1)`; for the conjugate
+        transpose, `adjoint`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.t(tt.tensor([[1, 2, 3], [4, 5, 6]]))
+        tensor([[1, 4],
+                [2, 5],
+                [3, 6]])
+
+    Schema::
+
+        t(Tensor(a) self) -> Tensor(a)
+    """
     if modes:
         return t_packet.call_parameters(input)
     try:
@@ -686,8 +788,32 @@ def t(input: Tensor) -> Tensor:
 
 
 def select(input: Tensor, dim: int, index: int) -> Tensor:
-    """select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)
-    select.Dimname(Tensor(a) self, Dimname dim, int index) -> Tensor(a)
+    """A view of the slice at one index of a dimension (`torch.select`).
+
+    Args:
+        input: A tensor of at least one dimension. The method's `self`.
+        dim: The dimension, or its name, that the result no longer has; negative dimensions count from
+            the end.
+        index: The index along `dim`; negative indices count from the end.
+
+    Returns:
+        A tensor that shares `input`'s memory and has one dimension fewer.
+
+    Raises:
+        IndexError: `dim` or `index` is out of range, or `input` has no dimensions.
+
+    Note:
+        `tt.select(x, 0, i)` is `x[i]`, and `tt.select(x, 2, i)` is `x[:, :, i]`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.select(tt.tensor([[1, 2, 3], [4, 5, 6]]), 1, 2)
+        tensor([3, 6])
+
+    Schema::
+
+        select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)
+        select.Dimname(Tensor(a) self, Dimname dim, int index) -> Tensor(a)
     """
     if modes:
         return select_packet.call_parameters(input, dim, index)
@@ -699,10 +825,40 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
 
 
 def squeeze(input: Tensor, dim: int | Sequence[int] = NOT_GIVEN) -> Tensor:
-    """squeeze(Tensor(a) self) -> Tensor(a)
-    squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)
-    squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)
-    squeeze.dimname(Tensor(a) self, Dimname dim) -> Tensor(a)
+    """A view without dimensions of size 1 (`torch.squeeze`).
+
+    Signatures::
+
+        tt.squeeze(input: Tensor) -> Tensor
+        tt.squeeze(input: Tensor, dim: int) -> Tensor
+        tt.squeeze(input: Tensor, dim: Sequence[int]) -> Tensor
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+        dim: A dimension, its name, or several dimensions; only these are removed, and only where their
+            size is 1. By default every dimension of size 1 is removed.
+
+    Returns:
+        A tensor that shares `input`'s memory; of `input`'s shape where there is nothing to remove.
+
+    Raises:
+        IndexError: `dim` is out of range.
+
+    Note:
+        Without `dim` a batch of one loses its batch dimension too; programs that handle batches give
+        `dim`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.squeeze(tt.tensor([[[1], [2]]]))
+        tensor([1, 2])
+
+    Schema::
+
+        squeeze(Tensor(a) self) -> Tensor(a)
+        squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)
+        squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)
+        squeeze.dimname(Tensor(a) self, Dimname dim) -> Tensor(a)
     """
     if modes:
         return squeeze_packet.call_parameters(input, dim)
@@ -714,7 +870,29 @@ def squeeze(input: Tensor, dim: int | Sequence[int] = NOT_GIVEN) -> Tensor:
 
 
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
-    """unsqueeze(Tensor(a) self, int dim) -> Tensor(a)"""
+    """A view with a new dimension of size 1 (`torch.unsqueeze`).
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+        dim: The place of the new dimension in the result, from `-input.dim() - 1` to `input.dim()`; -1
+            puts it last.
+
+    Returns:
+        A tensor that shares `input`'s memory and has one dimension more.
+
+    Raises:
+        IndexError: `dim` is out of range.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.unsqueeze(tt.tensor([1, 2]), 1)
+        tensor([[1],
+                [2]])
+
+    Schema::
+
+        unsqueeze(Tensor(a) self, int dim) -> Tensor(a)
+    """
     if modes:
         return unsqueeze_packet.call_parameters(input, dim)
     try:
@@ -725,7 +903,26 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
 
 
 def alias(input: Tensor) -> Tensor:
-    """alias(Tensor(a) self) -> Tensor(a)"""
+    """A view of the whole tensor (`aten::alias`).
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+
+    Returns:
+        Another tensor object of the same shape, strides and dtype that shares `input`'s memory.
+
+    Note:
+        Unlike `detach`, the result remains in the graph of derivatives.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.alias(tt.tensor([1, 2]))
+        tensor([1, 2])
+
+    Schema::
+
+        alias(Tensor(a) self) -> Tensor(a)
+    """
     if modes:
         return alias_packet.call_parameters(input)
     try:
@@ -736,7 +933,29 @@ def alias(input: Tensor) -> Tensor:
 
 
 def detach(input: Tensor) -> Tensor:
-    """detach(Tensor(a) self) -> Tensor(a)"""
+    """The same elements outside the graph of derivatives (`torch.detach`).
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+
+    Returns:
+        A view that does not require grad, whatever `input` does.
+
+    Note:
+        Memory and version counter are shared, so a write to the result changes `input`, and a backward
+        pass that needs the old values raises RuntimeError. `detach_` takes the tensor itself out of the
+        graph.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.0, 2.0], requires_grad=True)
+        >>> tt.detach(x * 2)
+        tensor([2., 4.])
+
+    Schema::
+
+        detach(Tensor(a) self) -> Tensor(a)
+    """
     if modes:
         return detach_packet.call_parameters(input)
     try:
@@ -747,7 +966,33 @@ def detach(input: Tensor) -> Tensor:
 
 
 def reshape(input: Tensor, *sizes: int | Sequence[int], shape: Sequence[int] | None = None) -> Tensor:
-    """reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)"""
+    """The same elements in another shape, as a view where the strides allow it and else as a copy (`torch.reshape`).
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+        *shape: The sizes of the result; one of them may be -1 and follows from the number of elements.
+
+    Returns:
+        A tensor of shape `shape` with `input`'s elements in row-major order.
+
+    Raises:
+        RuntimeError: `shape` does not hold as many elements as `input`, or more than one size is -1.
+
+    Note:
+        Whether memory is shared depends on the strides; use `view` where a copy would be a mistake. -1
+        is ambiguous, and raises RuntimeError, beside a size of 0.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.reshape(tt.arange(6), (3, -1))
+        tensor([[0, 1],
+                [2, 3],
+                [4, 5]])
+
+    Schema::
+
+        reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)
+    """
     if shape is None:
         shape = sizes
         if len(sizes) == 1 and (
@@ -820,7 +1065,35 @@ def _basic_index_backward(grad_output: Tensor, input_sizes: Sequence[int], index
 
 
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)"""
+    """A view of the diagonals of the matrices in two dimensions (`torch.diagonal`).
+
+    Args:
+        input: A tensor of at least two dimensions. The method's `self`.
+        offset: Which diagonal; 0 is the main one, positive ones lie above it, negative ones below.
+        dim1: The dimension of the rows.
+        dim2: The dimension of the columns.
+
+    Returns:
+        A tensor that shares `input`'s memory, without `dim1` and `dim2` and with the diagonal as last
+        dimension.
+
+    Raises:
+        RuntimeError: `dim1` and `dim2` are the same dimension.
+        IndexError: `dim1` or `dim2` is out of range.
+
+    Note:
+        A diagonal outside the matrix is empty. `diag_embed` is the reverse, and `linalg.diagonal` takes
+        the last two dimensions by default.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.diagonal(tt.tensor([[1, 2, 3], [4, 5, 6]]), 1)
+        tensor([2, 6])
+
+    Schema::
+
+        diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)
+    """
     if modes:
         return diagonal_packet.call_parameters(input, offset, dim1, dim2)
     try:
@@ -844,7 +1117,28 @@ def diagonal_backward(
 
 
 def view_as_real(input: Tensor) -> Tensor:
-    """view_as_real(Tensor(a) self) -> Tensor(a)"""
+    """Complex numbers as pairs of real ones, without a copy (`torch.view_as_real`).
+
+    Args:
+        input: A complex tensor.
+
+    Returns:
+        A tensor of shape `(*input.shape, 2)` of real and imaginary parts that shares `input`'s memory;
+        float32 for complex64, float64 for complex128.
+
+    Raises:
+        RuntimeError: `input` is not complex.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.view_as_real(tt.tensor([1 + 2j, 3 - 4j]))
+        tensor([[ 1.,  2.],
+                [ 3., -4.]])
+
+    Schema::
+
+        view_as_real(Tensor(a) self) -> Tensor(a)
+    """
     if modes:
         return view_as_real_packet.call_parameters(input)
     try:
@@ -855,7 +1149,32 @@ def view_as_real(input: Tensor) -> Tensor:
 
 
 def view_as_complex(input: Tensor) -> Tensor:
-    """view_as_complex(Tensor(a) self) -> Tensor(a)"""
+    """Pairs of real numbers as complex ones, without a copy (`torch.view_as_complex`).
+
+    Args:
+        input: A float32 or float64 tensor whose last dimension has size 2 and stride 1, real part
+            first; the other strides are even.
+
+    Returns:
+        A tensor of shape `input.shape[:-1]` that shares `input`'s memory; complex64 for float32,
+        complex128 for float64.
+
+    Raises:
+        RuntimeError: `input` is of another dtype, its last dimension is not of size 2, or its strides
+            do not fit.
+
+    Note:
+        Not supported: float16, for there is no complex dtype of two of them.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.view_as_complex(tt.tensor([[1.0, 2.0], [3.0, -4.0]]))
+        tensor([1.+2.j, 3.-4.j])
+
+    Schema::
+
+        view_as_complex(Tensor(a) self) -> Tensor(a)
+    """
     if modes:
         return view_as_complex_packet.call_parameters(input)
     try:
@@ -866,7 +1185,23 @@ def view_as_complex(input: Tensor) -> Tensor:
 
 
 def real(input: Tensor) -> Tensor:
-    """real(Tensor(a) self) -> Tensor(a)"""
+    """The real parts, as a view (`torch.real`).
+
+    Args:
+        input: A tensor of any shape and dtype.
+
+    Returns:
+        A real tensor of `input`'s shape that shares its memory; `input` itself where it is not complex.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.real(tt.tensor([1 + 2j, 3 - 4j]))
+        tensor([1., 3.])
+
+    Schema::
+
+        real(Tensor(a) self) -> Tensor(a)
+    """
     if modes:
         return real_packet.call_parameters(input)
     try:
@@ -877,7 +1212,26 @@ def real(input: Tensor) -> Tensor:
 
 
 def imag(input: Tensor) -> Tensor:
-    """imag(Tensor(a) self) -> Tensor(a)"""
+    """The imaginary parts, as a view (`torch.imag`).
+
+    Args:
+        input: A complex tensor of any shape.
+
+    Returns:
+        A real tensor of `input`'s shape that shares its memory.
+
+    Raises:
+        RuntimeError: `input` is not complex.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.imag(tt.tensor([1 + 2j, 3 - 4j]))
+        tensor([ 2., -4.])
+
+    Schema::
+
+        imag(Tensor(a) self) -> Tensor(a)
+    """
     if modes:
         return imag_packet.call_parameters(input)
     try:
@@ -888,8 +1242,40 @@ def imag(input: Tensor) -> Tensor:
 
 
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
-    """narrow.Tensor(Tensor(a) self, int dim, Tensor start, SymInt length) -> Tensor(a)
-    narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)
+    """A view of a range of indices along a dimension (`torch.narrow`).
+
+    Signatures::
+
+        tt.narrow(input: Tensor, dim: int, start: Tensor, length: int) -> Tensor
+        tt.narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor
+
+    Args:
+        input: A tensor of at least one dimension. The method's `self`.
+        dim: The dimension that is narrowed; negative dimensions count from the end.
+        start: The first index, an int or a tensor of one integer without dimensions; negative indices
+            count from the end.
+        length: The number of indices taken; not negative.
+
+    Returns:
+        A tensor that shares `input`'s memory and has size `length` along `dim`.
+
+    Raises:
+        IndexError: `dim` or `start` is out of range.
+        RuntimeError: `length` is negative, `start + length` exceeds the dimension's size, or `input`
+            has no dimensions.
+
+    Note:
+        Unlike a slice, a range that leaves the dimension is an error.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.narrow(tt.arange(6), 0, 2, 3)
+        tensor([2, 3, 4])
+
+    Schema::
+
+        narrow.Tensor(Tensor(a) self, int dim, Tensor start, SymInt length) -> Tensor(a)
+        narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)
     """
     if modes:
         return narrow_packet.call_parameters(input, dim, start, length)
@@ -901,7 +1287,33 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
 
 
 def broadcast_to(input: Tensor, *sizes: int | Sequence[int], size: Sequence[int] | None = None) -> Tensor:
-    """broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)"""
+    """A view in which dimensions of size 1, and new ones in front, are repeated to a shape (`torch.broadcast_to`).
+
+    Args:
+        input: A tensor whose shape broadcasts to `size`. The method's `self`.
+        *size: The sizes of the result; -1 keeps a dimension's size.
+
+    Returns:
+        A tensor of shape `size` that shares `input`'s memory; its stride is 0 along repeated
+        dimensions.
+
+    Raises:
+        RuntimeError: `input`'s shape does not broadcast to `size`.
+
+    Note:
+        This is `Tensor.expand` as a function. `clone` the result before writing to it, for several of
+        its elements are one in memory.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.broadcast_to(tt.tensor([1, 2, 3]), (2, 3))
+        tensor([[1, 2, 3],
+                [1, 2, 3]])
+
+    Schema::
+
+        broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)
+    """
     if size is None:
         size = sizes
         if len(sizes) == 1 and (
@@ -919,8 +1331,34 @@ def broadcast_to(input: Tensor, *sizes: int | Sequence[int], size: Sequence[int]
 
 
 def movedim(input: Tensor, source: Sequence[int] | int, destination: Sequence[int] | int) -> Tensor:
-    """movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)
-    movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)
+    """A view with some dimensions moved to other places and the rest in their order (`torch.movedim`).
+
+    Signatures::
+
+        tt.movedim(input: Tensor, source: Sequence[int], destination: Sequence[int]) -> Tensor
+        tt.movedim(input: Tensor, source: int, destination: int) -> Tensor
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+        source: The dimension, or dimensions, to move; each at most once.
+        destination: The places of `source`'s dimensions in the result, as many and each at most once.
+
+    Returns:
+        A tensor that shares `input`'s memory.
+
+    Raises:
+        RuntimeError: `source` and `destination` differ in length, or one of them repeats a dimension.
+        IndexError: A dimension is out of range.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.movedim(tt.zeros(2, 3, 4), 0, -1).shape
+        triten.Size([3, 4, 2])
+
+    Schema::
+
+        movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)
+        movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)
     """
     if modes:
         return movedim_packet.call_parameters(input, source, destination)
@@ -932,8 +1370,36 @@ def movedim(input: Tensor, source: Sequence[int] | int, destination: Sequence[in
 
 
 def moveaxis(input: Tensor, source: Sequence[int] | int, destination: Sequence[int] | int) -> Tensor:
-    """moveaxis.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)
-    moveaxis.int(Tensor(a) self, int source, int destination) -> Tensor(a)
+    """A view with some dimensions moved to other places and the rest in their order (`torch.moveaxis`).
+
+    Another name of `tt.movedim`.
+
+    Signatures::
+
+        tt.moveaxis(input: Tensor, source: Sequence[int], destination: Sequence[int]) -> Tensor
+        tt.moveaxis(input: Tensor, source: int, destination: int) -> Tensor
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+        source: The dimension, or dimensions, to move; each at most once.
+        destination: The places of `source`'s dimensions in the result, as many and each at most once.
+
+    Returns:
+        A tensor that shares `input`'s memory.
+
+    Raises:
+        RuntimeError: `source` and `destination` differ in length, or one of them repeats a dimension.
+        IndexError: A dimension is out of range.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.moveaxis(tt.zeros(2, 3, 4), 0, -1).shape
+        triten.Size([3, 4, 2])
+
+    Schema::
+
+        moveaxis.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)
+        moveaxis.int(Tensor(a) self, int source, int destination) -> Tensor(a)
     """
     if modes:
         return moveaxis_packet.call_parameters(input, source, destination)
@@ -945,7 +1411,31 @@ def moveaxis(input: Tensor, source: Sequence[int] | int, destination: Sequence[i
 
 
 def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
-    """swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)"""
+    """A view with two dimensions exchanged, by NumPy's name (`torch.swapaxes`).
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+        axis0: The first dimension; negative dimensions count from the end.
+        axis1: The dimension with which `axis0` changes places.
+
+    Returns:
+        A tensor that shares `input`'s memory, with the sizes and strides of `axis0` and `axis1`
+        exchanged.
+
+    Raises:
+        IndexError: `axis0` or `axis1` is out of range.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.swapaxes(tt.tensor([[1, 2, 3], [4, 5, 6]]), 0, 1)
+        tensor([[1, 4],
+                [2, 5],
+                [3, 6]])
+
+    Schema::
+
+        swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)
+    """
     if modes:
         return swapaxes_packet.call_parameters(input, axis0, axis1)
     try:
@@ -956,7 +1446,33 @@ def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
 
 
 def swapdims(input: Tensor, dim0: int, dim1: int) -> Tensor:
-    """swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)"""
+    """A view with two dimensions exchanged (`torch.swapdims`).
+
+    Another name of `tt.transpose`.
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+        dim0: The first dimension, or its name; negative dimensions count from the end.
+        dim1: The dimension with which `dim0` changes places.
+
+    Returns:
+        A tensor that shares `input`'s memory, with the sizes and strides of `dim0` and `dim1`
+        exchanged.
+
+    Raises:
+        IndexError: `dim0` or `dim1` is out of range.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.swapdims(tt.tensor([[1, 2, 3], [4, 5, 6]]), 0, 1)
+        tensor([[1, 4],
+                [2, 5],
+                [3, 6]])
+
+    Schema::
+
+        swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)
+    """
     if modes:
         return swapdims_packet.call_parameters(input, dim0, dim1)
     try:
@@ -967,7 +1483,30 @@ def swapdims(input: Tensor, dim0: int, dim1: int) -> Tensor:
 
 
 def adjoint(input: Tensor) -> Tensor:
-    """adjoint(Tensor(a) self) -> Tensor(a)"""
+    """The conjugate transpose of a matrix, or of each matrix of a batch (`torch.adjoint`).
+
+        conj(A_ji)
+
+    Args:
+        input: A tensor of shape (..., m, n). The method's `self`.
+
+    Returns:
+        A tensor of shape (..., n, m). For real dtypes it is a view of `input`; for complex ones it
+        holds the conjugates.
+
+    Raises:
+        RuntimeError: `input` has one dimension.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.adjoint(tt.tensor([[1 + 1j, 2j]]))
+        tensor([[1.-1.j],
+                [0.-2.j]])
+
+    Schema::
+
+        adjoint(Tensor(a) self) -> Tensor(a)
+    """
     if modes:
         return adjoint_packet.call_parameters(input)
     try:
@@ -985,10 +1524,38 @@ def flatten(
     *,
     dims: Sequence[str | None] | None = None,
 ) -> Tensor:
-    """flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)
-    flatten.named_out_dim(Tensor(a) self, int start_dim, int end_dim, Dimname out_dim) -> Tensor(a)
-    flatten.using_names(Tensor(a) self, Dimname start_dim, Dimname end_dim, Dimname out_dim) -> Tensor(a)
-    flatten.DimnameList(Tensor(a) self, Dimname[] dims, Dimname out_dim) -> Tensor(a)
+    """Neighbouring dimensions merged into one, as a view where the strides allow it and else as a copy (`torch.flatten`).
+
+    Args:
+        input: A tensor of any shape; a scalar gives a vector of one element. The method's `self`.
+        start_dim: The first of the dimensions that are merged, or its name.
+        end_dim: The last of them, included, or its name.
+        out_dim: A name of a dimension, for tensors whose dimensions have names.
+        dims: A name of a dimension, for tensors whose dimensions have names.
+
+    Returns:
+        A tensor whose dimension `start_dim` has the product of the merged sizes; `input` itself where
+        nothing is merged.
+
+    Raises:
+        RuntimeError: `start_dim` comes after `end_dim`.
+        IndexError: `start_dim` or `end_dim` is out of range.
+
+    Note:
+        A tensor with named dimensions takes the new dimension's name behind the two, or a list of names
+        to merge.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.flatten(tt.tensor([[[1, 2], [3, 4]]]), 1)
+        tensor([[1, 2, 3, 4]])
+
+    Schema::
+
+        flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)
+        flatten.named_out_dim(Tensor(a) self, int start_dim, int end_dim, Dimname out_dim) -> Tensor(a)
+        flatten.using_names(Tensor(a) self, Dimname start_dim, Dimname end_dim, Dimname out_dim) -> Tensor(a)
+        flatten.DimnameList(Tensor(a) self, Dimname[] dims, Dimname out_dim) -> Tensor(a)
     """
     if modes or out_dim is not None or dims is not None:
         return flatten_packet.call_parameters(input, start_dim, end_dim, out_dim, dims)
@@ -1000,8 +1567,32 @@ def flatten(
 
 
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
-    """unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)
-    unflatten._namedshape(Tensor(a) self, Dimname dim, Any sizes) -> Tensor(a)
+    """A view in which one dimension is split into several (`torch.unflatten`).
+
+    Args:
+        input: A tensor of at least one dimension. The method's `self`.
+        dim: The dimension that is split, or its name.
+        sizes: The sizes of the new dimensions, whose product is the old size; one of them may be -1.
+            With named dimensions, pairs of name and size.
+
+    Returns:
+        A tensor with `len(sizes)` dimensions in place of `dim`.
+
+    Raises:
+        RuntimeError: The product of `sizes` is not the dimension's size, more than one of them is -1,
+            or there are none.
+        IndexError: `dim` is out of range.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.unflatten(tt.arange(6), 0, (2, -1))
+        tensor([[0, 1, 2],
+                [3, 4, 5]])
+
+    Schema::
+
+        unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)
+        unflatten._namedshape(Tensor(a) self, Dimname dim, Any sizes) -> Tensor(a)
     """
     if modes:
         return unflatten_packet.call_parameters(input, dim, sizes)
@@ -1013,7 +1604,24 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
 
 
 def ravel(input: Tensor) -> Tensor:
-    """ravel(Tensor(a) self) -> Tensor(a)"""
+    """All elements in one dimension, in row-major order (`torch.ravel`).
+
+    Args:
+        input: A tensor of any shape. The method's `self`.
+
+    Returns:
+        A contiguous tensor of shape `(input.numel(),)`, which shares memory with `input` where its
+        strides allow it.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.ravel(tt.tensor([[1, 2], [3, 4]]))
+        tensor([1, 2, 3, 4])
+
+    Schema::
+
+        ravel(Tensor(a) self) -> Tensor(a)
+    """
     if modes:
         return ravel_packet.call_parameters(input)
     try:
@@ -1024,8 +1632,39 @@ def ravel(input: Tensor) -> Tensor:
 
 
 def split(input: Tensor, split_size: int | Sequence[int], dim: int = 0) -> Sequence[Tensor]:
-    """split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]
-    split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]
+    """Views of consecutive pieces of a dimension, of one length or of lengths given (`torch.split`).
+
+    Signatures::
+
+        tt.split(input: Tensor, split_size: int, dim: int = 0) -> Sequence[Tensor]
+        tt.split(input: Tensor, split_size: Sequence[int], dim: int = 0) -> Sequence[Tensor]
+
+    Args:
+        input: A tensor of at least one dimension. The method's `self`.
+        split_size: The length of each piece, the last of which may be shorter; or the lengths of all
+            pieces, whose sum is the dimension's size.
+        dim: The dimension that is split; negative dimensions count from the end.
+
+    Returns:
+        A tuple of tensors that share `input`'s memory.
+
+    Raises:
+        RuntimeError: `split_size` is negative, or 0 for a dimension that is not empty; the lengths do
+            not add up to the dimension's size; or `input` has no dimensions.
+        IndexError: `dim` is out of range.
+
+    Note:
+        Where autograd records, the pieces cannot be written to in place.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.split(tt.arange(5), 2)
+        (tensor([0, 1]), tensor([2, 3]), tensor([4]))
+
+    Schema::
+
+        split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]
+        split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]
     """
     if modes:
         return split_packet.call_parameters(input, split_size, dim)
@@ -1037,7 +1676,29 @@ def split(input: Tensor, split_size: int | Sequence[int], dim: int = 0) -> Seque
 
 
 def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> Sequence[Tensor]:
-    """split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]"""
+    """Views of consecutive pieces of a dimension, of lengths given (`torch.split_with_sizes`).
+
+    Args:
+        input: A tensor of at least one dimension. The method's `self`.
+        split_sizes: The length of each piece; the sum is the dimension's size.
+        dim: The dimension that is split; negative dimensions count from the end.
+
+    Returns:
+        A tuple of `len(split_sizes)` tensors that share `input`'s memory.
+
+    Raises:
+        RuntimeError: `split_sizes` has a negative entry, or does not add up to the dimension's size.
+        IndexError: `dim` is out of range.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.split_with_sizes(tt.arange(5), [1, 4])
+        (tensor([0]), tensor([1, 2, 3, 4]))
+
+    Schema::
+
+        split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]
+    """
     if modes:
         return split_with_sizes_packet.call_parameters(input, split_sizes, dim)
     try:
@@ -1048,7 +1709,35 @@ def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) ->
 
 
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> Sequence[Tensor]:
-    """chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]"""
+    """Views of at most a given number of consecutive pieces of a dimension, equal but for the last (`torch.chunk`).
+
+    Args:
+        input: A tensor of at least one dimension. The method's `self`.
+        chunks: The number of pieces at most; positive.
+        dim: The dimension that is split; negative dimensions count from the end.
+
+    Returns:
+        A tuple of tensors that share `input`'s memory, each of size `ceil(n / chunks)` along `dim`,
+        where n is the dimension's size, and the last of what is left.
+
+    Raises:
+        RuntimeError: `chunks` is not positive, or `input` has no dimensions.
+        IndexError: `dim` is out of range.
+
+    Note:
+        There are fewer pieces than `chunks` where the rounded size uses up the dimension earlier; 5
+        elements in 4 chunks give pieces of 2, 2 and 1. `tensor_split` always gives the number asked
+        for.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.chunk(tt.arange(5), 3)
+        (tensor([0, 1]), tensor([2, 3]), tensor([4]))
+
+    Schema::
+
+        chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]
+    """
     if modes:
         return chunk_packet.call_parameters(input, chunks, dim)
     try:
@@ -1059,9 +1748,44 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> Sequence[Tensor]:
 
 
 def tensor_split(*args: Any, **kwargs: Any) -> Sequence[Tensor]:
-    """tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]
-    tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]
-    tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor(a)[]
+    """Views of a number of nearly equal pieces of a dimension, or of the pieces between given indices (`torch.tensor_split`).
+
+    Signatures::
+
+        tt.tensor_split(input: Tensor, sections: int, dim: int = 0) -> Sequence[Tensor]
+        tt.tensor_split(input: Tensor, indices: Sequence[int], dim: int = 0) -> Sequence[Tensor]
+        tt.tensor_split(input: Tensor, tensor_indices_or_sections: Tensor, dim: int = 0) -> Sequence[Tensor]
+
+    Args:
+        input: A tensor of at least one dimension. The method's `self`.
+        sections: The number of pieces. The first `n % sections` of them, where n is the dimension's
+            size, have one index more than the others.
+        dim: The dimension that is split; negative dimensions count from the end.
+        indices: The indices at which a piece ends and the next begins, instead of `sections`; as in
+            slices, negative ones count from the end and those beyond it give empty pieces.
+        tensor_indices_or_sections: One of the two as an int64 tensor on the CPU, of no dimensions for
+            the number of pieces and of one for the indices.
+
+    Returns:
+        A tuple of `sections` or `len(indices) + 1` tensors that share `input`'s memory.
+
+    Raises:
+        RuntimeError: `sections` is not positive, `input` has no dimensions, or the tensor of indices is
+            not int64 or has more than one dimension.
+        IndexError: `dim` is out of range.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.tensor_split(tt.arange(5), 2)
+        (tensor([0, 1, 2]), tensor([3, 4]))
+        >>> tt.tensor_split(tt.arange(5), (1, 3))
+        (tensor([0]), tensor([1, 2]), tensor([3, 4]))
+
+    Schema::
+
+        tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]
+        tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]
+        tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor(a)[]
     """
     if not kwargs and not modes:
         plan = None
@@ -1080,8 +1804,27 @@ def tensor_split(*args: Any, **kwargs: Any) -> Sequence[Tensor]:
 
 
 def unbind(input: Tensor, dim: int = 0) -> Sequence[Tensor]:
-    """unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]
-    unbind.Dimname(Tensor(a -> *) self, Dimname dim) -> Tensor(a)[]
+    """Views of the slices at all indices of a dimension (`torch.unbind`).
+
+    Args:
+        input: A tensor of at least one dimension. The method's `self`.
+        dim: The dimension, or its name, that the results no longer have.
+
+    Returns:
+        A tuple of `input.size(dim)` tensors that share `input`'s memory.
+
+    Raises:
+        IndexError: `dim` is out of range, or `input` has no dimensions.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.unbind(tt.tensor([[1, 2], [3, 4]]))
+        (tensor([1, 2]), tensor([3, 4]))
+
+    Schema::
+
+        unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]
+        unbind.Dimname(Tensor(a -> *) self, Dimname dim) -> Tensor(a)[]
     """
     if modes:
         return unbind_packet.call_parameters(input, dim)
@@ -1095,7 +1838,41 @@ def unbind(input: Tensor, dim: int = 0) -> Sequence[Tensor]:
 def as_strided_(
     input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:
-    """as_strided_(Tensor(a!) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a!)"""
+    """In place: a view of `input`'s memory with any sizes and strides (`torch.Tensor.as_strided_`).
+
+    Args:
+        input: A tensor whose memory is viewed; its own sizes do not matter. It takes the result. The
+            method's `self`.
+        size: The sizes of the result.
+        stride: For each dimension of the result, the number of elements in memory from one index to the
+            next; not negative.
+        storage_offset: The place of the result's first element in the memory, in elements from its
+            start; by default `input.storage_offset()`.
+
+    Returns:
+        `input`, changed in place.
+
+    Raises:
+        RuntimeError: `size` and `stride` differ in length, a stride is negative, or an element would
+            lie outside the memory.
+
+    Note:
+        Elements may overlap. In-place operators on such a view give undefined values or raise; copy it
+        with `clone` first. Prefer the other views where they suffice, for they check more and run as
+        fast.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.arange(6)
+        >>> x.as_strided_((3, 2), (1, 2))
+        tensor([[0, 2],
+                [1, 3],
+                [2, 4]])
+
+    Schema::
+
+        as_strided_(Tensor(a!) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a!)
+    """
     if modes:
         return as_strided__packet.call_parameters(input, size, stride, storage_offset)
     try:

@@ -38,7 +38,37 @@ class CopyMethods:
     _spec: Any
 
     def copy_(self, src: Tensor | Number, non_blocking: bool = False) -> Tensor:
-        """copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)"""
+        """Writes the elements of another tensor into this one (`torch.Tensor.copy_`).
+
+        Args:
+            input: The tensor to write into. The method's `self`.
+            src: A tensor of any dtype and device whose shape broadcasts to that of `input`, or a number.
+            non_blocking: Whether a copy between pinned memory and a GPU may go on after the call has
+                returned.
+
+        Returns:
+            `input`.
+
+        Raises:
+            RuntimeError: `src` does not broadcast to `input`'s shape, several elements of `input` share one
+                memory location, or `input` is a leaf that requires grad, outside of `tt.no_grad`.
+
+        Note:
+            Elements are converted to `input`'s dtype: floating numbers are truncated to integers, and
+            complex ones lose their imaginary parts. The gradient flows to `src`, and none to what `input`
+            held before.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.zeros(2, 2)
+            >>> x.copy_(tt.tensor([1, 2]))
+            tensor([[1., 2.],
+                    [1., 2.]])
+
+        Schema::
+
+            copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)
+        """
         if modes:
             return copy__packet.call_method_parameters(self, src, non_blocking)
         try:
@@ -57,7 +87,31 @@ class CopyMethods:
         return plan(self)
 
     def contiguous(self, *, memory_format: memory_format = contiguous_format) -> Tensor:
-        """contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)"""
+        """A tensor with the same elements that lies contiguously in memory (`torch.Tensor.contiguous`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            memory_format: The order of the elements in memory: `tt.contiguous_format`, the default, runs
+                through the last dimension first; `tt.channels_last` is for 4 dimensions,
+                `tt.channels_last_3d` for 5.
+
+        Returns:
+            `input` itself if it lies so already, a copy otherwise.
+
+        Raises:
+            RuntimeError: The memory format asks for another number of dimensions, as `tt.channels_last`
+                does for 4.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[1, 2], [3, 4]]).t()
+            >>> x.stride(), x.contiguous().stride()
+            ((1, 2), (2, 1))
+
+        Schema::
+
+            contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)
+        """
         if modes:
             return contiguous_packet.call_method_parameters(self, memory_format)
         try:
@@ -67,11 +121,58 @@ class CopyMethods:
         return plan(self)
 
     def to(self, *args: Any, **kwargs: Any) -> Tensor:
-        """to.device(Tensor(a) self, Device device, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)
-        to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)
-        to.other(Tensor(a) self, Tensor other, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)
-        to.dtype_layout(Tensor(a) self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)
-        to.prim_Device(Tensor(a) self, Device? device, ScalarType? dtype=None, bool non_blocking=False, bool copy=False, *, MemoryFormat? memory_format=None) -> Tensor(a)
+        """A tensor converted to another dtype, device or memory format (`torch.Tensor.to`).
+
+        Signatures::
+
+            tt.Tensor.to(self, device: device | str | int, dtype: dtype, non_blocking: bool = False, copy: bool = False, memory_format: memory_format | None = None) -> Tensor
+            tt.Tensor.to(self, dtype: dtype, non_blocking: bool = False, copy: bool = False, memory_format: memory_format | None = None) -> Tensor
+            tt.Tensor.to(self, other: Tensor, non_blocking: bool = False, copy: bool = False, memory_format: memory_format | None = None) -> Tensor
+            tt.Tensor.to(self, *, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, non_blocking: bool = False, copy: bool = False, memory_format: memory_format | None = None) -> Tensor
+            tt.Tensor.to(self, device: device | str | int | None, dtype: dtype | None = None, non_blocking: bool = False, copy: bool = False, *, memory_format: memory_format | None = None) -> Tensor
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            other: A tensor, given in place of both, whose dtype and device the result gets.
+            device: The device of the result, as in `x.to('cuda')` or `x.to('cuda', tt.float16)`; by default
+                `input`'s.
+            dtype: The dtype of the result; by default `input`'s.
+            non_blocking: Whether a copy between pinned host memory and a GPU may return before it is done.
+            copy: Whether to copy even where nothing changes.
+            memory_format: The order of the result's dimensions in memory, such as `tt.channels_last`;
+                `tt.preserve_format` keeps that of `input`.
+            layout: The result's layout, which is `tt.strided`.
+            pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+                may overlap with other work.
+
+        Returns:
+            `input` itself if nothing changes and `copy` is False; otherwise a copy with the strides of
+            `input`, if it is dense, or of the given memory format.
+
+        Raises:
+            RuntimeError: The device is unknown or not available.
+            NotImplementedError: `input` is on the meta device and the result is not: there are no elements
+                to copy.
+
+        Note:
+            Floating numbers are truncated towards zero to integers, complex numbers lose their imaginary
+            parts, and everything but zero is True. What does not fit in an integer dtype is undefined; what
+            does not fit in a floating one is infinite. The gradient flows through, converted back.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([1.5, -2.5]).to(tt.int64)
+            tensor([ 1, -2])
+            >>> tt.tensor([1, 2]).to(tt.tensor(0.5))
+            tensor([1., 2.])
+
+        Schema::
+
+            to.device(Tensor(a) self, Device device, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)
+            to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)
+            to.other(Tensor(a) self, Tensor other, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)
+            to.dtype_layout(Tensor(a) self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)
+            to.prim_Device(Tensor(a) self, Device? device, ScalarType? dtype=None, bool non_blocking=False, bool copy=False, *, MemoryFormat? memory_format=None) -> Tensor(a)
         """
         if not kwargs and not modes:
             plan = None
@@ -89,7 +190,27 @@ class CopyMethods:
         return to_packet.general((self, *args), kwargs, METHOD)
 
     def type_as(self, other: Tensor) -> Tensor:
-        """type_as(Tensor self, Tensor other) -> Tensor"""
+        """A tensor converted to the dtype and device of another one (`torch.Tensor.type_as`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            other: A tensor of the dtype and on the device that the result gets.
+
+        Returns:
+            `input` itself if nothing changes, a copy otherwise.
+
+        Raises:
+            TypeError: `other` is no tensor.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([1, 2]).type_as(tt.tensor([0.5]))
+            tensor([1., 2.])
+
+        Schema::
+
+            type_as(Tensor self, Tensor other) -> Tensor
+        """
         if modes:
             return type_as_packet.call_method_parameters(self, other)
         try:

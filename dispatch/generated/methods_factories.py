@@ -54,7 +54,36 @@ class FactoriesMethods:
         pin_memory: bool | None = None,
         requires_grad: bool = False,
     ) -> Tensor:
-        """new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+        """A tensor with given sizes and strides, with this tensor's dtype and device, that is not initialized (`torch.Tensor.new_empty_strided`).
+
+        Args:
+            input: The tensor whose dtype and device are taken. The method's `self`.
+            size: The sizes.
+            stride: For each dimension the number of elements in memory from one index to the next; not
+                negative.
+            dtype: The dtype, if not `input`'s.
+            layout: The result's layout, which is `tt.strided`.
+            device: The device, if not `input`'s.
+            pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+                may overlap with other work.
+            requires_grad: Whether autograd records operations on the result.
+
+        Returns:
+            A tensor of shape `size`.
+
+        Raises:
+            RuntimeError: `size` and `stride` differ in length, or a number is negative.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.zeros(2, dtype=tt.int32)
+            >>> x.new_empty_strided((2, 3), (1, 2)).dtype
+            triten.int32
+
+        Schema::
+
+            new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        """
         if modes:
             made = new_empty_strided_packet.call_method_parameters(
                 self, size, stride, dtype, layout, device, pin_memory
@@ -78,7 +107,34 @@ class FactoriesMethods:
         pin_memory: bool | None = None,
         requires_grad: bool = False,
     ) -> Tensor:
-        """new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+        """A tensor of a given size, with this tensor's dtype and device, that is not initialized (`torch.Tensor.new_empty`).
+
+        Args:
+            input: The tensor whose dtype and device are taken. The method's `self`.
+            *size: The sizes, as a tuple or one by one.
+            dtype: The dtype, if not `input`'s.
+            layout: The result's layout, which is `tt.strided`.
+            device: The device, if not `input`'s.
+            pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+                may overlap with other work.
+            requires_grad: Whether autograd records operations on the result.
+
+        Returns:
+            A tensor of shape `size`; its elements are what the memory happens to hold.
+
+        Raises:
+            RuntimeError: A size is negative.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1, 2])
+            >>> x.new_empty(2, 3).dtype
+            triten.int64
+
+        Schema::
+
+            new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        """
         if size is None:
             size = sizes
             if len(sizes) == 1 and (
@@ -107,7 +163,34 @@ class FactoriesMethods:
         pin_memory: bool | None = None,
         requires_grad: bool = False,
     ) -> Tensor:
-        """new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+        """Zeros in a given size, with this tensor's dtype and device (`torch.Tensor.new_zeros`).
+
+        Args:
+            input: The tensor whose dtype and device are taken. The method's `self`.
+            *size: The sizes, as a tuple or one by one.
+            dtype: The dtype, if not `input`'s.
+            layout: The result's layout, which is `tt.strided`.
+            device: The device, if not `input`'s.
+            pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+                may overlap with other work.
+            requires_grad: Whether autograd records operations on the result.
+
+        Returns:
+            A tensor of shape `size`.
+
+        Raises:
+            RuntimeError: A size is negative.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1, 2])
+            >>> x.new_zeros(3)
+            tensor([0, 0, 0])
+
+        Schema::
+
+            new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        """
         if size is None:
             size = sizes
             if len(sizes) == 1 and (
@@ -136,7 +219,34 @@ class FactoriesMethods:
         pin_memory: bool | None = None,
         requires_grad: bool = False,
     ) -> Tensor:
-        """new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+        """Ones in a given size, with this tensor's dtype and device (`torch.Tensor.new_ones`).
+
+        Args:
+            input: The tensor whose dtype and device are taken. The method's `self`.
+            *size: The sizes, as a tuple or one by one.
+            dtype: The dtype, if not `input`'s.
+            layout: The result's layout, which is `tt.strided`.
+            device: The device, if not `input`'s.
+            pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+                may overlap with other work.
+            requires_grad: Whether autograd records operations on the result.
+
+        Returns:
+            A tensor of shape `size`.
+
+        Raises:
+            RuntimeError: A size is negative.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([5, 6])
+            >>> x.new_ones(3)
+            tensor([1, 1, 1])
+
+        Schema::
+
+            new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        """
         if size is None:
             size = sizes
             if len(sizes) == 1 and (
@@ -166,7 +276,35 @@ class FactoriesMethods:
         pin_memory: bool | None = None,
         requires_grad: bool = False,
     ) -> Tensor:
-        """new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+        """One value everywhere in a given size, with this tensor's dtype and device (`torch.Tensor.new_full`).
+
+        Args:
+            input: The tensor whose dtype and device are taken. The method's `self`.
+            size: The sizes, as a tuple.
+            fill_value: The value; it is converted to the result's dtype.
+            dtype: The dtype, if not `input`'s.
+            layout: The result's layout, which is `tt.strided`.
+            device: The device, if not `input`'s.
+            pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+                may overlap with other work.
+            requires_grad: Whether autograd records operations on the result.
+
+        Returns:
+            A tensor of shape `size`.
+
+        Raises:
+            RuntimeError: A size is negative, or the dtype cannot represent the value.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.0, 2.0])
+            >>> x.new_full((3,), 7)
+            tensor([7., 7., 7.])
+
+        Schema::
+
+            new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        """
         if modes:
             made = new_full_packet.call_method_parameters(
                 self, size, fill_value, dtype, layout, device, pin_memory
@@ -202,7 +340,32 @@ class FactoriesMethods:
         return plan(self)
 
     def fill_diagonal_(self, fill_value: Number, wrap: bool = False) -> Tensor:
-        """fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)"""
+        """One value on the main diagonal, in place (`torch.Tensor.fill_diagonal_`).
+
+        Args:
+            input: A matrix, or a tensor of more dimensions that all have one size; it is written to. The
+                method's `self`.
+            fill_value: The value; it is converted to `input`'s dtype.
+            wrap: Whether the diagonal of a matrix with more rows than columns begins again, each time after
+                one row without it.
+
+        Returns:
+            `input`; the elements whose indices are all equal hold the value.
+
+        Raises:
+            RuntimeError: `input` has fewer than two dimensions, or more than two of different sizes.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.zeros(2, 3)
+            >>> x.fill_diagonal_(5)
+            tensor([[5., 0., 0.],
+                    [0., 5., 0.]])
+
+        Schema::
+
+            fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)
+        """
         if modes:
             return fill_diagonal__packet.call_method_parameters(self, fill_value, wrap)
         try:

@@ -132,7 +132,36 @@ class IndexingMethods:
     _spec: Any
 
     def index(self, indices: Sequence[Tensor | None]) -> Tensor:
-        """index.Tensor(Tensor self, Tensor?[] indices) -> Tensor"""
+        """The elements at which tensors of indices or masks point; what `x[i, j]` computes (`aten::index.Tensor`).
+
+        Args:
+            input: A tensor of at least as many dimensions as the indices cover. The method's `self`.
+            indices: A sequence with an entry for each leading dimension: an integer tensor, a bool mask
+                that covers as many dimensions as it has, or None for the whole dimension. Integer tensors
+                are broadcast together.
+
+        Returns:
+            A new tensor. The dimensions of the broadcast indices stand where the indexed dimensions were,
+            or in front where whole dimensions lie between these.
+
+        Raises:
+            IndexError: An index is out of range, there are too many, they do not broadcast together, a
+                mask's shape does not fit, or a tensor is neither of integers nor bool.
+
+        Note:
+            Negative indices count from the end. With masks the size of the result depends on values, so the
+            host waits for a GPU.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[1, 2, 3], [4, 5, 6]])
+            >>> x.index((tt.tensor([0, 1]), tt.tensor([2, 0])))
+            tensor([3, 4])
+
+        Schema::
+
+            index.Tensor(Tensor self, Tensor?[] indices) -> Tensor
+        """
         if modes:
             return index_packet.call_method_parameters(self, indices)
         try:
@@ -327,10 +356,40 @@ class IndexingMethods:
         return plan(self, index, value)
 
     def index_fill_(self, dim: int, index: Tensor, value: Number | Tensor) -> Tensor:
-        """index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)
-        index_fill_.int_Tensor(Tensor(a!) self, int dim, Tensor index, Tensor value) -> Tensor(a!)
-        index_fill_.Dimname_Scalar(Tensor(a!) self, Dimname dim, Tensor index, Scalar value) -> Tensor(a!)
-        index_fill_.Dimname_Tensor(Tensor(a!) self, Dimname dim, Tensor index, Tensor value) -> Tensor(a!)
+        """In place: a copy in which the slices at given indices of a dimension hold one value (`torch.Tensor.index_fill_`).
+
+        Signatures::
+
+            tt.Tensor.index_fill_(self, dim: int, index: Tensor, value: Number) -> Tensor
+            tt.Tensor.index_fill_(self, dim: int, index: Tensor, value: Tensor) -> Tensor
+
+        Args:
+            input: A tensor of any shape. It takes the result. The method's `self`.
+            dim: The dimension along which the slices lie, or its name; negative dimensions count from the
+                end.
+            index: The indices of the slices, int64; negative ones count from the end.
+            value: The value, a number or a tensor without dimensions; it is converted to `input`'s dtype.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            IndexError: `dim` or an index is out of range, or `index` is not int64.
+            RuntimeError: `value` is a tensor of one or more dimensions, or complex where `input` is not.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.zeros(2, 3)
+            >>> x.index_fill_(1, tt.tensor([0, 2]), 7)
+            tensor([[7., 0., 7.],
+                    [7., 0., 7.]])
+
+        Schema::
+
+            index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)
+            index_fill_.int_Tensor(Tensor(a!) self, int dim, Tensor index, Tensor value) -> Tensor(a!)
+            index_fill_.Dimname_Scalar(Tensor(a!) self, Dimname dim, Tensor index, Scalar value) -> Tensor(a!)
+            index_fill_.Dimname_Tensor(Tensor(a!) self, Dimname dim, Tensor index, Tensor value) -> Tensor(a!)
         """
         if modes:
             return index_fill__packet.call_method_parameters(self, dim, index, value)
@@ -460,7 +519,34 @@ class IndexingMethods:
         return plan(self, mask, source)
 
     def masked_scatter_(self, mask: Tensor, source: Tensor) -> Tensor:
-        """masked_scatter_(Tensor(a!) self, Tensor mask, Tensor source) -> Tensor(a!)"""
+        """In place: a copy in which consecutive elements of another tensor stand where a mask is true (`torch.Tensor.masked_scatter_`).
+
+        Args:
+            input: A tensor of any shape. It takes the result. The method's `self`.
+            mask: A bool tensor whose shape broadcasts with `input`'s.
+            source: A tensor of `input`'s dtype, of any shape with at least as many elements as the mask has
+                true ones; they are taken in row-major order.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: `mask` is not bool or does not broadcast, or `source` is of another dtype or too
+                short.
+
+        Note:
+            The mask chooses where to write; use `where` to choose between elements at one place.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.zeros(4)
+            >>> x.masked_scatter_(tt.tensor([True, False, True, False]), tt.tensor([1.0, 2.0]))
+            tensor([1., 0., 2., 0.])
+
+        Schema::
+
+            masked_scatter_(Tensor(a!) self, Tensor mask, Tensor source) -> Tensor(a!)
+        """
         if modes:
             return masked_scatter__packet.call_method_parameters(self, mask, source)
         try:
@@ -539,7 +625,28 @@ class IndexingMethods:
         return plan(self)
 
     def nonzero_numpy(self) -> Sequence[Tensor]:
-        """nonzero_numpy(Tensor self) -> Tensor[]"""
+        """The indices of all elements that are not zero, as a vector for each dimension (`aten::nonzero_numpy`).
+
+        Args:
+            input: A tensor of any shape and dtype; a scalar counts as a vector of one element. The method's
+                `self`.
+
+        Returns:
+            A tuple of `input.dim()` int64 vectors of one length, in row-major order of the elements.
+
+        Note:
+            This is `nonzero(as_tuple=True)`.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[0, 5], [6, 0]])
+            >>> x.nonzero_numpy()
+            (tensor([0, 1]), tensor([1, 0]))
+
+        Schema::
+
+            nonzero_numpy(Tensor self) -> Tensor[]
+        """
         if modes:
             return nonzero_numpy_packet.call_method_parameters(self)
         try:
@@ -582,7 +689,35 @@ class IndexingMethods:
         return plan(self, index, source)
 
     def put_(self, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-        """put_(Tensor(a!) self, Tensor index, Tensor source, bool accumulate=False) -> Tensor(a!)"""
+        """In place: a copy with values written, or added, at given indices of the flattened tensor (`torch.Tensor.put_`).
+
+        Args:
+            input: A tensor of any shape; it counts as flattened in row-major order. It takes the result.
+                The method's `self`.
+            index: The indices, int64, of any shape; negative ones count from the end.
+            source: The values, of `input`'s dtype and as many as there are indices.
+            accumulate: Whether values are added to what is there. Otherwise they replace it, the last one
+                where an index occurs more than once.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            IndexError: An index is out of range, or `source` and `index` differ in their number of
+                elements.
+            RuntimeError: `index` is not int64, or `source`'s dtype is not `input`'s.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.zeros(2, 2)
+            >>> x.put_(tt.tensor([3, 0]), tt.tensor([1.0, 2.0]))
+            tensor([[2., 0.],
+                    [0., 1.]])
+
+        Schema::
+
+            put_(Tensor(a!) self, Tensor index, Tensor source, bool accumulate=False) -> Tensor(a!)
+        """
         if modes:
             return put__packet.call_method_parameters(self, index, source, accumulate)
         try:
@@ -644,7 +779,34 @@ class IndexingMethods:
         return plan(self)
 
     def repeat(self, *sizes: int | Sequence[int], repeats: Sequence[int] | None = None) -> Tensor:
-        """repeat(Tensor self, SymInt[] repeats) -> Tensor"""
+        """The tensor copied a number of times along each dimension (`torch.Tensor.repeat`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            *repeats: The number of copies along each dimension, as a tuple or one by one; more numbers than
+                `input` has dimensions give new dimensions in front.
+
+        Returns:
+            A new tensor whose sizes are `input`'s times `repeats`.
+
+        Raises:
+            RuntimeError: There are fewer repeats than dimensions, or one is negative.
+
+        Note:
+            `expand` repeats without a copy; `tile` takes fewer numbers than dimensions; `repeat_interleave`
+            repeats each element.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1, 2])
+            >>> x.repeat(2, 2)
+            tensor([[1, 2, 1, 2],
+                    [1, 2, 1, 2]])
+
+        Schema::
+
+            repeat(Tensor self, SymInt[] repeats) -> Tensor
+        """
         if repeats is None:
             repeats = sizes
             if len(sizes) == 1 and (

@@ -31,7 +31,37 @@ class MemoryMethods:
     _spec: Any
 
     def record_stream(self, s: Stream) -> None:
-        """record_stream(Tensor(a!) self, Stream s) -> ()"""
+        """Tells the allocator that a CUDA stream uses this tensor's memory (`torch.Tensor.record_stream`).
+
+        Args:
+            input: A CUDA tensor. The method's `self`.
+            s: The stream on which the tensor is used: a `tt.cuda.Stream`.
+
+        Returns:
+            None.
+
+        Raises:
+            RuntimeError: `s` is a stream of another device than `input`'s.
+            NotImplementedError: `input` is not on a CUDA device.
+            TypeError: `s` is no CUDA stream.
+
+        Note:
+            The memory of a tensor belongs to the stream on which it was allocated and is free for that
+            stream's next allocation as soon as the tensor dies. If work on another stream still reads it
+            then, record that stream: the memory is reused only after the work queued there at the tensor's
+            death has finished.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.ones(4, device="cuda")  # doctest: +SKIP
+            >>> side = tt.cuda.Stream()  # doctest: +SKIP
+            >>> side.wait_stream(tt.cuda.current_stream())  # doctest: +SKIP
+            >>> x.record_stream(side)  # doctest: +SKIP
+
+        Schema::
+
+            record_stream(Tensor(a!) self, Stream s) -> ()
+        """
         if modes:
             return record_stream_packet.call_method_parameters(self, s)
         try:
@@ -41,7 +71,27 @@ class MemoryMethods:
         return plan(self, s)
 
     def is_pinned(self, device: device | str | int | None = None) -> bool:
-        """is_pinned(Tensor self, Device? device=None) -> bool"""
+        """Whether a tensor lies in page-locked host memory (`torch.Tensor.is_pinned`).
+
+        Args:
+            input: A tensor. The method's `self`.
+            device: A CUDA device; the answer is the same for all of them.
+
+        Returns:
+            A Python bool; False for tensors that are not on the CPU.
+
+        Note:
+            Only from pinned memory can a copy to a GPU run beside the host's work, with non_blocking=True.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.ones(2).is_pinned()
+            False
+
+        Schema::
+
+            is_pinned(Tensor self, Device? device=None) -> bool
+        """
         if modes:
             return is_pinned_packet.call_method_parameters(self, device)
         try:
@@ -51,7 +101,32 @@ class MemoryMethods:
         return plan(self)
 
     def pin_memory(self, device: device | str | int | None = None) -> Tensor:
-        """pin_memory(Tensor(a) self, Device? device=None) -> Tensor(a)"""
+        """A copy of a CPU tensor in page-locked host memory (`torch.Tensor.pin_memory`).
+
+        Args:
+            input: A tensor on the CPU. The method's `self`.
+            device: A CUDA device; one kind of pinned memory serves all of them.
+
+        Returns:
+            A pinned tensor on the CPU with the same elements; `input` itself if it is pinned already.
+
+        Raises:
+            RuntimeError: No CUDA device is available, `input` is not on the CPU, or `device` is no CUDA
+                device.
+
+        Note:
+            Pinned memory cannot be paged out, so that copies to a GPU are faster and can run beside the
+            host's work, with non_blocking=True.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.ones(2).pin_memory().is_pinned()  # doctest: +SKIP
+            True
+
+        Schema::
+
+            pin_memory(Tensor(a) self, Device? device=None) -> Tensor(a)
+        """
         if modes:
             return pin_memory_packet.call_method_parameters(self, device)
         try:

@@ -49,7 +49,32 @@ class RandomMethods:
     _spec: Any
 
     def uniform_(self, from_: float = 0.0, to: float = 1.0, *, generator: Generator | None = None) -> Tensor:
-        """uniform_(Tensor(a!) self, float from=0., float to=1., *, Generator? generator=None) -> Tensor(a!)"""
+        """Fills the tensor with numbers drawn uniformly from [from, to) (`torch.Tensor.uniform_`).
+
+        Args:
+            input: A floating or complex tensor. Of complex elements both parts are drawn. The method's
+                `self`.
+            from_: The lower end of the range.
+            to: The upper end of the range, which is not drawn itself.
+            generator: The source of the random numbers; by default the device's own generator.
+
+        Returns:
+            The tensor itself.
+
+        Raises:
+            RuntimeError: `from` is greater than `to`.
+            NotImplementedError: The tensor is of integers or bools.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.empty(1000).uniform_(1, 3)
+            >>> bool((x >= 1).all()), bool((x < 3).all())
+            (True, True)
+
+        Schema::
+
+            uniform_(Tensor(a!) self, float from=0., float to=1., *, Generator? generator=None) -> Tensor(a!)
+        """
         if modes:
             return uniform__packet.call_method_parameters(self, from_, to, generator)
         try:
@@ -59,7 +84,32 @@ class RandomMethods:
         return plan(self, from_, to, generator)
 
     def normal_(self, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
-        """normal_(Tensor(a!) self, float mean=0., float std=1., *, Generator? generator=None) -> Tensor(a!)"""
+        """Fills the tensor with numbers drawn from one normal distribution (`torch.Tensor.normal_`).
+
+        Args:
+            input: A floating or complex tensor. A complex element's parts have half the variance each. The
+                method's `self`.
+            mean: The mean of the distribution.
+            std: The standard deviation, which is not negative.
+            generator: The source of the random numbers; by default the device's own generator.
+
+        Returns:
+            The tensor itself.
+
+        Raises:
+            RuntimeError: `std` is negative.
+            NotImplementedError: The tensor is of integers or bools.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.empty(2, 3).normal_(mean=1.0, std=0.0)
+            tensor([[1., 1., 1.],
+                    [1., 1., 1.]])
+
+        Schema::
+
+            normal_(Tensor(a!) self, float mean=0., float std=1., *, Generator? generator=None) -> Tensor(a!)
+        """
         if modes:
             return normal__packet.call_method_parameters(self, mean, std, generator)
         try:
@@ -71,7 +121,33 @@ class RandomMethods:
     def log_normal_(
         self, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None
     ) -> Tensor:
-        """log_normal_(Tensor(a!) self, float mean=1., float std=2., *, Generator? generator=None) -> Tensor(a!)"""
+        """Fills the tensor with exponentials of numbers drawn from a normal distribution (`torch.Tensor.log_normal_`).
+
+            exp(mean + std * z), z normal with mean 0 and standard deviation 1
+
+        Args:
+            input: A floating tensor. The method's `self`.
+            mean: The mean of the normal distribution, not of the results.
+            std: The standard deviation of the normal distribution, greater than 0.
+            generator: The source of the random numbers; by default the device's own generator.
+
+        Returns:
+            The tensor itself.
+
+        Raises:
+            RuntimeError: `std` is not greater than 0.
+            NotImplementedError: The tensor is not floating.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.empty(1000).log_normal_(0, 1)
+            >>> bool((x > 0).all())
+            True
+
+        Schema::
+
+            log_normal_(Tensor(a!) self, float mean=1., float std=2., *, Generator? generator=None) -> Tensor(a!)
+        """
         if modes:
             return log_normal__packet.call_method_parameters(self, mean, std, generator)
         try:
@@ -83,7 +159,31 @@ class RandomMethods:
     def cauchy_(
         self, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None
     ) -> Tensor:
-        """cauchy_(Tensor(a!) self, float median=0., float sigma=1., *, Generator? generator=None) -> Tensor(a!)"""
+        """Fills the tensor with numbers drawn from a Cauchy distribution (`torch.Tensor.cauchy_`).
+
+            density sigma / (pi * ((x - median)^2 + sigma^2))
+
+        Args:
+            input: A floating tensor. The method's `self`.
+            median: The median of the distribution, which has no mean.
+            sigma: The scale, greater than 0; half of the numbers lie within `sigma` of the median.
+            generator: The source of the random numbers; by default the device's own generator.
+
+        Returns:
+            The tensor itself.
+
+        Raises:
+            RuntimeError: `sigma` is not greater than 0, or the tensor is not floating.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.empty(2, 3).cauchy_(0, 1).shape
+            triten.Size([2, 3])
+
+        Schema::
+
+            cauchy_(Tensor(a!) self, float median=0., float sigma=1., *, Generator? generator=None) -> Tensor(a!)
+        """
         if modes:
             return cauchy__packet.call_method_parameters(self, median, sigma, generator)
         try:
@@ -93,7 +193,34 @@ class RandomMethods:
         return plan(self, median, sigma, generator)
 
     def exponential_(self, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
-        """exponential_(Tensor(a!) self, float lambd=1., *, Generator? generator=None) -> Tensor(a!)"""
+        """Fills the tensor with numbers drawn from an exponential distribution (`torch.Tensor.exponential_`).
+
+            density lambd * exp(-lambd * x) for x > 0
+
+        Args:
+            input: A floating tensor. The method's `self`.
+            lambd: The rate, greater than 0; the mean is 1 / lambd.
+            generator: The source of the random numbers; by default the device's own generator.
+
+        Returns:
+            The tensor itself.
+
+        Raises:
+            RuntimeError: `lambd` is not greater than 0, or the tensor is not floating.
+
+        Note:
+            0 is not drawn; in float16 the smallest numbers can round to it.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.empty(1000).exponential_(2)
+            >>> bool((x > 0).all())
+            True
+
+        Schema::
+
+            exponential_(Tensor(a!) self, float lambd=1., *, Generator? generator=None) -> Tensor(a!)
+        """
         if modes:
             return exponential__packet.call_method_parameters(self, lambd, generator)
         try:
@@ -103,7 +230,32 @@ class RandomMethods:
         return plan(self, lambd, generator)
 
     def geometric_(self, p: float, *, generator: Generator | None = None) -> Tensor:
-        """geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)"""
+        """Fills the tensor with numbers of trials up to the first success (`torch.Tensor.geometric_`).
+
+            P(k) = p * (1 - p)^(k - 1) for k = 1, 2, 3, ...
+
+        Args:
+            input: A floating or integer tensor. The method's `self`.
+            p: The probability of success of each trial, between 0 and 1, both excluded.
+            generator: The source of the random numbers; by default the device's own generator.
+
+        Returns:
+            The tensor itself.
+
+        Raises:
+            RuntimeError: `p` is not between 0 and 1.
+            NotImplementedError: The tensor is complex or of bools.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.empty(1000).geometric_(0.5)
+            >>> bool((x >= 1).all())
+            True
+
+        Schema::
+
+            geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)
+        """
         if modes:
             return geometric__packet.call_method_parameters(self, p, generator)
         try:
@@ -113,9 +265,41 @@ class RandomMethods:
         return plan(self, p, generator)
 
     def random_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)
-        random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)
-        random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)
+        """Fills the tensor with integers drawn uniformly from a range (`torch.Tensor.random_`).
+
+        Signatures::
+
+            tt.Tensor.random_(self, from_: int, to: int | None, *, generator: Generator | None = None) -> Tensor
+            tt.Tensor.random_(self, to: int, *, generator: Generator | None = None) -> Tensor
+            tt.Tensor.random_(self, *, generator: Generator | None = None) -> Tensor
+
+        Args:
+            input: A tensor of real numbers or bools. The method's `self`.
+            from_: The lower end of the range, by default 0.
+            to: The upper end of the range, which is not drawn itself. With None, the range goes up to the
+                dtype's largest integer.
+            generator: The source of the random numbers; by default the device's own generator.
+
+        Returns:
+            The tensor itself.
+
+        Raises:
+            RuntimeError: `from` is not less than `to`, or the dtype cannot hold a number of the range.
+
+        Note:
+            Without arguments, integers lie between 0 and the dtype's largest; floating numbers between 0
+            and 2^m, m being the number of bits of the mantissa (24 for float32), so that each is exact.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.empty(4).random_(7, 8)
+            tensor([7., 7., 7., 7.])
+
+        Schema::
+
+            random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)
+            random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)
+            random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)
         """
         if not kwargs and not modes:
             plan = None
@@ -133,8 +317,35 @@ class RandomMethods:
         return random__packet.general((self, *args), kwargs, METHOD)
 
     def bernoulli_(self, p: Tensor | float = NOT_GIVEN, *, generator: Generator | None = None) -> Tensor:
-        """bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)
-        bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)
+        """Fills the tensor with ones, drawn with the probability `p`, and zeros (`torch.Tensor.bernoulli_`).
+
+        Signatures::
+
+            tt.Tensor.bernoulli_(self, p: Tensor, *, generator: Generator | None = None) -> Tensor
+            tt.Tensor.bernoulli_(self, p: float = 0.5, *, generator: Generator | None = None) -> Tensor
+
+        Args:
+            input: A tensor of real numbers or bools. Its own elements play no part. The method's `self`.
+            p: The probability of 1, between 0 and 1; a number, or a floating tensor whose shape broadcasts
+                to that of the tensor.
+            generator: The source of the random numbers; by default the device's own generator.
+
+        Returns:
+            The tensor itself.
+
+        Raises:
+            RuntimeError: A probability lies outside [0, 1], or `p` is a tensor of integers or of a shape
+                that does not broadcast.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.empty(3).bernoulli_(tt.tensor([0.0, 1.0, 1.0]))
+            tensor([0., 1., 1.])
+
+        Schema::
+
+            bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)
+            bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)
         """
         if modes:
             return bernoulli__packet.call_method_parameters(self, p, generator)

@@ -183,7 +183,32 @@ class ShapesMethods:
         return plan(self)
 
     def sum_to_size(self, *sizes: int | Sequence[int], size: Sequence[int] | None = None) -> Tensor:
-        """sum_to_size(Tensor self, SymInt[] size) -> Tensor"""
+        """Sums over the dimensions along which a shape would be broadcast to `input`'s (`torch.Tensor.sum_to_size`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            *size: The shape of the result, as a tuple or one by one; it broadcasts to `input`'s shape.
+
+        Returns:
+            A tensor of shape `size`, int64 for sums of integers and bools; `input` itself where the shapes
+            are the same.
+
+        Raises:
+            RuntimeError: `size` does not broadcast to `input`'s shape.
+
+        Note:
+            This is the gradient of `expand`.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[1, 2], [3, 4]])
+            >>> x.sum_to_size(1, 2)
+            tensor([[4, 6]])
+
+        Schema::
+
+            sum_to_size(Tensor self, SymInt[] size) -> Tensor
+        """
         if size is None:
             size = sizes
             if len(sizes) == 1 and (

@@ -41,7 +41,38 @@ class StorageMethods:
         size: Sequence[int] | None = None,
         memory_format: memory_format | None = None,
     ) -> Tensor:
-        """resize_(Tensor(a!) self, SymInt[] size, *, MemoryFormat? memory_format=None) -> Tensor(a!)"""
+        """Gives a tensor another shape in place, with more memory if the elements need it (`torch.Tensor.resize_`).
+
+        Args:
+            input: The tensor to resize. The method's `self`.
+            *size: The new sizes, as a tuple or as several arguments; none of them negative.
+            memory_format: The strides to take: `tt.contiguous_format`, the default, or `tt.channels_last`
+                for 4 dimensions.
+
+        Returns:
+            `input`.
+
+        Raises:
+            RuntimeError: `input` requires grad, a size is negative, or the memory format does not fit the
+                number of dimensions.
+
+        Note:
+            The bytes stay where they are and are read in the new shape. A smaller shape keeps the memory;
+            in a larger one the elements beyond the old ones are undefined until written. Views of the same
+            storage are not resized. For a new shape with the same number of elements use `view` or
+            `reshape`.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1, 2, 3, 4, 5, 6])
+            >>> x.resize_(2, 2)
+            tensor([[1, 2],
+                    [3, 4]])
+
+        Schema::
+
+            resize_(Tensor(a!) self, SymInt[] size, *, MemoryFormat? memory_format=None) -> Tensor(a!)
+        """
         if size is None:
             size = sizes
             if len(sizes) == 1 and (
@@ -73,11 +104,49 @@ class StorageMethods:
         size: Sequence[int] = NOT_GIVEN,
         stride: Sequence[int] = NOT_GIVEN,
     ) -> Tensor:
-        """set_.source_Storage(Tensor(a!) self, Storage source) -> Tensor(a!)
-        set_.source_Storage_storage_offset(Tensor(a!) self, Storage source, SymInt storage_offset, SymInt[] size, SymInt[] stride=[]) -> Tensor(a!)
-        set_.source_Tensor(Tensor(a!) self, Tensor source) -> Tensor(a!)
-        set_.source_Tensor_storage_offset(Tensor(a!) self, Tensor source, SymInt storage_offset, SymInt[] size, SymInt[] stride=[]) -> Tensor(a!)
-        set_(Tensor(a!) self) -> Tensor(a!)
+        """Makes a tensor look at the memory of another tensor, or of a storage (`torch.Tensor.set_`).
+
+        Signatures::
+
+            tt.Tensor.set_(self, source: Storage) -> Tensor
+            tt.Tensor.set_(self, source: Storage, storage_offset: int, size: Sequence[int], stride: Sequence[int] = ()) -> Tensor
+            tt.Tensor.set_(self, source: Tensor) -> Tensor
+            tt.Tensor.set_(self, source: Tensor, storage_offset: int, size: Sequence[int], stride: Sequence[int] = ()) -> Tensor
+            tt.Tensor.set_(self) -> Tensor
+
+        Args:
+            input: The tensor to change. The method's `self`.
+            source: A tensor or a storage; without one `input` becomes an empty tensor of shape (0,) with a
+                storage of its own.
+            storage_offset: The place of the first element in the storage, counted in elements.
+            size: The sizes to take; by default those of the tensor `source`, or all of the storage in one
+                dimension.
+            stride: The step from one element to the next in each dimension; contiguous by default.
+
+        Returns:
+            `input`.
+
+        Raises:
+            RuntimeError: `source` is a tensor of another dtype, `input` requires grad, `storage_offset` is
+                negative, or `size` and `stride` differ in length.
+
+        Note:
+            The two then share their elements: what is written to one appears in the other. A storage that
+            is too small for the sizes grows.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1, 2, 3, 4])
+            >>> tt.empty(0, dtype=tt.int64).set_(x, 1, (2,))
+            tensor([2, 3])
+
+        Schema::
+
+            set_.source_Storage(Tensor(a!) self, Storage source) -> Tensor(a!)
+            set_.source_Storage_storage_offset(Tensor(a!) self, Storage source, SymInt storage_offset, SymInt[] size, SymInt[] stride=[]) -> Tensor(a!)
+            set_.source_Tensor(Tensor(a!) self, Tensor source) -> Tensor(a!)
+            set_.source_Tensor_storage_offset(Tensor(a!) self, Tensor source, SymInt storage_offset, SymInt[] size, SymInt[] stride=[]) -> Tensor(a!)
+            set_(Tensor(a!) self) -> Tensor(a!)
         """
         if modes:
             return set__packet.call_method_parameters(self, source, storage_offset, size, stride)
@@ -94,7 +163,28 @@ class StorageMethods:
         return plan(self, source)
 
     def is_set_to(self, tensor: Tensor) -> bool:
-        """is_set_to(Tensor self, Tensor tensor) -> bool"""
+        """Whether two tensors are the same view of the same memory (`torch.Tensor.is_set_to`).
+
+        Args:
+            input: A tensor. The method's `self`.
+            tensor: The tensor to compare with.
+
+        Returns:
+            A Python bool: True if storage, offset, sizes and strides are the same.
+
+        Raises:
+            TypeError: `tensor` is no tensor.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1, 2])
+            >>> x.view(2).is_set_to(x), x.clone().is_set_to(x)
+            (True, False)
+
+        Schema::
+
+            is_set_to(Tensor self, Tensor tensor) -> bool
+        """
         if modes:
             return is_set_to_packet.call_method_parameters(self, tensor)
         try:

@@ -117,8 +117,44 @@ class ViewsMethods:
     _spec: Any
 
     def view(self, *sizes: int | Sequence[int], size: Sequence[int] | None = None) -> Tensor:
-        """view(Tensor(a) self, SymInt[] size) -> Tensor(a)
-        view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)
+        """The same elements in another shape, or their bytes as another dtype, without a copy (`torch.Tensor.view`).
+
+        Signatures::
+
+            tt.Tensor.view(self, *sizes: int | Sequence[int], size: Sequence[int] | None = None) -> Tensor
+            tt.Tensor.view(self, dtype: dtype) -> Tensor
+
+        Args:
+            input: A tensor of any shape and strides. The method's `self`.
+            *size: The sizes of the result, as a tuple or one by one; one of them may be -1 and follows from
+                the number of elements.
+
+        Returns:
+            A tensor that shares `input`'s memory, of shape `size`; with `dtype`, of that dtype and of
+            `input`'s shape. Where the two dtypes differ in bytes an element, the last dimension grows or
+            shrinks by their ratio.
+
+        Raises:
+            RuntimeError: `size` does not hold as many elements as `input`, or `input`'s strides do not
+                allow the shape without a copy (`reshape` copies then); or the last dimension cannot be
+                divided among elements of `dtype`.
+
+        Note:
+            A dimension can be split always, and neighbouring dimensions can be merged where `stride[i] ==
+            stride[i + 1] * size[i + 1]`. A contiguous tensor allows every shape. The view by dtype is not
+            differentiable.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.arange(6)
+            >>> x.view(2, -1)
+            tensor([[0, 1, 2],
+                    [3, 4, 5]])
+
+        Schema::
+
+            view(Tensor(a) self, SymInt[] size) -> Tensor(a)
+            view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)
         """
         if size is None:
             size = sizes
@@ -159,7 +195,37 @@ class ViewsMethods:
     def expand(
         self, *sizes: int | Sequence[int], size: Sequence[int] | None = None, implicit: bool = False
     ) -> Tensor:
-        """expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)"""
+        """A view in which dimensions of size 1 are repeated without a copy (`torch.Tensor.expand`).
+
+        Args:
+            input: A tensor of at most `len(size)` dimensions. The method's `self`.
+            *size: The sizes of the result, as a tuple or one by one; -1 keeps a dimension's size. More
+                sizes than `input` has dimensions give new dimensions in front.
+            implicit: Marks an expansion that broadcasting added; it changes nothing in the result.
+
+        Returns:
+            A tensor of shape `size` that shares `input`'s memory; its stride is 0 along repeated
+            dimensions.
+
+        Raises:
+            RuntimeError: A dimension of `input` is neither 1 nor the size asked for, there are fewer sizes
+                than dimensions, or a new dimension's size is -1.
+
+        Note:
+            Several elements of the result are one in memory, so an in-place operator on it raises
+            RuntimeError; `clone` it before writing. The gradient is summed over the repeated dimensions.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[1], [2]])
+            >>> x.expand(2, 3)
+            tensor([[1, 1, 1],
+                    [2, 2, 2]])
+
+        Schema::
+
+            expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)
+        """
         if size is None:
             size = sizes
             if len(sizes) == 1 and (
@@ -219,7 +285,36 @@ class ViewsMethods:
         return plan(self)
 
     def slice(self, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
-        """slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)"""
+        """A view of every `step`-th index of a dimension between two indices (`aten::slice.Tensor`).
+
+        Args:
+            input: A tensor of at least one dimension. The method's `self`.
+            dim: The dimension that is sliced; negative dimensions count from the end.
+            start: The first index; None means 0. Negative indices count from the end, and indices beyond
+                the ends are clamped to them.
+            end: The index before which the slice ends; None means the end.
+            step: The distance between two indices taken; positive.
+
+        Returns:
+            A tensor that shares `input`'s memory, with as many indices along `dim` as the slice holds.
+
+        Raises:
+            RuntimeError: `step` is not positive.
+            IndexError: `dim` is out of range.
+
+        Note:
+            `x.slice(1, a, b, c)` is `x[:, a:b:c]`.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.arange(7)
+            >>> x.slice(0, 1, 6, 2)
+            tensor([1, 3, 5])
+
+        Schema::
+
+            slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)
+        """
         if modes:
             return slice_packet.call_method_parameters(self, dim, start, end, step)
         try:
@@ -320,7 +415,38 @@ class ViewsMethods:
         return plan(self)
 
     def unfold(self, dimension: int, size: int, step: int) -> Tensor:
-        """unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)"""
+        """A view of all windows of one size along a dimension (`torch.Tensor.unfold`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            dimension: The dimension along which the windows lie.
+            size: The number of elements in a window, at most the dimension's size.
+            step: The distance between the starts of two windows; positive.
+
+        Returns:
+            A view with `(input.size(dimension) - size) // step + 1` windows at `dimension`, and each
+            window's elements in a new last dimension.
+
+        Raises:
+            RuntimeError: `size` is negative or larger than the dimension, or `step` is not positive.
+            IndexError: `dimension` is out of range.
+
+        Note:
+            Windows overlap in memory where `step` is less than `size`. A scalar gives a vector of one
+            element for `size` 1. The blocks of images that `nn.functional.unfold` extracts are another
+            operator's.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.arange(5)
+            >>> x.unfold(0, 3, 2)
+            tensor([[0, 1, 2],
+                    [2, 3, 4]])
+
+        Schema::
+
+            unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)
+        """
         if modes:
             return unfold_packet.call_method_parameters(self, dimension, size, step)
         try:
@@ -339,7 +465,30 @@ class ViewsMethods:
         return plan(self)
 
     def view_as(self, other: Tensor) -> Tensor:
-        """view_as(Tensor(a) self, Tensor other) -> Tensor(a)"""
+        """The same elements in another tensor's shape, without a copy (`torch.Tensor.view_as`).
+
+        Args:
+            input: A tensor with as many elements as `other`. The method's `self`.
+            other: The tensor whose shape the result has.
+
+        Returns:
+            A tensor that shares `input`'s memory: `input.view(other.size())`.
+
+        Raises:
+            RuntimeError: `other` holds another number of elements, or `input`'s strides do not allow its
+                shape without a copy.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.arange(4)
+            >>> x.view_as(tt.zeros(2, 2))
+            tensor([[0, 1],
+                    [2, 3]])
+
+        Schema::
+
+            view_as(Tensor(a) self, Tensor other) -> Tensor(a)
+        """
         if modes:
             return view_as_packet.call_method_parameters(self, other)
         try:
@@ -349,7 +498,29 @@ class ViewsMethods:
         return plan(self, other)
 
     def reshape_as(self, other: Tensor) -> Tensor:
-        """reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)"""
+        """The same elements in another tensor's shape, as a view where the strides allow it and else as a copy (`torch.Tensor.reshape_as`).
+
+        Args:
+            input: A tensor with as many elements as `other`. The method's `self`.
+            other: The tensor whose shape the result has.
+
+        Returns:
+            `input.reshape(other.size())`.
+
+        Raises:
+            RuntimeError: `other` holds another number of elements.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.arange(4)
+            >>> x.reshape_as(tt.zeros(2, 2))
+            tensor([[0, 1],
+                    [2, 3]])
+
+        Schema::
+
+            reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)
+        """
         if modes:
             return reshape_as_packet.call_method_parameters(self, other)
         try:
@@ -359,7 +530,30 @@ class ViewsMethods:
         return plan(self, other)
 
     def expand_as(self, other: Tensor) -> Tensor:
-        """expand_as(Tensor(a) self, Tensor other) -> Tensor(a)"""
+        """A view with dimensions of size 1 repeated, without a copy, to another tensor's shape (`torch.Tensor.expand_as`).
+
+        Args:
+            input: A tensor whose shape broadcasts to `other`'s. The method's `self`.
+            other: The tensor whose shape the result has.
+
+        Returns:
+            A tensor that shares `input`'s memory: `input.expand(other.size())`.
+
+        Raises:
+            RuntimeError: A dimension of `input` is neither 1 nor `other`'s, or `input` has more dimensions
+                than `other`.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1, 2])
+            >>> x.expand_as(tt.zeros(2, 2))
+            tensor([[1, 2],
+                    [1, 2]])
+
+        Schema::
+
+            expand_as(Tensor(a) self, Tensor other) -> Tensor(a)
+        """
         if modes:
             return expand_as_packet.call_method_parameters(self, other)
         try:
@@ -527,9 +721,40 @@ class ViewsMethods:
         return plan(self)
 
     def squeeze_(self, dim: int | Sequence[int] = NOT_GIVEN) -> Tensor:
-        """squeeze_(Tensor(a!) self) -> Tensor(a!)
-        squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)
-        squeeze_.dims(Tensor(a!) self, int[] dim) -> Tensor(a!)
+        """In place: a view without dimensions of size 1 (`torch.Tensor.squeeze_`).
+
+        Signatures::
+
+            tt.Tensor.squeeze_(self) -> Tensor
+            tt.Tensor.squeeze_(self, dim: int) -> Tensor
+            tt.Tensor.squeeze_(self, dim: Sequence[int]) -> Tensor
+
+        Args:
+            input: A tensor of any shape. It takes the result. The method's `self`.
+            dim: A dimension, its name, or several dimensions; only these are removed, and only where their
+                size is 1. By default every dimension of size 1 is removed.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            IndexError: `dim` is out of range.
+
+        Note:
+            Without `dim` a batch of one loses its batch dimension too; programs that handle batches give
+            `dim`.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[[1], [2]]])
+            >>> x.squeeze_()
+            tensor([1, 2])
+
+        Schema::
+
+            squeeze_(Tensor(a!) self) -> Tensor(a!)
+            squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)
+            squeeze_.dims(Tensor(a!) self, int[] dim) -> Tensor(a!)
         """
         if modes:
             return squeeze__packet.call_method_parameters(self, dim)
@@ -540,7 +765,31 @@ class ViewsMethods:
         return plan(self)
 
     def swapaxes_(self, axis0: int, axis1: int) -> Tensor:
-        """swapaxes_(Tensor(a!) self, int axis0, int axis1) -> Tensor(a!)"""
+        """In place: a view with two dimensions exchanged, by NumPy's name (`torch.Tensor.swapaxes_`).
+
+        Args:
+            input: A tensor of any shape. It takes the result. The method's `self`.
+            axis0: The first dimension; negative dimensions count from the end.
+            axis1: The dimension with which `axis0` changes places.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            IndexError: `axis0` or `axis1` is out of range.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[1, 2, 3], [4, 5, 6]])
+            >>> x.swapaxes_(0, 1)
+            tensor([[1, 4],
+                    [2, 5],
+                    [3, 6]])
+
+        Schema::
+
+            swapaxes_(Tensor(a!) self, int axis0, int axis1) -> Tensor(a!)
+        """
         if modes:
             return swapaxes__packet.call_method_parameters(self, axis0, axis1)
         try:
@@ -550,7 +799,33 @@ class ViewsMethods:
         return plan(self)
 
     def swapdims_(self, dim0: int, dim1: int) -> Tensor:
-        """swapdims_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)"""
+        """In place: a view with two dimensions exchanged (`torch.Tensor.swapdims_`).
+
+        Another name of `tt.Tensor.transpose_`.
+
+        Args:
+            input: A tensor of any shape. It takes the result. The method's `self`.
+            dim0: The first dimension, or its name; negative dimensions count from the end.
+            dim1: The dimension with which `dim0` changes places.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            IndexError: `dim0` or `dim1` is out of range.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[1, 2, 3], [4, 5, 6]])
+            >>> x.swapdims_(0, 1)
+            tensor([[1, 4],
+                    [2, 5],
+                    [3, 6]])
+
+        Schema::
+
+            swapdims_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)
+        """
         if modes:
             return swapdims__packet.call_method_parameters(self, dim0, dim1)
         try:
@@ -560,7 +835,33 @@ class ViewsMethods:
         return plan(self)
 
     def t_(self) -> Tensor:
-        """t_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the transpose of a matrix, as a view (`torch.Tensor.t_`).
+
+        Args:
+            input: A tensor of at most two dimensions. It takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: `input` has more than two dimensions.
+
+        Note:
+            For batches of matrices there are `Tensor.mT` and `transpose(-2, -1)`; for the conjugate
+            transpose, `adjoint`.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[1, 2, 3], [4, 5, 6]])
+            >>> x.t_()
+            tensor([[1, 4],
+                    [2, 5],
+                    [3, 6]])
+
+        Schema::
+
+            t_(Tensor(a!) self) -> Tensor(a!)
+        """
         if modes:
             return t__packet.call_method_parameters(self)
         try:
@@ -570,7 +871,31 @@ class ViewsMethods:
         return plan(self)
 
     def transpose_(self, dim0: int, dim1: int) -> Tensor:
-        """transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)"""
+        """In place: a view with two dimensions exchanged (`torch.Tensor.transpose_`).
+
+        Args:
+            input: A tensor of any shape. It takes the result. The method's `self`.
+            dim0: The first dimension, or its name; negative dimensions count from the end.
+            dim1: The dimension with which `dim0` changes places.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            IndexError: `dim0` or `dim1` is out of range.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[1, 2, 3], [4, 5, 6]])
+            >>> x.transpose_(0, 1)
+            tensor([[1, 4],
+                    [2, 5],
+                    [3, 6]])
+
+        Schema::
+
+            transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)
+        """
         if modes:
             return transpose__packet.call_method_parameters(self, dim0, dim1)
         try:
@@ -580,7 +905,30 @@ class ViewsMethods:
         return plan(self)
 
     def unsqueeze_(self, dim: int) -> Tensor:
-        """unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)"""
+        """In place: a view with a new dimension of size 1 (`torch.Tensor.unsqueeze_`).
+
+        Args:
+            input: A tensor of any shape. It takes the result. The method's `self`.
+            dim: The place of the new dimension in the result, from `-input.dim() - 1` to `input.dim()`; -1
+                puts it last.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            IndexError: `dim` is out of range.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1, 2])
+            >>> x.unsqueeze_(1)
+            tensor([[1],
+                    [2]])
+
+        Schema::
+
+            unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)
+        """
         if modes:
             return unsqueeze__packet.call_method_parameters(self, dim)
         try:

@@ -14,69 +14,848 @@ from ..tensor import Tensor
 class TensorMethods:
     # activation
     def elu_(self, alpha: Number = ..., scale: Number = ..., input_scale: Number = ...) -> Tensor:
-        """elu_(Tensor(a!) self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor(a!)"""
+        """In place: each element, or below zero an exponential that falls to -alpha (`torch.ops.aten.elu_`).
+
+            scale * x if x > 0, scale * alpha * (e ** (input_scale * x) - 1) otherwise
+
+        Args:
+            input: A floating tensor of any shape. It takes the result. The method's `self`.
+            alpha: The limit for large negative elements, with the opposite sign.
+            scale: A factor of the result; `tt.nn.functional.elu` leaves it at 1.
+            input_scale: A factor of the exponent; `tt.nn.functional.elu` leaves it at 1.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            NotImplementedError: `input` is complex, or of integers or bools.
+
+        References:
+            Clevert, Unterthiner and Hochreiter, 2016.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([-1.0, 0.0, 2.0])
+            >>> x.elu_()
+            tensor([-0.6321,  0.0000,  2.0000])
+
+        Schema::
+
+            elu_(Tensor(a!) self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor(a!)
+        """
     def hardswish_(self) -> Tensor:
-        """hardswish_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: a piecewise form of silu: zero up to -3, x from 3 on, and a parabola between them (`torch.ops.aten.hardswish_`).
+
+            x * min(max(x + 3, 0), 6) / 6
+
+        Args:
+            input: A floating tensor of any shape. It takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            NotImplementedError: `input` is complex, or of integers or bools.
+
+        Note:
+            Minus infinity gives nan.
+
+        References:
+            Howard et al., Searching for MobileNetV3, 2019.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([-1.0, 0.0, 3.0])
+            >>> x.hardswish_()
+            tensor([-0.3333,  0.0000,  3.0000])
+
+        Schema::
+
+            hardswish_(Tensor(a!) self) -> Tensor(a!)
+        """
     def hardsigmoid_(self) -> Tensor:
-        """hardsigmoid_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: a piecewise linear form of the sigmoid: zero up to -3, 1 from 3 on, and a line between them (`torch.ops.aten.hardsigmoid_`).
+
+            min(max(x + 3, 0), 6) / 6
+
+        Args:
+            input: A floating tensor of any shape. It takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            NotImplementedError: `input` is complex, or of integers or bools.
+
+        Note:
+            The gradient at -3 and 3 is zero.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([-3.0, 0.0, 1.5])
+            >>> x.hardsigmoid_()
+            tensor([0.0000, 0.5000, 0.7500])
+
+        Schema::
+
+            hardsigmoid_(Tensor(a!) self) -> Tensor(a!)
+        """
     def hardshrink(self, lambd: Number = ...) -> Tensor:
-        """hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor"""
+        """Each element, or zero where it is no farther from zero than `lambd` (`torch.nn.functional.hardshrink`).
+
+            x if |x| > lambd, 0 otherwise
+
+        Args:
+            input: A floating tensor of any shape. The method's `self`.
+            lambd: The distance from zero up to which elements become zero.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype.
+
+        Raises:
+            NotImplementedError: `input` is complex, or of integers or bools.
+
+        Note:
+            nan stays nan.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.hardshrink(tt.tensor([-1.0, 0.3, 0.5, 2.0]))
+            tensor([-1.,  0.,  0.,  2.])
+
+        Schema::
+
+            hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor
+        """
     def mish_(self) -> Tensor:
-        """mish_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: each element times the hyperbolic tangent of its softplus (`torch.ops.aten.mish_`).
+
+            x * tanh(ln(1 + e ** x))
+
+        Args:
+            input: A floating tensor of any shape. It takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            NotImplementedError: `input` is complex, or of integers or bools.
+
+        Note:
+            Minus infinity gives nan.
+
+        References:
+            Misra, 2019.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([-1.0, 0.0, 1.0])
+            >>> x.mish_()
+            tensor([-0.3034,  0.0000,  0.8651])
+
+        Schema::
+
+            mish_(Tensor(a!) self) -> Tensor(a!)
+        """
     def threshold_(self, threshold: Number, value: Number) -> Tensor:
-        """threshold_(Tensor(a!) self, Scalar threshold, Scalar value) -> Tensor(a!)"""
+        """In place: each element, or a given value where it is not above the threshold (`torch.ops.aten.threshold_`).
+
+            x if x > threshold, value otherwise
+
+        Args:
+            input: A tensor of integers or floating numbers, of any shape. It takes the result. The method's
+                `self`.
+            threshold: The number that an element must exceed to stay.
+            value: The number that takes the place of the others; truncated to an integer where `input` is
+                of integers.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            NotImplementedError: `input` is complex or of bools.
+
+        Note:
+            nan stays nan. The gradient at the threshold is zero.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([0.5, 1.0, 2.0])
+            >>> x.threshold_(1.0, -5.0)
+            tensor([-5., -5.,  2.])
+
+        Schema::
+
+            threshold_(Tensor(a!) self, Scalar threshold, Scalar value) -> Tensor(a!)
+        """
     def hardtanh_(self, min_val: Number = ..., max_val: Number = ...) -> Tensor:
-        """hardtanh_(Tensor(a!) self, Scalar min_val=-1, Scalar max_val=1) -> Tensor(a!)"""
+        """In place: each element, held between two numbers (`torch.ops.aten.hardtanh_`).
+
+            min(max(x, min_val), max_val)
+
+        Args:
+            input: A tensor of real numbers of any shape. It takes the result. The method's `self`.
+            min_val: The lower bound.
+            max_val: The upper bound.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            ValueError: `min_val` is greater than `max_val`.
+            RuntimeError: `input` is of bools, or unsigned while a bound is negative.
+            NotImplementedError: `input` is complex.
+
+        Note:
+            The gradient is 1 between the bounds and zero on them and outside; `tt.clamp` has a gradient of
+            1 on its bounds.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([-2.0, 0.5, 2.0])
+            >>> x.hardtanh_()
+            tensor([-1.0000,  0.5000,  1.0000])
+
+        Schema::
+
+            hardtanh_(Tensor(a!) self, Scalar min_val=-1, Scalar max_val=1) -> Tensor(a!)
+        """
     def relu6_(self) -> Tensor:
-        """relu6_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: each element, held between 0 and 6 (`torch.ops.aten.relu6_`).
+
+            min(max(x, 0), 6)
+
+        Args:
+            input: A tensor of real numbers of any shape. It takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: `input` is of bools.
+            NotImplementedError: `input` is complex.
+
+        Note:
+            nan stays nan. The gradient at 0 and 6 is zero.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([-1.0, 3.0, 8.0])
+            >>> x.relu6_()
+            tensor([0., 3., 6.])
+
+        Schema::
+
+            relu6_(Tensor(a!) self) -> Tensor(a!)
+        """
     def selu_(self) -> Tensor:
-        """selu_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: `elu` with constants that keep mean 0 and variance 1 from layer to layer (`torch.selu_`).
+
+            scale * x if x > 0, scale * alpha * (e ** x - 1) otherwise, with scale = 1.0507 and alpha = 1.6733
+
+        Args:
+            input: A floating tensor of any shape. It takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            NotImplementedError: `input` is complex, or of integers or bools.
+
+        Note:
+            Large negative elements approach -1.7581.
+
+        References:
+            Klambauer et al., Self-Normalizing Neural Networks, 2017.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([-1.0, 0.0, 1.0])
+            >>> x.selu_()
+            tensor([-1.1113,  0.0000,  1.0507])
+
+        Schema::
+
+            selu_(Tensor(a!) self) -> Tensor(a!)
+        """
     def celu_(self, alpha: Number = ...) -> Tensor:
-        """celu_(Tensor(a!) self, Scalar alpha=1.0) -> Tensor(a!)"""
+        """In place: each element, or below zero an exponential that falls to -alpha; smooth for every `alpha` (`torch.celu_`).
+
+            x if x > 0, alpha * (e ** (x / alpha) - 1) otherwise
+
+        Args:
+            input: A floating tensor of any shape. It takes the result. The method's `self`.
+            alpha: The limit for large negative elements, with the opposite sign; not 0.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: `alpha` is 0.
+            NotImplementedError: `input` is complex, or of integers or bools.
+
+        Note:
+            Its slope at zero is 1 for every `alpha`, where that of `elu` jumps from alpha to 1.
+
+        References:
+            Barron, 2017.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([-1.0, 0.0, 2.0])
+            >>> x.celu_(alpha=0.5)
+            tensor([-0.4323,  0.0000,  2.0000])
+
+        Schema::
+
+            celu_(Tensor(a!) self, Scalar alpha=1.0) -> Tensor(a!)
+        """
     def prelu(self, weight: Tensor) -> Tensor:
-        """prelu(Tensor self, Tensor weight) -> Tensor"""
+        """Each element, multiplied by a weight where it is negative: one weight, or one for each channel (`torch.prelu`).
+
+            x if x > 0, weight * x otherwise
+
+        Args:
+            input: A floating tensor of shape (N, C, *) or of any other; dimension 1 holds the channels, and
+                a tensor of fewer than two dimensions has one channel. The method's `self`.
+            weight: A tensor of `input`'s dtype and of shape (C,), (1,) or ().
+
+        Returns:
+            A tensor of `input`'s shape and dtype.
+
+        Raises:
+            RuntimeError: `weight` has more than one dimension, another dtype than `input`, or neither 1 nor
+                C elements.
+            NotImplementedError: `input` is complex, or of integers or bools.
+
+        Note:
+            Weights are learned: the gradient of each one is the sum over the elements that it multiplied.
+            The gradient in `input` at zero is the weight.
+
+        References:
+            He et al., Delving Deep into Rectifiers, 2015.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.prelu(tt.tensor([[-1.0, -2.0], [3.0, -4.0]]), tt.tensor([0.5, 0.1]))
+            tensor([[-0.5000, -0.2000],
+                    [ 3.0000, -0.4000]])
+
+        Schema::
+
+            prelu(Tensor self, Tensor weight) -> Tensor
+        """
 
     # comparison
     def isclose(self, other: Tensor, rtol: float = ..., atol: float = ..., equal_nan: bool = ...) -> Tensor:
-        """isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor"""
+        """Where two tensors are equal within a tolerance, element by element (`torch.isclose`).
+
+            |input - other| <= atol + rtol * |other|
+
+        Args:
+            input: A tensor. The method's `self`.
+            other: A tensor of the same dtype, whose shape broadcasts with that of `input`; `rtol` is
+                relative to its elements.
+            rtol: The relative tolerance, at least 0.
+            atol: The absolute tolerance, at least 0.
+            equal_nan: Whether nan is close to nan.
+
+        Returns:
+            A tensor of bools of the broadcast shape.
+
+        Raises:
+            RuntimeError: The dtypes differ, the shapes do not broadcast, or a tolerance is negative.
+            TypeError: `input` or `other` is a number.
+
+        Note:
+            The test is not symmetric, as `rtol` is relative to `other`. An infinity is close only to the
+            infinity of the same sign.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.isclose(tt.tensor([1.0, 2.0]), tt.tensor([1.000001, 2.1]))
+            tensor([ True, False])
+
+        Schema::
+
+            isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor
+        """
     def allclose(self, other: Tensor, rtol: float = ..., atol: float = ..., equal_nan: bool = ...) -> bool:
-        """allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool"""
+        """Whether two tensors are equal within a tolerance in every element (`torch.allclose`).
+
+            all(|input - other| <= atol + rtol * |other|)
+
+        Args:
+            input: A tensor. The method's `self`.
+            other: A tensor of the same dtype, whose shape broadcasts with that of `input`; `rtol` is
+                relative to its elements.
+            rtol: The relative tolerance, at least 0.
+            atol: The absolute tolerance, at least 0.
+            equal_nan: Whether nan is close to nan.
+
+        Returns:
+            A Python bool; True if there are no elements.
+
+        Raises:
+            RuntimeError: The dtypes differ, the shapes do not broadcast, or a tolerance is negative.
+            TypeError: `input` or `other` is a number.
+
+        Note:
+            The answer must be known on the host: on CUDA the call waits for the device. `tt.isclose`
+            answers for each element.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.allclose(tt.tensor([1.0, 2.0]), tt.tensor([1.0, 2.0 + 1e-6]))
+            True
+
+        Schema::
+
+            allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool
+        """
     def equal(self, other: Tensor) -> bool:
-        """equal(Tensor self, Tensor other) -> bool"""
+        """Whether two tensors have the same shape and equal elements (`torch.equal`).
+
+        Args:
+            input: A tensor. The method's `self`.
+            other: A tensor on the same device.
+
+        Returns:
+            A Python bool.
+
+        Raises:
+            TypeError: `input` or `other` is a number.
+
+        Note:
+            Shapes do not broadcast: different ones give False. Dtypes need not be the same. A nan makes the
+            tensors unequal; -0.0 equals 0.0. On CUDA the call waits for the device. `tt.eq` compares
+            element by element.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.equal(tt.tensor([1, 2]), tt.tensor([1, 2]))
+            True
+
+        Schema::
+
+            equal(Tensor self, Tensor other) -> bool
+        """
     def isreal(self) -> Tensor:
-        """isreal(Tensor self) -> Tensor"""
+        """Where an element has no imaginary part (`torch.isreal`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+
+        Returns:
+            A tensor of bools of `input`'s shape; True throughout if `input` is not complex.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.isreal(tt.tensor([1 + 0j, 2j]))
+            tensor([ True, False])
+
+        Schema::
+
+            isreal(Tensor self) -> Tensor
+        """
     def isposinf(self) -> Tensor:
-        """isposinf(Tensor self) -> Tensor"""
+        """Where an element is positive infinity (`torch.isposinf`).
+
+        Args:
+            input: A tensor of real numbers of any shape. The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of bools of `input`'s shape; False throughout for integers and bools.
+
+        Raises:
+            RuntimeError: `input` is complex, or `out` is not of bools.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.isposinf(tt.tensor([1.0, float('inf'), float('-inf')]))
+            tensor([False,  True, False])
+
+        Schema::
+
+            isposinf(Tensor self) -> Tensor
+        """
     def isneginf(self) -> Tensor:
-        """isneginf(Tensor self) -> Tensor"""
+        """Where an element is negative infinity (`torch.isneginf`).
+
+        Args:
+            input: A tensor of real numbers of any shape. The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of bools of `input`'s shape; False throughout for integers and bools.
+
+        Raises:
+            RuntimeError: `input` is complex, or `out` is not of bools.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.isneginf(tt.tensor([1.0, float('inf'), float('-inf')]))
+            tensor([False, False,  True])
+
+        Schema::
+
+            isneginf(Tensor self) -> Tensor
+        """
 
     # contraction
     def inner(self, other: Tensor) -> Tensor:
-        """inner(Tensor self, Tensor other) -> Tensor"""
+        """Sums of products over the last dimensions of two tensors (`torch.inner`).
+
+            out[..., i, ..., j] = sum_k input[..., i, k] * other[..., j, k]
+
+        Args:
+            input: A tensor of shape (*, n). The method's `self`.
+            other: A tensor of shape (**, n) and of the same dtype.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of shape (*, **), of the operands' dtype. If an operand has no dimensions, the product
+            of the two.
+
+        Raises:
+            RuntimeError: The last dimensions differ in size, or the dtypes differ.
+            NotImplementedError: Both operands have dimensions and are of dtype bool.
+
+        Note:
+            Two vectors give their dot product; complex elements are not conjugated.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.inner(tt.tensor([[1, 2], [3, 4]]), tt.tensor([1, 10]))
+            tensor([21, 43])
+
+        Schema::
+
+            inner(Tensor self, Tensor other) -> Tensor
+        """
     def kron(self, other: Tensor) -> Tensor:
-        """kron(Tensor self, Tensor other) -> Tensor"""
+        """Kronecker product, which puts a multiple of the second tensor in place of each element of the first (`torch.kron`).
+
+            out[i * m + k, j * n + l] = input[i, j] * other[k, l], where `other` has the shape (m, n)
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            other: A tensor of any shape; the one with fewer dimensions gets dimensions of size 1 in front.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor whose sizes are the products of the operands' sizes, of the dtype to which their dtypes
+            are promoted.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.kron(tt.tensor([1, 10]), tt.tensor([1, 2, 3]))
+            tensor([ 1,  2,  3, 10, 20, 30])
+
+        Schema::
+
+            kron(Tensor self, Tensor other) -> Tensor
+        """
     def trace(self) -> Tensor:
-        """trace(Tensor self) -> Tensor"""
+        """Sum of the diagonal of a matrix (`torch.trace`).
+
+            sum_i input[i, i]
+
+        Args:
+            input: A matrix of shape (n, m). The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor without dimensions, of `input`'s dtype; integers are summed as int64.
+
+        Raises:
+            RuntimeError: `input` is not a matrix.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.trace(tt.tensor([[1, 2, 5], [3, 4, 6]]))
+            tensor(5)
+
+        Schema::
+
+            trace(Tensor self) -> Tensor
+        """
     def addr(self, vec1: Tensor, vec2: Tensor, *, beta: Number = ..., alpha: Number = ...) -> Tensor:
-        """addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+        """The outer product of two vectors, added to a matrix, each with a factor (`torch.addr`).
+
+            out[i, j] = beta * input[i, j] + alpha * vec1[i] * vec2[j]
+
+        Args:
+            input: The matrix that is added; it is broadcast to the shape (n, m). The method's `self`.
+            vec1: A vector of shape (n,), which runs along the rows.
+            vec2: A vector of shape (m,), which runs along the columns.
+            beta: The factor of `input`. If it is 0, `input` is not read, so that its nan and inf do not
+                spread.
+            alpha: The factor of the outer product.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of shape (n, m), of the dtype to which the operands' dtypes are promoted.
+
+        Raises:
+            RuntimeError: `vec1` or `vec2` is not one-dimensional, `input` cannot be broadcast, or the
+                operands are of integers and `beta` or `alpha` is not.
+
+        Note:
+            For bools, a factor is true or false, products are conjunctions, and sums are disjunctions. In
+            place, `input` must have the shape of the result.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.addr(tt.zeros(2, 2), tt.tensor([1.0, 2.0]), tt.tensor([3.0, 4.0]), alpha=10)
+            tensor([[30., 40.],
+                    [60., 80.]])
+
+        Schema::
+
+            addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor
+        """
     def addr_(self, vec1: Tensor, vec2: Tensor, *, beta: Number = ..., alpha: Number = ...) -> Tensor:
-        """addr_(Tensor(a!) self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
+        """In place: the outer product of two vectors, added to a matrix, each with a factor (`torch.Tensor.addr_`).
+
+            out[i, j] = beta * input[i, j] + alpha * vec1[i] * vec2[j]
+
+        Args:
+            input: The matrix that is added; it is broadcast to the shape (n, m). It takes the result. The
+                method's `self`.
+            vec1: A vector of shape (n,), which runs along the rows.
+            vec2: A vector of shape (m,), which runs along the columns.
+            beta: The factor of `input`. If it is 0, `input` is not read, so that its nan and inf do not
+                spread.
+            alpha: The factor of the outer product.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: `vec1` or `vec2` is not one-dimensional, `input` cannot be broadcast, or the
+                operands are of integers and `beta` or `alpha` is not.
+
+        Note:
+            For bools, a factor is true or false, products are conjunctions, and sums are disjunctions. In
+            place, `input` must have the shape of the result.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.zeros(2, 2)
+            >>> x.addr_(tt.tensor([1.0, 2.0]), tt.tensor([3.0, 4.0]), alpha=10)
+            tensor([[30., 40.],
+                    [60., 80.]])
+
+        Schema::
+
+            addr_(Tensor(a!) self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)
+        """
     def cross(self, other: Tensor, dim: int | None = ...) -> Tensor:
-        """cross(Tensor self, Tensor other, int? dim=None) -> Tensor"""
+        """Cross products of the vectors of three elements along one dimension, by default the first of size 3 (`torch.cross`).
+
+            (x_1 y_2 - x_2 y_1, x_2 y_0 - x_0 y_2, x_0 y_1 - x_1 y_0)
+
+        Args:
+            input: A tensor with a dimension of size 3. The method's `self`.
+            other: A tensor with as many dimensions and the same dtype, whose shape broadcasts with
+                `input`'s.
+            dim: The dimension of the vectors, of size 3 in both operands; by default the first dimension of
+                size 3 of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of the operands' dtype.
+
+        Raises:
+            RuntimeError: The numbers of dimensions differ, `dim` is not of size 3 in both operands, `input`
+                has no dimension of size 3, or the shapes cannot be broadcast.
+            IndexError: `dim` is out of range.
+            NotImplementedError: The operands are of dtype bool.
+
+        Note:
+            Name the dimension: the default depends on the sizes. `tt.linalg.cross` takes the last dimension
+            by default.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.cross(tt.tensor([[1, 0, 0]]), tt.tensor([[0, 1, 0]]), dim=1)
+            tensor([[0, 0, 1]])
+
+        Schema::
+
+            cross(Tensor self, Tensor other, int? dim=None) -> Tensor
+        """
     def cov(
         self, *, correction: int = ..., fweights: Tensor | None = ..., aweights: Tensor | None = ...
     ) -> Tensor:
-        """cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor"""
+        """Covariance matrix of variables, of which each row holds the observations (`torch.cov`).
+
+            out[i, j] = sum_n w_n (x_in - mean_i) conj(x_jn - mean_j) / (sum_n w_n - correction), w = fweights * aweights
+
+        Args:
+            input: A matrix of V rows, the variables, and N columns, the observations. A vector or a single
+                number is one variable. The method's `self`.
+            correction: What is subtracted from the number of observations in the divisor; 1 gives the
+                unbiased estimate, 0 the average over the observations.
+            fweights: How many times each observation counts, integers of shape (N,), not negative.
+            aweights: The relative importance of each observation, floating numbers of shape (N,), not
+                negative. With both, the weights are multiplied.
+
+        Returns:
+            A matrix of shape (V, V), or a tensor without dimensions for one variable. Integers give the
+            default dtype.
+
+        Raises:
+            RuntimeError: `input` has more than two dimensions or is of dtype bool, or the weights have a
+                wrong shape or dtype or are negative.
+
+        Note:
+            The divisor is never less than 0; where it is 0, as for one observation with `correction` 1, the
+            result is nan or inf. With `aweights`, the correction is multiplied by sum(w * aweights) /
+            sum(w).
+
+        Example:
+            >>> import triten as tt
+            >>> tt.cov(tt.tensor([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]]))
+            tensor([[ 1., -1.],
+                    [-1.,  1.]])
+
+        Schema::
+
+            cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor
+        """
     def corrcoef(self) -> Tensor:
-        """corrcoef(Tensor self) -> Tensor"""
+        """Pearson's correlation coefficients of variables, of which each row holds the observations (`torch.corrcoef`).
+
+            out[i, j] = cov[i, j] / sqrt(cov[i, i] * cov[j, j])
+
+        Args:
+            input: A matrix of V rows, the variables, and N columns, the observations. A vector or a single
+                number is one variable. The method's `self`.
+
+        Returns:
+            A matrix of shape (V, V), or a tensor without dimensions for one variable. Integers give the
+            default dtype.
+
+        Raises:
+            RuntimeError: `input` has more than two dimensions or is of dtype bool.
+
+        Note:
+            Results are clipped to [-1, 1], real and imaginary parts each. A variable that does not vary
+            gives nan.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.corrcoef(tt.tensor([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]]))
+            tensor([[ 1., -1.],
+                    [-1.,  1.]])
+
+        Schema::
+
+            corrcoef(Tensor self) -> Tensor
+        """
 
     # copy
     def copy_(self, src: Tensor | Number, non_blocking: bool = ...) -> Tensor:
-        """copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)"""
+        """Writes the elements of another tensor into this one (`torch.Tensor.copy_`).
+
+        Args:
+            input: The tensor to write into. The method's `self`.
+            src: A tensor of any dtype and device whose shape broadcasts to that of `input`, or a number.
+            non_blocking: Whether a copy between pinned memory and a GPU may go on after the call has
+                returned.
+
+        Returns:
+            `input`.
+
+        Raises:
+            RuntimeError: `src` does not broadcast to `input`'s shape, several elements of `input` share one
+                memory location, or `input` is a leaf that requires grad, outside of `tt.no_grad`.
+
+        Note:
+            Elements are converted to `input`'s dtype: floating numbers are truncated to integers, and
+            complex ones lose their imaginary parts. The gradient flows to `src`, and none to what `input`
+            held before.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.zeros(2, 2)
+            >>> x.copy_(tt.tensor([1, 2]))
+            tensor([[1., 2.],
+                    [1., 2.]])
+
+        Schema::
+
+            copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)
+        """
     def clone(self, *, memory_format: memory_format | None = ...) -> Tensor:
-        """clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor"""
+        """A copy of a tensor in memory of its own (`torch.clone`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            memory_format: How the copy lies in memory: `tt.preserve_format`, the default, keeps `input`'s
+                strides if it is dense and has no overlaps, and is contiguous otherwise;
+                `tt.contiguous_format`; `tt.channels_last` for 4 dimensions, `tt.channels_last_3d` for 5.
+
+        Returns:
+            A tensor of `input`'s shape, dtype and device.
+
+        Raises:
+            RuntimeError: The memory format asks for another number of dimensions, as `tt.channels_last`
+                does for 4.
+
+        Note:
+            The gradient flows through the copy back to `input`; `input.detach().clone()` cuts it off.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.0, 2.0])
+            >>> y = tt.clone(x)
+            >>> y += 10
+            >>> x
+            tensor([1., 2.])
+
+        Schema::
+
+            clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor
+        """
     def contiguous(self, *, memory_format: memory_format = ...) -> Tensor:
-        """contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)"""
+        """A tensor with the same elements that lies contiguously in memory (`torch.Tensor.contiguous`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            memory_format: The order of the elements in memory: `tt.contiguous_format`, the default, runs
+                through the last dimension first; `tt.channels_last` is for 4 dimensions,
+                `tt.channels_last_3d` for 5.
+
+        Returns:
+            `input` itself if it lies so already, a copy otherwise.
+
+        Raises:
+            RuntimeError: The memory format asks for another number of dimensions, as `tt.channels_last`
+                does for 4.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[1, 2], [3, 4]]).t()
+            >>> x.stride(), x.contiguous().stride()
+            ((1, 2), (2, 1))
+
+        Schema::
+
+            contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)
+        """
     @overload
     def to(
         self,
@@ -86,11 +865,58 @@ class TensorMethods:
         copy: bool = ...,
         memory_format: memory_format | None = ...,
     ) -> Tensor:
-        """to.device(Tensor(a) self, Device device, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)
-        to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)
-        to.other(Tensor(a) self, Tensor other, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)
-        to.dtype_layout(Tensor(a) self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)
-        to.prim_Device(Tensor(a) self, Device? device, ScalarType? dtype=None, bool non_blocking=False, bool copy=False, *, MemoryFormat? memory_format=None) -> Tensor(a)
+        """A tensor converted to another dtype, device or memory format (`torch.Tensor.to`).
+
+        Signatures::
+
+            tt.Tensor.to(self, device: device | str | int, dtype: dtype, non_blocking: bool = False, copy: bool = False, memory_format: memory_format | None = None) -> Tensor
+            tt.Tensor.to(self, dtype: dtype, non_blocking: bool = False, copy: bool = False, memory_format: memory_format | None = None) -> Tensor
+            tt.Tensor.to(self, other: Tensor, non_blocking: bool = False, copy: bool = False, memory_format: memory_format | None = None) -> Tensor
+            tt.Tensor.to(self, *, dtype: dtype | None = None, layout: layout | None = None, device: device | str | int | None = None, pin_memory: bool | None = None, non_blocking: bool = False, copy: bool = False, memory_format: memory_format | None = None) -> Tensor
+            tt.Tensor.to(self, device: device | str | int | None, dtype: dtype | None = None, non_blocking: bool = False, copy: bool = False, *, memory_format: memory_format | None = None) -> Tensor
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            other: A tensor, given in place of both, whose dtype and device the result gets.
+            device: The device of the result, as in `x.to('cuda')` or `x.to('cuda', tt.float16)`; by default
+                `input`'s.
+            dtype: The dtype of the result; by default `input`'s.
+            non_blocking: Whether a copy between pinned host memory and a GPU may return before it is done.
+            copy: Whether to copy even where nothing changes.
+            memory_format: The order of the result's dimensions in memory, such as `tt.channels_last`;
+                `tt.preserve_format` keeps that of `input`.
+            layout: The result's layout, which is `tt.strided`.
+            pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+                may overlap with other work.
+
+        Returns:
+            `input` itself if nothing changes and `copy` is False; otherwise a copy with the strides of
+            `input`, if it is dense, or of the given memory format.
+
+        Raises:
+            RuntimeError: The device is unknown or not available.
+            NotImplementedError: `input` is on the meta device and the result is not: there are no elements
+                to copy.
+
+        Note:
+            Floating numbers are truncated towards zero to integers, complex numbers lose their imaginary
+            parts, and everything but zero is True. What does not fit in an integer dtype is undefined; what
+            does not fit in a floating one is infinite. The gradient flows through, converted back.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([1.5, -2.5]).to(tt.int64)
+            tensor([ 1, -2])
+            >>> tt.tensor([1, 2]).to(tt.tensor(0.5))
+            tensor([1., 2.])
+
+        Schema::
+
+            to.device(Tensor(a) self, Device device, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)
+            to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)
+            to.other(Tensor(a) self, Tensor other, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)
+            to.dtype_layout(Tensor(a) self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)
+            to.prim_Device(Tensor(a) self, Device? device, ScalarType? dtype=None, bool non_blocking=False, bool copy=False, *, MemoryFormat? memory_format=None) -> Tensor(a)
         """
     @overload
     def to(
@@ -131,7 +957,27 @@ class TensorMethods:
         memory_format: memory_format | None = ...,
     ) -> Tensor: ...
     def type_as(self, other: Tensor) -> Tensor:
-        """type_as(Tensor self, Tensor other) -> Tensor"""
+        """A tensor converted to the dtype and device of another one (`torch.Tensor.type_as`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            other: A tensor of the dtype and on the device that the result gets.
+
+        Returns:
+            `input` itself if nothing changes, a copy otherwise.
+
+        Raises:
+            TypeError: `other` is no tensor.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([1, 2]).type_as(tt.tensor([0.5]))
+            tensor([1., 2.])
+
+        Schema::
+
+            type_as(Tensor self, Tensor other) -> Tensor
+        """
 
     # factories
     def new_empty_strided(
@@ -145,7 +991,36 @@ class TensorMethods:
         pin_memory: bool | None = ...,
         requires_grad: bool = ...,
     ) -> Tensor:
-        """new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+        """A tensor with given sizes and strides, with this tensor's dtype and device, that is not initialized (`torch.Tensor.new_empty_strided`).
+
+        Args:
+            input: The tensor whose dtype and device are taken. The method's `self`.
+            size: The sizes.
+            stride: For each dimension the number of elements in memory from one index to the next; not
+                negative.
+            dtype: The dtype, if not `input`'s.
+            layout: The result's layout, which is `tt.strided`.
+            device: The device, if not `input`'s.
+            pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+                may overlap with other work.
+            requires_grad: Whether autograd records operations on the result.
+
+        Returns:
+            A tensor of shape `size`.
+
+        Raises:
+            RuntimeError: `size` and `stride` differ in length, or a number is negative.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.zeros(2, dtype=tt.int32)
+            >>> x.new_empty_strided((2, 3), (1, 2)).dtype
+            triten.int32
+
+        Schema::
+
+            new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        """
     def new_empty(
         self,
         *sizes: int | Sequence[int],
@@ -156,7 +1031,34 @@ class TensorMethods:
         pin_memory: bool | None = ...,
         requires_grad: bool = ...,
     ) -> Tensor:
-        """new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+        """A tensor of a given size, with this tensor's dtype and device, that is not initialized (`torch.Tensor.new_empty`).
+
+        Args:
+            input: The tensor whose dtype and device are taken. The method's `self`.
+            *size: The sizes, as a tuple or one by one.
+            dtype: The dtype, if not `input`'s.
+            layout: The result's layout, which is `tt.strided`.
+            device: The device, if not `input`'s.
+            pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+                may overlap with other work.
+            requires_grad: Whether autograd records operations on the result.
+
+        Returns:
+            A tensor of shape `size`; its elements are what the memory happens to hold.
+
+        Raises:
+            RuntimeError: A size is negative.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1, 2])
+            >>> x.new_empty(2, 3).dtype
+            triten.int64
+
+        Schema::
+
+            new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        """
     def new_zeros(
         self,
         *sizes: int | Sequence[int],
@@ -167,7 +1069,34 @@ class TensorMethods:
         pin_memory: bool | None = ...,
         requires_grad: bool = ...,
     ) -> Tensor:
-        """new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+        """Zeros in a given size, with this tensor's dtype and device (`torch.Tensor.new_zeros`).
+
+        Args:
+            input: The tensor whose dtype and device are taken. The method's `self`.
+            *size: The sizes, as a tuple or one by one.
+            dtype: The dtype, if not `input`'s.
+            layout: The result's layout, which is `tt.strided`.
+            device: The device, if not `input`'s.
+            pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+                may overlap with other work.
+            requires_grad: Whether autograd records operations on the result.
+
+        Returns:
+            A tensor of shape `size`.
+
+        Raises:
+            RuntimeError: A size is negative.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1, 2])
+            >>> x.new_zeros(3)
+            tensor([0, 0, 0])
+
+        Schema::
+
+            new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        """
     def new_ones(
         self,
         *sizes: int | Sequence[int],
@@ -178,7 +1107,34 @@ class TensorMethods:
         pin_memory: bool | None = ...,
         requires_grad: bool = ...,
     ) -> Tensor:
-        """new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+        """Ones in a given size, with this tensor's dtype and device (`torch.Tensor.new_ones`).
+
+        Args:
+            input: The tensor whose dtype and device are taken. The method's `self`.
+            *size: The sizes, as a tuple or one by one.
+            dtype: The dtype, if not `input`'s.
+            layout: The result's layout, which is `tt.strided`.
+            device: The device, if not `input`'s.
+            pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+                may overlap with other work.
+            requires_grad: Whether autograd records operations on the result.
+
+        Returns:
+            A tensor of shape `size`.
+
+        Raises:
+            RuntimeError: A size is negative.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([5, 6])
+            >>> x.new_ones(3)
+            tensor([1, 1, 1])
+
+        Schema::
+
+            new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        """
     def new_full(
         self,
         size: Sequence[int],
@@ -190,44 +1146,501 @@ class TensorMethods:
         pin_memory: bool | None = ...,
         requires_grad: bool = ...,
     ) -> Tensor:
-        """new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+        """One value everywhere in a given size, with this tensor's dtype and device (`torch.Tensor.new_full`).
+
+        Args:
+            input: The tensor whose dtype and device are taken. The method's `self`.
+            size: The sizes, as a tuple.
+            fill_value: The value; it is converted to the result's dtype.
+            dtype: The dtype, if not `input`'s.
+            layout: The result's layout, which is `tt.strided`.
+            device: The device, if not `input`'s.
+            pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+                may overlap with other work.
+            requires_grad: Whether autograd records operations on the result.
+
+        Returns:
+            A tensor of shape `size`.
+
+        Raises:
+            RuntimeError: A size is negative, or the dtype cannot represent the value.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.0, 2.0])
+            >>> x.new_full((3,), 7)
+            tensor([7., 7., 7.])
+
+        Schema::
+
+            new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+        """
     @overload
     def fill_(self, value: Number) -> Tensor:
-        """fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)
-        fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)
+        """In place: a tensor of the same shape and dtype that holds one value everywhere (`torch.Tensor.fill_`).
+
+        Signatures::
+
+            tt.fill_(input: Tensor, value: Number) -> Tensor
+            tt.fill_(input: Tensor, value: Tensor) -> Tensor
+
+        Args:
+            input: A tensor of any shape. It takes the result. The method's `self`.
+            value: The value, a number or a tensor without dimensions; it is converted to `input`'s dtype.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: `value` is a tensor with dimensions, or complex where `input` is not.
+
+        Note:
+            The gradient of `input` is 0, and that of a tensor `value` is the sum of the result's.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.zeros(2)
+            >>> x.fill_(5)
+            tensor([5., 5.])
+
+        Schema::
+
+            fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)
+            fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)
         """
     @overload
     def fill_(self, value: Tensor) -> Tensor: ...
     def zero_(self) -> Tensor:
-        """zero_(Tensor(a!) self) -> Tensor(a!)"""
+        """Every element set to 0, in place (`torch.zero_`).
+
+        Args:
+            input: A tensor of any shape, which is written to. The method's `self`.
+
+        Returns:
+            `input`.
+
+        Raises:
+            RuntimeError: `input` is a leaf that requires grad.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.zero_(tt.tensor([1, 2]))
+            tensor([0, 0])
+
+        Schema::
+
+            zero_(Tensor(a!) self) -> Tensor(a!)
+        """
     def fill_diagonal_(self, fill_value: Number, wrap: bool = ...) -> Tensor:
-        """fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)"""
+        """One value on the main diagonal, in place (`torch.Tensor.fill_diagonal_`).
+
+        Args:
+            input: A matrix, or a tensor of more dimensions that all have one size; it is written to. The
+                method's `self`.
+            fill_value: The value; it is converted to `input`'s dtype.
+            wrap: Whether the diagonal of a matrix with more rows than columns begins again, each time after
+                one row without it.
+
+        Returns:
+            `input`; the elements whose indices are all equal hold the value.
+
+        Raises:
+            RuntimeError: `input` has fewer than two dimensions, or more than two of different sizes.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.zeros(2, 3)
+            >>> x.fill_diagonal_(5)
+            tensor([[5., 0., 0.],
+                    [0., 5., 0.]])
+
+        Schema::
+
+            fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)
+        """
 
     # factorization
     def geqrf(self) -> tuple[Tensor, Tensor]:
-        """geqrf(Tensor self) -> (Tensor a, Tensor tau)"""
+        """QR factorisation as Householder reflectors, in LAPACK's compact form (`torch.geqrf`).
+
+        Args:
+            input: Matrices of shape (*, m, n), of dtype float32, float64, complex64 or complex128. The
+                method's `self`.
+            out: A tuple of tensors that take the results (a, tau) and are returned: each of the result's
+                shape, or empty and then resized.
+
+        Returns:
+            A named tuple `(a, tau)`. `a`, of `input`'s shape, holds R in and above the diagonal and the
+            vectors v of the reflectors 1 - tau v v^H, without their leading 1, below. `tau`, of shape (*,
+            min(m, n)), holds their factors.
+
+        Raises:
+            RuntimeError: `input` has fewer than two dimensions.
+            NotImplementedError: `input` is of another dtype.
+
+        Note:
+            `tt.linalg.householder_product` makes Q of the reflectors, `tt.ormqr` multiplies by it,
+            `tt.linalg.qr` does both steps at once.
+
+        References:
+            LAPACK geqrf, cuSOLVER geqrf.
+
+        Example:
+            >>> import triten as tt
+            >>> A = tt.tensor([[3.0, 1.0], [4.0, 2.0]])
+            >>> a, tau = tt.geqrf(A)
+            >>> tt.linalg.householder_product(a, tau) @ a.triu()
+            tensor([[3.0000, 1.0000],
+                    [4.0000, 2.0000]])
+
+        Schema::
+
+            geqrf(Tensor self) -> (Tensor a, Tensor tau)
+        """
     def ormqr(self, input2: Tensor, input3: Tensor, left: bool = ..., transpose: bool = ...) -> Tensor:
-        """ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor"""
+        """Product of a matrix and the orthogonal matrix Q of Householder reflectors (`torch.ormqr`).
+
+            Q C, Q^H C, C Q or C Q^H, with Q = H_1 H_2 ... H_k
+
+        Args:
+            input: The reflectors' vectors, of shape (*, r, k), as `tt.geqrf` returns them; r is m if `left`
+                is True, otherwise n. The method's `self`.
+            input2: The factors tau of the reflectors, of shape (*, k).
+            input3: The matrices C, of shape (*, m, n).
+            left: Whether Q stands at the left of C.
+            transpose: Whether Q^H takes the place of Q.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            The products, of `input3`'s shape and dtype.
+
+        Raises:
+            RuntimeError: An operand has too few dimensions, or the sizes or dtypes do not match.
+            NotImplementedError: The operands are neither of float32, float64, complex64 nor complex128.
+
+        Note:
+            Q is the whole square matrix of r rows, and is never formed.
+
+        References:
+            LAPACK ormqr and unmqr, cuSOLVER ormqr and unmqr.
+
+        Example:
+            >>> import triten as tt
+            >>> v = tt.tensor([[0.0], [1.0]])
+            >>> tt.ormqr(v, tt.tensor([1.0]), tt.tensor([[2.0], [3.0]]))
+            tensor([[-3.],
+                    [-2.]])
+
+        Schema::
+
+            ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor
+        """
     def lu_solve(self, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
-        """lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor"""
+        """Solution of the equations A X = B from the compact LU factorisation of A (`torch.lu_solve`).
+
+        Args:
+            input: The right-hand sides B, of shape (*, n, k). The method's `self`.
+            LU_data: The compact factors of A, of shape (*, n, n), from `tt.linalg.lu_factor`.
+            LU_pivots: The interchanges of rows, int32 of shape (*, n), from the same factorisation.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            The solutions X, of shape (*, n, k), and of the operands' dtype.
+
+        Raises:
+            RuntimeError: `LU_data` does not hold square matrices, `input` has fewer than two dimensions,
+                the sizes or dtypes do not match, or `LU_pivots` is not of dtype int32.
+
+        Note:
+            An old name; `tt.linalg.lu_solve` has the factorisation first, and more options.
+
+        Example:
+            >>> import triten as tt
+            >>> LU, pivots = tt.linalg.lu_factor(tt.tensor([[2.0, 1.0], [1.0, 1.0]]))
+            >>> tt.lu_solve(tt.tensor([[3.0], [2.0]]), LU, pivots)
+            tensor([[1.],
+                    [1.]])
+
+        Schema::
+
+            lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor
+        """
     def inverse(self) -> Tensor:
-        """inverse(Tensor self) -> Tensor"""
+        """Inverses of square matrices (`torch.inverse`).
+
+        Args:
+            input: Matrices of shape (*, n, n), of dtype float32, float64, complex64 or complex128. The
+                method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            The inverses, of `input`'s shape and dtype.
+
+        Raises:
+            LinAlgError: A matrix is singular; the message names the zero on the diagonal, and the member of
+                the batch.
+            RuntimeError: `input` has fewer than two dimensions, its matrices are not square, or it is of
+                another dtype.
+
+        Note:
+            The same as `tt.linalg.inv`.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.inverse(tt.tensor([[2.0, 0.0], [0.0, 4.0]]))
+            tensor([[0.5000, 0.0000],
+                    [0.0000, 0.2500]])
+
+        Schema::
+
+            inverse(Tensor self) -> Tensor
+        """
     def triangular_solve(
         self, A: Tensor, upper: bool = ..., transpose: bool = ..., unitriangular: bool = ...
     ) -> tuple[Tensor, Tensor]:
-        """triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)"""
+        """Solution of the equations A X = B with triangular matrices A (`torch.triangular_solve`).
+
+        Args:
+            input: The right-hand sides B, of shape (*, n, k). The method's `self`.
+            A: Triangular matrices, of shape (*, n, n); the other triangle is not read.
+            upper: Whether A is upper triangular.
+            transpose: Whether A's transpose takes the place of A.
+            unitriangular: Whether the diagonal of A counts as ones and is not read.
+            out: A tuple of tensors that take the results (solution, cloned_coefficient) and are returned:
+                each of the result's shape, or empty and then resized.
+
+        Returns:
+            A named tuple `(solution, cloned_coefficient)`, the solutions X of shape (*, n, k) and a copy of
+            A.
+
+        Raises:
+            RuntimeError: An operand has fewer than two dimensions, A is not square, or the dtypes differ.
+            NotImplementedError: The operands are neither of float32, float64, complex64 nor complex128.
+
+        Note:
+            An old name; `tt.linalg.solve_triangular` has the matrix first and does not copy it.
+
+        Example:
+            >>> import triten as tt
+            >>> A = tt.tensor([[1.0, 2.0], [0.0, 4.0]])
+            >>> tt.triangular_solve(tt.tensor([[5.0], [8.0]]), A).solution
+            tensor([[1.],
+                    [2.]])
+
+        Schema::
+
+            triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)
+        """
     def cholesky(self, upper: bool = ...) -> Tensor:
-        """cholesky(Tensor self, bool upper=False) -> Tensor"""
+        """Cholesky factorisation of Hermitian positive definite matrices (`torch.cholesky`).
+
+            A = L L^H, or A = U^H U if `upper` is True
+
+        Args:
+            input: Hermitian positive definite matrices A, of shape (*, n, n), of dtype float32, float64,
+                complex64 or complex128. The method's `self`.
+            upper: Whether the upper triangular factor U is computed instead of the lower one.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            The triangular factor, of `input`'s shape and dtype.
+
+        Raises:
+            LinAlgError: A matrix is not positive definite.
+            RuntimeError: The matrices are not square.
+            NotImplementedError: `input` is of another dtype.
+
+        Note:
+            An old name; `tt.linalg.cholesky` computes the same.
+
+        References:
+            LAPACK potrf, cuSOLVER potrf.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.cholesky(tt.tensor([[4.0, 2.0], [2.0, 5.0]]), upper=True)
+            tensor([[2., 1.],
+                    [0., 2.]])
+
+        Schema::
+
+            cholesky(Tensor self, bool upper=False) -> Tensor
+        """
     def cholesky_solve(self, input2: Tensor, upper: bool = ...) -> Tensor:
-        """cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor"""
+        """Solution of the equations A X = B from the Cholesky factor of A (`torch.cholesky_solve`).
+
+            X = A^-1 B, with A = L L^H, or A = U^H U if `upper` is True
+
+        Args:
+            input: The right-hand sides B, of shape (*, n, k). The method's `self`.
+            input2: The triangular factors, of shape (*, n, n), from `tt.linalg.cholesky`; the other
+                triangle is not read.
+            upper: Whether `input2` holds upper triangular factors.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            The solutions X, of shape (*, n, k) with the dimensions * broadcast, and of the operands' dtype.
+
+        Raises:
+            RuntimeError: An operand has fewer than two dimensions, the factors are not square, or the sizes
+                or dtypes do not match.
+            NotImplementedError: The operands are neither of float32, float64, complex64 nor complex128.
+
+        Example:
+            >>> import triten as tt
+            >>> L = tt.linalg.cholesky(tt.tensor([[4.0, 2.0], [2.0, 5.0]]))
+            >>> tt.cholesky_solve(tt.tensor([[6.0], [7.0]]), L)
+            tensor([[1.],
+                    [1.]])
+
+        Schema::
+
+            cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor
+        """
     def cholesky_inverse(self, upper: bool = ...) -> Tensor:
-        """cholesky_inverse(Tensor self, bool upper=False) -> Tensor"""
+        """Inverses of Hermitian positive definite matrices, from their Cholesky factors (`torch.cholesky_inverse`).
+
+            A^-1, with A = L L^H, or A = U^H U if `upper` is True
+
+        Args:
+            input: The triangular factors, of shape (*, n, n), of dtype float32, float64, complex64 or
+                complex128; the other triangle is not read. The method's `self`.
+            upper: Whether `input` holds upper triangular factors.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            The inverses of the matrices A, of `input`'s shape and dtype.
+
+        Raises:
+            LinAlgError: A factor has a 0 on its diagonal.
+            RuntimeError: `input` has fewer than two dimensions, or its matrices are not square.
+            NotImplementedError: `input` is of another dtype.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.cholesky_inverse(tt.tensor([[2.0, 0.0], [0.0, 1.0]]))
+            tensor([[0.2500, 0.0000],
+                    [0.0000, 1.0000]])
+
+        Schema::
+
+            cholesky_inverse(Tensor self, bool upper=False) -> Tensor
+        """
     def qr(self, some: bool = ...) -> tuple[Tensor, Tensor]:
-        """qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)"""
+        """QR factorisation, into orthonormal columns and an upper triangular matrix (`torch.qr`).
+
+            input = Q R
+
+        Args:
+            input: Matrices of shape (*, m, n), of dtype float32, float64, complex64 or complex128. The
+                method's `self`.
+            some: Whether Q has min(m, n) columns; otherwise it has all m.
+            out: A tuple of tensors that take the results (Q, R) and are returned: each of the result's
+                shape, or empty and then resized.
+
+        Returns:
+            A named tuple `(Q, R)`. With k = min(m, n), the shapes are (*, m, k) and (*, k, n), or (*, m, m)
+            and (*, m, n) if `some` is False.
+
+        Raises:
+            RuntimeError: `input` has fewer than two dimensions or is of integers or bools.
+
+        Note:
+            An old name; `tt.linalg.qr` has a mode in place of `some`.
+
+        References:
+            LAPACK geqrf and orgqr, cuSOLVER geqrf and orgqr.
+
+        Example:
+            >>> import triten as tt
+            >>> Q, R = tt.qr(tt.tensor([[3.0, 1.0], [4.0, 2.0]]))
+            >>> R
+            tensor([[-5.0000, -2.2000],
+                    [ 0.0000,  0.4000]])
+
+        Schema::
+
+            qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)
+        """
     def orgqr(self, input2: Tensor) -> Tensor:
-        """orgqr(Tensor self, Tensor input2) -> Tensor"""
+        """First columns of a product of Householder reflectors (`torch.orgqr`).
+
+        Args:
+            input: The reflectors' vectors, of shape (*, m, n), with m >= n, as `tt.geqrf` returns them. The
+                method's `self`.
+            input2: The factors tau of the reflectors, of shape (*, k), with k <= n.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            The first n columns of the products, of shape (*, m, n), and of `input`'s dtype.
+
+        Raises:
+            RuntimeError: `input` has fewer than two dimensions or more columns than rows, `input2` has more
+                elements than `input` has columns, or the dimensions * or the dtypes differ.
+            NotImplementedError: The operands are neither of float32, float64, complex64 nor complex128.
+
+        Note:
+            An old name; `tt.linalg.householder_product` computes the same.
+
+        References:
+            LAPACK orgqr and ungqr, cuSOLVER orgqr and ungqr.
+
+        Example:
+            >>> import triten as tt
+            >>> v = tt.tensor([[0.0], [1.0]])
+            >>> tt.orgqr(v, tt.tensor([1.0]))
+            tensor([[ 0.],
+                    [-1.]])
+
+        Schema::
+
+            orgqr(Tensor self, Tensor input2) -> Tensor
+        """
     def svd(self, some: bool = ..., compute_uv: bool = ...) -> tuple[Tensor, Tensor, Tensor]:
-        """svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)"""
+        """Singular value decomposition, with V in place of its conjugate transpose (`torch.svd`).
+
+            input = U diag(S) V^H
+
+        Args:
+            input: Matrices of shape (*, m, n), of dtype float32, float64, complex64 or complex128. The
+                method's `self`.
+            some: Whether `U` and `V` have min(m, n) columns; otherwise they are square.
+            compute_uv: Whether the singular vectors are computed; otherwise `U` and `V` are square and full
+                of zeros.
+            out: A tuple of tensors that take the results (U, S, V) and are returned: each of the result's
+                shape, or empty and then resized.
+
+        Returns:
+            A named tuple `(U, S, V)`. With k = min(m, n), the shapes are (*, m, k), (*, k) and (*, n, k),
+            or (*, m, m), (*, k) and (*, n, n) if `some` is False.
+
+        Raises:
+            RuntimeError: `input` has fewer than two dimensions or is of integers or bools.
+
+        Note:
+            An old name; `tt.linalg.svd` returns the conjugate transpose of V, and `full_matrices` is the
+            opposite of `some`.
+
+        References:
+            LAPACK gesdd, cuSOLVER gesvd.
+
+        Example:
+            >>> import triten as tt
+            >>> U, S, V = tt.svd(tt.tensor([[3.0, 0.0], [0.0, -4.0]]))
+            >>> S
+            tensor([4., 3.])
+
+        Schema::
+
+            svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)
+        """
 
     # fft
     def stft(
@@ -243,7 +1656,56 @@ class TensorMethods:
         return_complex: bool | None = ...,
         align_to_window: bool | None = ...,
     ) -> Tensor:
-        """stft.center(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, str pad_mode="reflect", bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor"""
+        """Short-time Fourier transform, the spectra of overlapping sections of a signal (`torch.stft`).
+
+            out[w, t] = sum_k window[k] * input[t * hop_length + k] * exp(-2 pi i w k / n_fft)
+
+        Args:
+            input: A signal of shape (L,), or a batch of signals (B, L), of a floating or complex dtype. The
+                method's `self`.
+            n_fft: The length of a section and of its transform.
+            hop_length: The distance between the starts of neighbouring sections; by default n_fft // 4.
+            win_length: The length of the window, at most `n_fft`; by default `n_fft`. A shorter window
+                stands in the middle of the section, with zeros around it.
+            window: The factors, of shape (win_length,); by default ones.
+            center: Whether the signal is padded by n_fft // 2 at both ends, so that section t is centred at
+                t * hop_length. Otherwise it starts there.
+            pad_mode: How the signal is padded with `center`, one of the modes of `tt.nn.functional.pad`.
+            normalized: Whether the result is divided by sqrt(n_fft).
+            onesided: Whether only the frequencies from 0 to n_fft // 2 are returned; by default so if both
+                the signal and the window are real.
+            return_complex: Whether the result is complex. It must be given for a real signal without a
+                complex window; False gives real and imaginary parts in a last dimension of size 2.
+            align_to_window: Only with `center` False, whether the sections are counted by `win_length`, so
+                that the last windows reach the end of the signal; by default by `n_fft`.
+
+        Returns:
+            A tensor of shape (B, N, T), or (N, T) for one signal, of N frequencies and T sections. N is
+            n_fft // 2 + 1 if one-sided, otherwise n_fft, and T is 1 + (L - n_fft) // hop_length, L being
+            the padded length.
+
+        Raises:
+            RuntimeError: `input` has another number of dimensions or is not floating or complex, a length
+                does not fit, `return_complex` is missing, `onesided` is set for complex numbers, or
+                `align_to_window` comes with `center`.
+            NotImplementedError: `pad_mode` is no mode of padding.
+
+        Note:
+            `tt.istft` is the inverse.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([0.0, 1.0, 0.0, -1.0, 0.0, 2.0, 0.0, -2.0])
+            >>> spectra = tt.stft(x, 4, hop_length=4, center=False, return_complex=True)
+            >>> spectra.abs()
+            tensor([[0., 0.],
+                    [2., 4.],
+                    [0., 0.]])
+
+        Schema::
+
+            stft.center(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, str pad_mode="reflect", bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor
+        """
     def istft(
         self,
         n_fft: int,
@@ -256,29 +1718,234 @@ class TensorMethods:
         length: int | None = ...,
         return_complex: bool = ...,
     ) -> Tensor:
-        """istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor"""
+        """Inverse of `tt.stft`, a signal from the spectra of its sections (`torch.istft`).
+
+        Args:
+            input: Spectra of shape (B, N, T) or (N, T), of a complex dtype, as `tt.stft` returns them. The
+                method's `self`.
+            n_fft: The length of a section and of its transform.
+            hop_length: The distance between the starts of neighbouring sections; by default n_fft // 4.
+            win_length: The length of the window; by default `n_fft`.
+            window: The factors that the transform was given, of shape (win_length,); by default ones.
+            center: Whether the signal was padded, so that the padding is cut off again.
+            normalized: Whether the spectra were divided by sqrt(n_fft).
+            onesided: Whether the spectra hold only the frequencies from 0 to n_fft // 2; by default so if N
+                is not `n_fft`.
+            length: The length of the signal, to which the result is cut off or filled with zeros; by
+                default all that the sections hold.
+            return_complex: Whether the signal is complex; the spectra must then be two-sided.
+
+        Returns:
+            A tensor of shape (B, length) or (length,).
+
+        Raises:
+            RuntimeError: `input` is not complex, is empty or has another number of dimensions, N does not
+                match `n_fft`, a length does not fit, `return_complex` is set for one-sided spectra, or the
+                windows leave out a place of the signal.
+
+        Note:
+            Overlapping sections are added and divided by the sum of the squared windows, which must not be
+            0 anywhere. A window that is 0 at its ends, such as Hann's, needs `center`.
+
+        References:
+            D. W. Griffin and J. S. Lim, Signal estimation from modified short-time Fourier transform
+            (1984).
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.arange(8.0)
+            >>> window = tt.hann_window(4)
+            >>> spectra = tt.stft(x, 4, window=window, return_complex=True)
+            >>> tt.istft(spectra, 4, window=window).round(decimals=4)
+            tensor([0., 1., 2., 3., 4., 5., 6., 7.])
+
+        Schema::
+
+            istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor
+        """
 
     # functional_forms
     def select_scatter(self, src: Tensor, dim: int, index: int) -> Tensor:
-        """select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor"""
+        """A copy in which the slice at one index of a dimension holds another tensor's elements (`torch.select_scatter`).
+
+        Args:
+            input: A tensor of at least one dimension. The method's `self`.
+            src: The new elements, of the shape of `input.select(dim, index)`; they are converted to
+                `input`'s dtype.
+            dim: The dimension along which `index` counts; negative dimensions count from the end.
+            index: The index of the slice; negative indices count from the end.
+
+        Returns:
+            A tensor of `input`'s shape and dtype.
+
+        Raises:
+            RuntimeError: `src` is of another shape; there is no broadcasting.
+            IndexError: `dim` or `index` is out of range.
+
+        Note:
+            It does what `input.select(dim, index).copy_(src)` does, to a copy.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.select_scatter(tt.zeros(2, 3), tt.ones(3), 0, 1)
+            tensor([[0., 0., 0.],
+                    [1., 1., 1.]])
+
+        Schema::
+
+            select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor
+        """
     def slice_scatter(
         self, src: Tensor, dim: int = ..., start: int | None = ..., end: int | None = ..., step: int = ...
     ) -> Tensor:
-        """slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor"""
+        """A copy in which a slice of a dimension holds another tensor's elements (`torch.slice_scatter`).
+
+        Args:
+            input: A tensor of at least one dimension. The method's `self`.
+            src: The new elements, of the slice's shape; they are converted to `input`'s dtype.
+            dim: The dimension that is sliced; negative dimensions count from the end.
+            start: The first index; None means 0. Negative indices count from the end, and indices beyond
+                the ends are clamped to them.
+            end: The index before which the slice ends; None means the end.
+            step: The distance between two indices; positive.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype.
+
+        Raises:
+            RuntimeError: `src` is of another shape, or `step` is not positive; there is no broadcasting.
+            IndexError: `dim` is out of range.
+
+        Note:
+            It does what `input[start:end:step] = src` does, to a copy and along any dimension.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.slice_scatter(tt.zeros(4), tt.ones(2), 0, 1, 3)
+            tensor([0., 1., 1., 0.])
+
+        Schema::
+
+            slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor
+        """
     def diagonal_scatter(self, src: Tensor, offset: int = ..., dim1: int = ..., dim2: int = ...) -> Tensor:
-        """diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor"""
+        """A copy in which the diagonals of the matrices in two dimensions hold another tensor's elements (`torch.diagonal_scatter`).
+
+        Args:
+            input: A tensor of at least two dimensions. The method's `self`.
+            src: The new elements, of the shape of `input.diagonal(offset, dim1, dim2)`; they are converted
+                to `input`'s dtype.
+            offset: Which diagonal; 0 is the main one, positive ones lie above it, negative ones below.
+            dim1: The dimension of the rows.
+            dim2: The dimension of the columns.
+
+        Returns:
+            A tensor of `input`'s shape and dtype.
+
+        Raises:
+            RuntimeError: `src` is of another shape, or `dim1` and `dim2` are the same dimension.
+            IndexError: `dim1` or `dim2` is out of range.
+
+        Note:
+            It does what `input.diagonal(offset, dim1, dim2).copy_(src)` does, to a copy.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.diagonal_scatter(tt.zeros(2, 2), tt.tensor([1.0, 2.0]))
+            tensor([[1., 0.],
+                    [0., 2.]])
+
+        Schema::
+
+            diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor
+        """
     def as_strided_scatter(
         self, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = ...
     ) -> Tensor:
-        """as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor"""
+        """A copy in which what `as_strided` shows holds another tensor's elements (`torch.as_strided_scatter`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            src: The new elements, of shape `size`; they are converted to `input`'s dtype.
+            size: The sizes of the view that is written to.
+            stride: For each of its dimensions, the number of elements in memory from one index to the next;
+                not negative.
+            storage_offset: The place of its first element in `input`'s memory, in elements from its start;
+                by default `input.storage_offset()`.
+
+        Returns:
+            A tensor of `input`'s shape and dtype.
+
+        Raises:
+            RuntimeError: `src` is not of shape `size`, `size` and `stride` differ in length, or an element
+                would lie outside `input`.
+
+        Note:
+            It does what `input.as_strided(size, stride, storage_offset).copy_(src)` does, to a copy. No two
+            elements of the view may overlap.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.as_strided_scatter(tt.zeros(2, 3), tt.ones(2), (2,), (2,))
+            tensor([[1., 0., 1.],
+                    [0., 0., 0.]])
+
+        Schema::
+
+            as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor
+        """
 
     # histogram
     @overload
     def histogram(
         self, bins: Tensor, *, weight: Tensor | None = ..., density: bool = ...
     ) -> tuple[Tensor, Tensor]:
-        """histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)
-        histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)
+        """The number, or the weights' sum, of elements in each of a row of bins, and the bins' edges (`torch.histogram`).
+
+        Signatures::
+
+            tt.histogram(input: Tensor, bins: Tensor, *, weight: Tensor | None = None, density: bool = False, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]
+            tt.histogram(input: Tensor, bins: int = 100, *, range: Sequence[float] | None = None, weight: Tensor | None = None, density: bool = False, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]
+
+        Args:
+            input: A float32 or float64 tensor of any shape. The method's `self`.
+            bins: The number of bins of equal width, or their edges as an ascending vector of `input`'s
+                dtype.
+            weight: What each element counts, a tensor of `input`'s shape and dtype; by default 1.
+            density: Whether to divide by the total and by each bin's width, so that the integral over all
+                bins is 1.
+            range: The outer edges, as two numbers, where `bins` is a number; by default the least and the
+                largest element. Elements outside are not counted.
+            out: A tuple of tensors that take the results (hist, bin_edges) and are returned: each of the
+                result's shape, or empty and then resized.
+
+        Returns:
+            A named tuple of `hist`, with a value for each bin, and `bin_edges`, with one element more; both
+            of `input`'s dtype.
+
+        Raises:
+            RuntimeError: There are no bins, the range descends or is not finite, or a shape or dtype does
+                not fit.
+            NotImplementedError: `input` is neither float32 nor float64.
+
+        Note:
+            A bin holds its left edge, and the last one its right edge too. Where the range has no width, it
+            is widened by a half to either side. An element that is nan is not counted, but makes the
+            default range an error.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.histogram(tt.tensor([1.0, 2.0, 1.0]), bins=3, range=(0.0, 3.0))
+            triten.return_types.histogram(
+            hist=tensor([0., 2., 1.]),
+            bin_edges=tensor([0., 1., 2., 3.]))
+
+        Schema::
+
+            histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)
+            histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)
         """
     @overload
     def histogram(
@@ -292,40 +1959,374 @@ class TensorMethods:
 
     # indexing
     def index(self, indices: Sequence[Tensor | None]) -> Tensor:
-        """index.Tensor(Tensor self, Tensor?[] indices) -> Tensor"""
+        """The elements at which tensors of indices or masks point; what `x[i, j]` computes (`aten::index.Tensor`).
+
+        Args:
+            input: A tensor of at least as many dimensions as the indices cover. The method's `self`.
+            indices: A sequence with an entry for each leading dimension: an integer tensor, a bool mask
+                that covers as many dimensions as it has, or None for the whole dimension. Integer tensors
+                are broadcast together.
+
+        Returns:
+            A new tensor. The dimensions of the broadcast indices stand where the indexed dimensions were,
+            or in front where whole dimensions lie between these.
+
+        Raises:
+            IndexError: An index is out of range, there are too many, they do not broadcast together, a
+                mask's shape does not fit, or a tensor is neither of integers nor bool.
+
+        Note:
+            Negative indices count from the end. With masks the size of the result depends on values, so the
+            host waits for a GPU.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[1, 2, 3], [4, 5, 6]])
+            >>> x.index((tt.tensor([0, 1]), tt.tensor([2, 0])))
+            tensor([3, 4])
+
+        Schema::
+
+            index.Tensor(Tensor self, Tensor?[] indices) -> Tensor
+        """
     def index_put(self, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = ...) -> Tensor:
-        """index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor"""
+        """A copy with values written, or added, where tensors of indices or masks point (`torch.index_put`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            indices: A sequence of integer tensors and masks as in `x[i, j]`; None stands for a whole
+                dimension.
+            values: The values of `input`'s dtype, of a shape that broadcasts to that of `input[indices]`.
+            accumulate: Whether values are added to what is there. Otherwise they replace it, the last one
+                where a place is indexed more than once.
+
+        Returns:
+            A tensor of `input`'s shape and dtype; `index_put_` is what `x[i, j] = values` does.
+
+        Raises:
+            IndexError: An index is out of range, there are too many, or they do not broadcast together.
+            RuntimeError: `values` does not broadcast to the indexed shape, or its dtype is not `input`'s.
+
+        Note:
+            Values for one place are added in their order, without atomics, so results do not vary between
+            runs.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.index_put(tt.zeros(3), (tt.tensor([0, 2, 2]),), tt.tensor([1.0, 2.0, 3.0]), accumulate=True)
+            tensor([1., 0., 5.])
+
+        Schema::
+
+            index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor
+        """
     def index_put_(self, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = ...) -> Tensor:
-        """index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)"""
+        """In place: a copy with values written, or added, where tensors of indices or masks point (`torch.Tensor.index_put_`).
+
+        Args:
+            input: A tensor of any shape. It takes the result. The method's `self`.
+            indices: A sequence of integer tensors and masks as in `x[i, j]`; None stands for a whole
+                dimension.
+            values: The values of `input`'s dtype, of a shape that broadcasts to that of `input[indices]`.
+            accumulate: Whether values are added to what is there. Otherwise they replace it, the last one
+                where a place is indexed more than once.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            IndexError: An index is out of range, there are too many, or they do not broadcast together.
+            RuntimeError: `values` does not broadcast to the indexed shape, or its dtype is not `input`'s.
+
+        Note:
+            Values for one place are added in their order, without atomics, so results do not vary between
+            runs.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.zeros(3)
+            >>> x.index_put_((tt.tensor([0, 2, 2]),), tt.tensor([1.0, 2.0, 3.0]), accumulate=True)
+            tensor([1., 0., 5.])
+
+        Schema::
+
+            index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)
+        """
     @overload
     def index_select(self, dim: int, index: Tensor) -> Tensor:
-        """index_select(Tensor self, int dim, Tensor index) -> Tensor
-        index_select.dimname(Tensor self, Dimname dim, Tensor index) -> Tensor
+        """The slices at given indices of a dimension, in their order (`torch.index_select`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            dim: The dimension from which slices are taken, or its name; negative dimensions count from the
+                end.
+            index: The indices, a vector of int32 or int64; an index may occur more than once, and none is
+                negative.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A new tensor of `input`'s dtype, with size `len(index)` along `dim`.
+
+        Raises:
+            IndexError: `dim` is out of range, or `index` has more than one dimension.
+            RuntimeError: `index` is of another dtype.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.index_select(tt.tensor([[1, 2, 3], [4, 5, 6]]), 1, tt.tensor([2, 0]))
+            tensor([[3, 1],
+                    [6, 4]])
+
+        Schema::
+
+            index_select(Tensor self, int dim, Tensor index) -> Tensor
+            index_select.dimname(Tensor self, Dimname dim, Tensor index) -> Tensor
         """
     @overload
     def index_select(self, dim: str, index: Tensor) -> Tensor: ...
     def index_add(self, dim: int, index: Tensor, source: Tensor, *, alpha: Number = ...) -> Tensor:
-        """index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor"""
+        """A copy to which slices of another tensor are added at given indices of a dimension (`torch.index_add`).
+
+            out[index[j]] = input[index[j]] + alpha * source[j], for `dim` 0
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            dim: The dimension along which the slices lie; negative dimensions count from the end.
+            index: For each slice of `source` the index to which it is added; a vector of int32 or int64,
+                none negative.
+            source: A tensor of `input`'s dtype, and of its shape but for `dim`, where its size is
+                `len(index)`.
+            alpha: A factor of `source`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype.
+
+        Raises:
+            IndexError: `dim` or an index is out of range.
+            RuntimeError: `source`'s shape or dtype does not fit, or `index` is of another dtype.
+
+        Note:
+            Slices for one index are added in their order, without atomics, so results do not vary between
+            runs.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.index_add(tt.zeros(3), 0, tt.tensor([0, 2, 2]), tt.tensor([1.0, 2.0, 3.0]))
+            tensor([1., 0., 5.])
+
+        Schema::
+
+            index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor
+        """
     def index_add_(self, dim: int, index: Tensor, source: Tensor, *, alpha: Number = ...) -> Tensor:
-        """index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)"""
+        """In place: a copy to which slices of another tensor are added at given indices of a dimension (`torch.Tensor.index_add_`).
+
+            out[index[j]] = input[index[j]] + alpha * source[j], for `dim` 0
+
+        Args:
+            input: A tensor of any shape. It takes the result. The method's `self`.
+            dim: The dimension along which the slices lie; negative dimensions count from the end.
+            index: For each slice of `source` the index to which it is added; a vector of int32 or int64,
+                none negative.
+            source: A tensor of `input`'s dtype, and of its shape but for `dim`, where its size is
+                `len(index)`.
+            alpha: A factor of `source`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            IndexError: `dim` or an index is out of range.
+            RuntimeError: `source`'s shape or dtype does not fit, or `index` is of another dtype.
+
+        Note:
+            Slices for one index are added in their order, without atomics, so results do not vary between
+            runs.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.zeros(3)
+            >>> x.index_add_(0, tt.tensor([0, 2, 2]), tt.tensor([1.0, 2.0, 3.0]))
+            tensor([1., 0., 5.])
+
+        Schema::
+
+            index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)
+        """
     def index_reduce(
         self, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = ...
     ) -> Tensor:
-        """index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor"""
+        """A copy in which slices at given indices are reduced together with slices of another tensor (`torch.index_reduce`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            dim: The dimension along which the slices lie; negative dimensions count from the end.
+            index: For each slice of `source` the index of the slice that it joins; a vector of int32 or
+                int64, none negative.
+            source: A tensor of `input`'s dtype, and of its shape but for `dim`, where its size is
+                `len(index)`.
+            reduce: 'prod', 'mean', 'amax' or 'amin'.
+            include_self: Whether `input`'s own elements at these indices take part in the reduction.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype; slices whose index does not occur are `input`'s.
+
+        Raises:
+            IndexError: `dim` or an index is out of range.
+            RuntimeError: `reduce` is none of these, or `source`'s dtype is not `input`'s.
+            NotImplementedError: `input` is complex or bool.
+
+        Note:
+            The mean of integers is rounded down. The slices are taken in their order, so results do not
+            vary between runs.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.index_reduce(tt.tensor([1.0, 2.0]), 0, tt.tensor([0, 0]), tt.tensor([3.0, 4.0]), "prod")
+            tensor([12.,  2.])
+
+        Schema::
+
+            index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor
+        """
     def index_reduce_(
         self, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = ...
     ) -> Tensor:
-        """index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor(a!)"""
+        """In place: a copy in which slices at given indices are reduced together with slices of another tensor (`torch.Tensor.index_reduce_`).
+
+        Args:
+            input: A tensor of any shape. It takes the result. The method's `self`.
+            dim: The dimension along which the slices lie; negative dimensions count from the end.
+            index: For each slice of `source` the index of the slice that it joins; a vector of int32 or
+                int64, none negative.
+            source: A tensor of `input`'s dtype, and of its shape but for `dim`, where its size is
+                `len(index)`.
+            reduce: 'prod', 'mean', 'amax' or 'amin'.
+            include_self: Whether `input`'s own elements at these indices take part in the reduction.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            IndexError: `dim` or an index is out of range.
+            RuntimeError: `reduce` is none of these, or `source`'s dtype is not `input`'s.
+            NotImplementedError: `input` is complex or bool.
+
+        Note:
+            The mean of integers is rounded down. The slices are taken in their order, so results do not
+            vary between runs.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.0, 2.0])
+            >>> x.index_reduce_(0, tt.tensor([0, 0]), tt.tensor([3.0, 4.0]), 'prod')
+            tensor([12.,  2.])
+
+        Schema::
+
+            index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor(a!)
+        """
     def index_copy(self, dim: int, index: Tensor, source: Tensor) -> Tensor:
-        """index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor"""
+        """A copy in which slices of another tensor stand at given indices of a dimension (`torch.index_copy`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            dim: The dimension along which the slices lie; negative dimensions count from the end.
+            index: For each slice of `source` the index at which it is put; an int64 vector, none negative.
+            source: A tensor of `input`'s dtype, and of its shape but for `dim`, where its size is
+                `len(index)`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype.
+
+        Raises:
+            IndexError: `dim` or an index is out of range, or `index` and `source` differ in size.
+            RuntimeError: `source`'s dtype or the shape of its slices is not `input`'s.
+
+        Note:
+            Where an index occurs more than once, the last slice is kept.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.index_copy(tt.zeros(3), 0, tt.tensor([2, 0]), tt.tensor([1.0, 2.0]))
+            tensor([2., 0., 1.])
+
+        Schema::
+
+            index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor
+        """
     def index_copy_(self, dim: int, index: Tensor, source: Tensor) -> Tensor:
-        """index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)"""
+        """In place: a copy in which slices of another tensor stand at given indices of a dimension (`torch.Tensor.index_copy_`).
+
+        Args:
+            input: A tensor of any shape. It takes the result. The method's `self`.
+            dim: The dimension along which the slices lie; negative dimensions count from the end.
+            index: For each slice of `source` the index at which it is put; an int64 vector, none negative.
+            source: A tensor of `input`'s dtype, and of its shape but for `dim`, where its size is
+                `len(index)`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            IndexError: `dim` or an index is out of range, or `index` and `source` differ in size.
+            RuntimeError: `source`'s dtype or the shape of its slices is not `input`'s.
+
+        Note:
+            Where an index occurs more than once, the last slice is kept.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.zeros(3)
+            >>> x.index_copy_(0, tt.tensor([2, 0]), tt.tensor([1.0, 2.0]))
+            tensor([2., 0., 1.])
+
+        Schema::
+
+            index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)
+        """
     @overload
     def index_fill(self, dim: int, index: Tensor, value: Number) -> Tensor:
-        """index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor
-        index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor
-        index_fill.Dimname_Scalar(Tensor self, Dimname dim, Tensor index, Scalar value) -> Tensor
-        index_fill.Dimname_Tensor(Tensor self, Dimname dim, Tensor index, Tensor value) -> Tensor
+        """A copy in which the slices at given indices of a dimension hold one value (`torch.index_fill`).
+
+        Signatures::
+
+            tt.index_fill(input: Tensor, dim: int, index: Tensor, value: Number) -> Tensor
+            tt.index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            dim: The dimension along which the slices lie, or its name; negative dimensions count from the
+                end.
+            index: The indices of the slices, int64; negative ones count from the end.
+            value: The value, a number or a tensor without dimensions; it is converted to `input`'s dtype.
+
+        Returns:
+            A tensor of `input`'s shape and dtype.
+
+        Raises:
+            IndexError: `dim` or an index is out of range, or `index` is not int64.
+            RuntimeError: `value` is a tensor of one or more dimensions, or complex where `input` is not.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.index_fill(tt.zeros(2, 3), 1, tt.tensor([0, 2]), 7)
+            tensor([[7., 0., 7.],
+                    [7., 0., 7.]])
+
+        Schema::
+
+            index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor
+            index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor
+            index_fill.Dimname_Scalar(Tensor self, Dimname dim, Tensor index, Scalar value) -> Tensor
+            index_fill.Dimname_Tensor(Tensor self, Dimname dim, Tensor index, Tensor value) -> Tensor
         """
     @overload
     def index_fill(self, dim: int, index: Tensor, value: Tensor) -> Tensor: ...
@@ -335,10 +2336,40 @@ class TensorMethods:
     def index_fill(self, dim: str, index: Tensor, value: Tensor) -> Tensor: ...
     @overload
     def index_fill_(self, dim: int, index: Tensor, value: Number) -> Tensor:
-        """index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)
-        index_fill_.int_Tensor(Tensor(a!) self, int dim, Tensor index, Tensor value) -> Tensor(a!)
-        index_fill_.Dimname_Scalar(Tensor(a!) self, Dimname dim, Tensor index, Scalar value) -> Tensor(a!)
-        index_fill_.Dimname_Tensor(Tensor(a!) self, Dimname dim, Tensor index, Tensor value) -> Tensor(a!)
+        """In place: a copy in which the slices at given indices of a dimension hold one value (`torch.Tensor.index_fill_`).
+
+        Signatures::
+
+            tt.Tensor.index_fill_(self, dim: int, index: Tensor, value: Number) -> Tensor
+            tt.Tensor.index_fill_(self, dim: int, index: Tensor, value: Tensor) -> Tensor
+
+        Args:
+            input: A tensor of any shape. It takes the result. The method's `self`.
+            dim: The dimension along which the slices lie, or its name; negative dimensions count from the
+                end.
+            index: The indices of the slices, int64; negative ones count from the end.
+            value: The value, a number or a tensor without dimensions; it is converted to `input`'s dtype.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            IndexError: `dim` or an index is out of range, or `index` is not int64.
+            RuntimeError: `value` is a tensor of one or more dimensions, or complex where `input` is not.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.zeros(2, 3)
+            >>> x.index_fill_(1, tt.tensor([0, 2]), 7)
+            tensor([[7., 0., 7.],
+                    [7., 0., 7.]])
+
+        Schema::
+
+            index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)
+            index_fill_.int_Tensor(Tensor(a!) self, int dim, Tensor index, Tensor value) -> Tensor(a!)
+            index_fill_.Dimname_Scalar(Tensor(a!) self, Dimname dim, Tensor index, Scalar value) -> Tensor(a!)
+            index_fill_.Dimname_Tensor(Tensor(a!) self, Dimname dim, Tensor index, Tensor value) -> Tensor(a!)
         """
     @overload
     def index_fill_(self, dim: int, index: Tensor, value: Tensor) -> Tensor: ...
@@ -348,19 +2379,122 @@ class TensorMethods:
     def index_fill_(self, dim: str, index: Tensor, value: Tensor) -> Tensor: ...
     @overload
     def gather(self, dim: int, index: Tensor, *, sparse_grad: bool = ...) -> Tensor:
-        """gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor
-        gather.dimname(Tensor self, Dimname dim, Tensor index, *, bool sparse_grad=False) -> Tensor
+        """Elements picked along one dimension, each by an index of its own (`torch.gather`).
+
+            out[i, j] = input[i, index[i, j]], for two dimensions and `dim` 1
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            dim: The dimension along which the indices count, or its name; negative dimensions count from
+                the end.
+            index: The indices, int32 or int64, none negative, with `input`'s number of dimensions. Apart
+                from `dim`, no size is larger than `input`'s; there is no broadcasting.
+            sparse_grad: Accepted for programs written for PyTorch; the gradient is a dense tensor in either
+                case.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `index`'s shape and `input`'s dtype.
+
+        Raises:
+            RuntimeError: An index is out of range, or `index`'s shape or dtype does not fit.
+            IndexError: `dim` is out of range.
+
+        Note:
+            `take_along_dim` broadcasts, and `scatter` is the reverse. The gradient is `scatter_add`'s.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.gather(tt.tensor([[1, 2], [3, 4]]), 1, tt.tensor([[0, 0], [1, 0]]))
+            tensor([[1, 1],
+                    [4, 3]])
+
+        Schema::
+
+            gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor
+            gather.dimname(Tensor self, Dimname dim, Tensor index, *, bool sparse_grad=False) -> Tensor
         """
     @overload
     def gather(self, dim: str, index: Tensor, *, sparse_grad: bool = ...) -> Tensor: ...
     def take_along_dim(self, indices: Tensor, dim: int | None = ...) -> Tensor:
-        """take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor"""
+        """Elements picked along one dimension by indices that broadcast with the tensor (`torch.take_along_dim`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            indices: The indices, int64, such as `argsort` and `argmax` give; their shape broadcasts with
+                `input`'s but for `dim`.
+            dim: The dimension along which the indices count; None counts in the flattened tensor.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape, with `indices`' size along `dim`; without `dim`, a vector.
+
+        Raises:
+            RuntimeError: `indices` is not int64, or has another number of dimensions than `input`.
+            IndexError: `dim` is out of range.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[3, 1], [2, 4]])
+            >>> tt.take_along_dim(x, tt.argsort(x, 1), 1)
+            tensor([[1, 3],
+                    [2, 4]])
+
+        Schema::
+
+            take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor
+        """
     @overload
     def scatter(self, dim: int, index: Tensor, src: Tensor) -> Tensor:
-        """scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor
-        scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor
-        scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor
-        scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor
+        """A copy in which elements are written along one dimension, each to an index of its own (`torch.scatter`).
+
+            out[i, index[i, j]] = src[i, j], for two dimensions and `dim` 1
+
+        Signatures::
+
+            tt.scatter(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor
+            tt.scatter(input: Tensor, dim: int, index: Tensor, value: Number, *, out: Tensor | None = None) -> Tensor
+            tt.scatter(input: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str, out: Tensor | None = None) -> Tensor
+            tt.scatter(input: Tensor, dim: int, index: Tensor, value: Number, *, reduce: str, out: Tensor | None = None) -> Tensor
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            dim: The dimension along which the indices count; negative dimensions count from the end.
+            index: The indices, int32 or int64, none negative, with `input`'s number of dimensions. No size
+                is larger than `src`'s nor, apart from `dim`, than `input`'s; there is no broadcasting.
+            src: The values, of `input`'s dtype; those beyond `index`'s shape are not used.
+            value: One number that is written everywhere, instead of `src`.
+            reduce: 'add' or 'multiply' combines a value with what is there; by default it replaces it. Such
+                a call has no derivative; `scatter_reduce` and `scatter_add` have.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype.
+
+        Raises:
+            RuntimeError: An index is out of range, the shapes or dtypes do not fit, or `reduce` is another
+                string.
+            IndexError: `dim` is out of range.
+
+        Note:
+            Where an index occurs more than once, the last value is kept, and the gradient goes to all of
+            them.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.scatter(tt.zeros(2, 3), 1, tt.tensor([[2], [0]]), tt.tensor([[5.0], [6.0]]))
+            tensor([[0., 0., 5.],
+                    [6., 0., 0.]])
+
+        Schema::
+
+            scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor
+            scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor
+            scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor
+            scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor
         """
     @overload
     def scatter(self, dim: int, index: Tensor, value: Number) -> Tensor: ...
@@ -370,10 +2504,52 @@ class TensorMethods:
     def scatter(self, dim: int, index: Tensor, value: Number, *, reduce: str) -> Tensor: ...
     @overload
     def scatter_(self, dim: int, index: Tensor, src: Tensor) -> Tensor:
-        """scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)
-        scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)
-        scatter_.reduce(Tensor(a!) self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor(a!)
-        scatter_.value_reduce(Tensor(a!) self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor(a!)
+        """In place: a copy in which elements are written along one dimension, each to an index of its own (`torch.Tensor.scatter_`).
+
+            out[i, index[i, j]] = src[i, j], for two dimensions and `dim` 1
+
+        Signatures::
+
+            tt.scatter_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor
+            tt.scatter_(input: Tensor, dim: int, index: Tensor, value: Number) -> Tensor
+            tt.scatter_(input: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str) -> Tensor
+            tt.scatter_(input: Tensor, dim: int, index: Tensor, value: Number, *, reduce: str) -> Tensor
+
+        Args:
+            input: A tensor of any shape. It takes the result. The method's `self`.
+            dim: The dimension along which the indices count; negative dimensions count from the end.
+            index: The indices, int32 or int64, none negative, with `input`'s number of dimensions. No size
+                is larger than `src`'s nor, apart from `dim`, than `input`'s; there is no broadcasting.
+            src: The values, of `input`'s dtype; those beyond `index`'s shape are not used.
+            value: One number that is written everywhere, instead of `src`.
+            reduce: 'add' or 'multiply' combines a value with what is there; by default it replaces it. Such
+                a call has no derivative; `scatter_reduce` and `scatter_add` have.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: An index is out of range, the shapes or dtypes do not fit, or `reduce` is another
+                string.
+            IndexError: `dim` is out of range.
+
+        Note:
+            Where an index occurs more than once, the last value is kept, and the gradient goes to all of
+            them.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.zeros(2, 3)
+            >>> x.scatter_(1, tt.tensor([[2], [0]]), tt.tensor([[5.0], [6.0]]))
+            tensor([[0., 0., 5.],
+                    [6., 0., 0.]])
+
+        Schema::
+
+            scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)
+            scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)
+            scatter_.reduce(Tensor(a!) self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor(a!)
+            scatter_.value_reduce(Tensor(a!) self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor(a!)
         """
     @overload
     def scatter_(self, dim: int, index: Tensor, value: Number) -> Tensor: ...
@@ -382,107 +2558,932 @@ class TensorMethods:
     @overload
     def scatter_(self, dim: int, index: Tensor, value: Number, *, reduce: str) -> Tensor: ...
     def scatter_add(self, dim: int, index: Tensor, src: Tensor) -> Tensor:
-        """scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor"""
+        """A copy to which elements are added along one dimension, each at an index of its own (`torch.scatter_add`).
+
+            out[i, index[i, j]] += src[i, j], for two dimensions and `dim` 1
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            dim: The dimension along which the indices count; negative dimensions count from the end.
+            index: The indices, int32 or int64, none negative, with `input`'s number of dimensions. No size
+                is larger than `src`'s nor, apart from `dim`, than `input`'s; there is no broadcasting.
+            src: The values, of `input`'s dtype; those beyond `index`'s shape are not used.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype.
+
+        Raises:
+            RuntimeError: An index is out of range, or the shapes or dtypes do not fit.
+            IndexError: `dim` is out of range.
+
+        Note:
+            Elements for one index are added in their order, without atomics, so results do not vary between
+            runs.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.scatter_add(tt.zeros(3), 0, tt.tensor([0, 0, 2]), tt.tensor([1.0, 2.0, 3.0]))
+            tensor([3., 0., 3.])
+
+        Schema::
+
+            scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor
+        """
     def scatter_add_(self, dim: int, index: Tensor, src: Tensor) -> Tensor:
-        """scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)"""
+        """In place: a copy to which elements are added along one dimension, each at an index of its own (`torch.Tensor.scatter_add_`).
+
+            out[i, index[i, j]] += src[i, j], for two dimensions and `dim` 1
+
+        Args:
+            input: A tensor of any shape. It takes the result. The method's `self`.
+            dim: The dimension along which the indices count; negative dimensions count from the end.
+            index: The indices, int32 or int64, none negative, with `input`'s number of dimensions. No size
+                is larger than `src`'s nor, apart from `dim`, than `input`'s; there is no broadcasting.
+            src: The values, of `input`'s dtype; those beyond `index`'s shape are not used.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: An index is out of range, or the shapes or dtypes do not fit.
+            IndexError: `dim` is out of range.
+
+        Note:
+            Elements for one index are added in their order, without atomics, so results do not vary between
+            runs.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.zeros(3)
+            >>> x.scatter_add_(0, tt.tensor([0, 0, 2]), tt.tensor([1.0, 2.0, 3.0]))
+            tensor([3., 0., 3.])
+
+        Schema::
+
+            scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)
+        """
     def scatter_reduce(
         self, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = ...
     ) -> Tensor:
-        """scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor"""
+        """A copy in which elements are reduced along one dimension, each into an index of its own (`torch.scatter_reduce`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            dim: The dimension along which the indices count; negative dimensions count from the end.
+            index: The indices, int32 or int64, none negative, with `input`'s number of dimensions. No size
+                is larger than `src`'s nor, apart from `dim`, than `input`'s; there is no broadcasting.
+            src: The values, of `input`'s dtype; those beyond `index`'s shape are not used.
+            reduce: 'sum', 'prod', 'mean', 'amax' or 'amin'.
+            include_self: Whether `input`'s own elements take part in the reduction. Those into which
+                nothing is reduced remain in either case.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype.
+
+        Raises:
+            RuntimeError: An index is out of range, or the shapes or dtypes do not fit.
+            IndexError: `dim` is out of range.
+            NotImplementedError: `input` is complex and `reduce` is 'amax' or 'amin'.
+
+        Note:
+            The extremes of values with a nan are nan, and share the gradient among equal ones. The mean of
+            integers is rounded down. Values are taken in their order, so results do not vary between runs.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.scatter_reduce(tt.tensor([1, 2, 3]), 0, tt.tensor([0, 0, 2]), tt.tensor([4, 5, 6]), "amax")
+            tensor([5, 2, 6])
+
+        Schema::
+
+            scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor
+        """
     def scatter_reduce_(
         self, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = ...
     ) -> Tensor:
-        """scatter_reduce_.two(Tensor(a!) self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor(a!)"""
+        """In place: a copy in which elements are reduced along one dimension, each into an index of its own (`torch.Tensor.scatter_reduce_`).
+
+        Args:
+            input: A tensor of any shape. It takes the result. The method's `self`.
+            dim: The dimension along which the indices count; negative dimensions count from the end.
+            index: The indices, int32 or int64, none negative, with `input`'s number of dimensions. No size
+                is larger than `src`'s nor, apart from `dim`, than `input`'s; there is no broadcasting.
+            src: The values, of `input`'s dtype; those beyond `index`'s shape are not used.
+            reduce: 'sum', 'prod', 'mean', 'amax' or 'amin'.
+            include_self: Whether `input`'s own elements take part in the reduction. Those into which
+                nothing is reduced remain in either case.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: An index is out of range, or the shapes or dtypes do not fit.
+            IndexError: `dim` is out of range.
+            NotImplementedError: `input` is complex and `reduce` is 'amax' or 'amin'.
+
+        Note:
+            The extremes of values with a nan are nan, and share the gradient among equal ones. The mean of
+            integers is rounded down. Values are taken in their order, so results do not vary between runs.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1, 2, 3])
+            >>> x.scatter_reduce_(0, tt.tensor([0, 0, 2]), tt.tensor([4, 5, 6]), 'amax')
+            tensor([5, 2, 6])
+
+        Schema::
+
+            scatter_reduce_.two(Tensor(a!) self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor(a!)
+        """
     def masked_scatter(self, mask: Tensor, source: Tensor) -> Tensor:
-        """masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor"""
+        """A copy in which consecutive elements of another tensor stand where a mask is true (`torch.masked_scatter`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            mask: A bool tensor whose shape broadcasts with `input`'s.
+            source: A tensor of `input`'s dtype, of any shape with at least as many elements as the mask has
+                true ones; they are taken in row-major order.
+
+        Returns:
+            A tensor of the broadcast shape and of `input`'s dtype.
+
+        Raises:
+            RuntimeError: `mask` is not bool or does not broadcast, or `source` is of another dtype or too
+                short.
+
+        Note:
+            The mask chooses where to write; use `where` to choose between elements at one place.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.masked_scatter(tt.zeros(4), tt.tensor([True, False, True, False]), tt.tensor([1.0, 2.0]))
+            tensor([1., 0., 2., 0.])
+
+        Schema::
+
+            masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor
+        """
     def masked_scatter_(self, mask: Tensor, source: Tensor) -> Tensor:
-        """masked_scatter_(Tensor(a!) self, Tensor mask, Tensor source) -> Tensor(a!)"""
+        """In place: a copy in which consecutive elements of another tensor stand where a mask is true (`torch.Tensor.masked_scatter_`).
+
+        Args:
+            input: A tensor of any shape. It takes the result. The method's `self`.
+            mask: A bool tensor whose shape broadcasts with `input`'s.
+            source: A tensor of `input`'s dtype, of any shape with at least as many elements as the mask has
+                true ones; they are taken in row-major order.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: `mask` is not bool or does not broadcast, or `source` is of another dtype or too
+                short.
+
+        Note:
+            The mask chooses where to write; use `where` to choose between elements at one place.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.zeros(4)
+            >>> x.masked_scatter_(tt.tensor([True, False, True, False]), tt.tensor([1.0, 2.0]))
+            tensor([1., 0., 2., 0.])
+
+        Schema::
+
+            masked_scatter_(Tensor(a!) self, Tensor mask, Tensor source) -> Tensor(a!)
+        """
     @overload
     def masked_fill(self, mask: Tensor, value: Number) -> Tensor:
-        """masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor
-        masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor
+        """A copy that holds one value where a mask is true (`torch.masked_fill`).
+
+        Signatures::
+
+            tt.masked_fill(input: Tensor, mask: Tensor, value: Number) -> Tensor
+            tt.masked_fill(input: Tensor, mask: Tensor, value: Tensor) -> Tensor
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            mask: A bool tensor whose shape broadcasts with `input`'s.
+            value: The value, a number or a tensor without dimensions; it is converted to `input`'s dtype.
+
+        Returns:
+            A tensor of the broadcast shape and of `input`'s dtype.
+
+        Raises:
+            RuntimeError: `mask` is not bool or does not broadcast, or `value` is a tensor with dimensions
+                or complex where `input` is not.
+
+        Note:
+            The gradient of `input` is 0 where the mask is true.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.masked_fill(tt.tensor([1.0, 2.0, 3.0]), tt.tensor([True, False, True]), float("-inf"))
+            tensor([-inf, 2., -inf])
+
+        Schema::
+
+            masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor
+            masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor
         """
     @overload
     def masked_fill(self, mask: Tensor, value: Tensor) -> Tensor: ...
     @overload
     def masked_fill_(self, mask: Tensor, value: Number) -> Tensor:
-        """masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Scalar value) -> Tensor(a!)
-        masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)
+        """In place: a copy that holds one value where a mask is true (`torch.Tensor.masked_fill_`).
+
+        Signatures::
+
+            tt.masked_fill_(input: Tensor, mask: Tensor, value: Number) -> Tensor
+            tt.masked_fill_(input: Tensor, mask: Tensor, value: Tensor) -> Tensor
+
+        Args:
+            input: A tensor of any shape. It takes the result. The method's `self`.
+            mask: A bool tensor whose shape broadcasts with `input`'s.
+            value: The value, a number or a tensor without dimensions; it is converted to `input`'s dtype.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: `mask` is not bool or does not broadcast, or `value` is a tensor with dimensions
+                or complex where `input` is not.
+
+        Note:
+            The gradient of `input` is 0 where the mask is true.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.0, 2.0, 3.0])
+            >>> x.masked_fill_(tt.tensor([True, False, True]), float('-inf'))
+            tensor([-inf, 2., -inf])
+
+        Schema::
+
+            masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Scalar value) -> Tensor(a!)
+            masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)
         """
     @overload
     def masked_fill_(self, mask: Tensor, value: Tensor) -> Tensor: ...
     def masked_select(self, mask: Tensor) -> Tensor:
-        """masked_select(Tensor self, Tensor mask) -> Tensor"""
+        """The elements where a mask is true, in row-major order (`torch.masked_select`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            mask: A bool tensor whose shape broadcasts with `input`'s.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A new vector of `input`'s dtype.
+
+        Raises:
+            RuntimeError: `mask` is not bool or does not broadcast with `input`.
+
+        Note:
+            The size of the result depends on values, so the host waits for a GPU.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.masked_select(tt.tensor([1, 2, 3]), tt.tensor([True, False, True]))
+            tensor([1, 3])
+
+        Schema::
+
+            masked_select(Tensor self, Tensor mask) -> Tensor
+        """
     @overload
     def nonzero(self) -> Tensor:
-        """nonzero(Tensor self) -> Tensor
-        nonzero.as_tuple(Tensor self, *, bool as_tuple) -> Tensor[]
+        """The indices of all elements that are not zero, in row-major order (`torch.nonzero`).
+
+        Signatures::
+
+            tt.nonzero(input: Tensor, *, out: Tensor | None = None) -> Tensor
+            tt.nonzero(input: Tensor, *, as_tuple: bool, out: Tensor | None = None) -> Sequence[Tensor]
+
+        Args:
+            input: A tensor of any shape and dtype; nan is not zero, and -0.0 is. The method's `self`.
+            as_tuple: Whether to give a vector of indices for each dimension, with which `input` can be
+                indexed, instead of a matrix.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            An int64 matrix with a row for each such element and a column for each dimension; or a tuple of
+            `input.dim()` int64 vectors, where a scalar counts as a vector of one element.
+
+        Note:
+            The size of the result depends on values, so the host waits for a GPU; `nonzero_static` and
+            `where` avoid it.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.nonzero(tt.tensor([[0, 5], [6, 0]]))
+            tensor([[0, 1],
+                    [1, 0]])
+
+        Schema::
+
+            nonzero(Tensor self) -> Tensor
+            nonzero.as_tuple(Tensor self, *, bool as_tuple) -> Tensor[]
         """
     @overload
     def nonzero(self, *, as_tuple: bool) -> Sequence[Tensor]: ...
     def nonzero_static(self, *, size: int, fill_value: int = ...) -> Tensor:
-        """nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor"""
+        """The indices of the first elements that are not zero, in a matrix of a size given beforehand (`torch.nonzero_static`).
+
+        Args:
+            input: A tensor of any shape and dtype. The method's `self`.
+            size: The number of rows of the result; later elements are left out.
+            fill_value: The value of the rows that are left over.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            An int64 matrix of shape `(size, input.dim())`.
+
+        Raises:
+            RuntimeError: `size` is negative.
+
+        Note:
+            As the shape does not depend on values, the host need not wait for a GPU.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.nonzero_static(tt.tensor([0, 5, 6]), size=3)
+            tensor([[ 1],
+                    [ 2],
+                    [-1]])
+
+        Schema::
+
+            nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor
+        """
     def nonzero_numpy(self) -> Sequence[Tensor]:
-        """nonzero_numpy(Tensor self) -> Tensor[]"""
+        """The indices of all elements that are not zero, as a vector for each dimension (`aten::nonzero_numpy`).
+
+        Args:
+            input: A tensor of any shape and dtype; a scalar counts as a vector of one element. The method's
+                `self`.
+
+        Returns:
+            A tuple of `input.dim()` int64 vectors of one length, in row-major order of the elements.
+
+        Note:
+            This is `nonzero(as_tuple=True)`.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[0, 5], [6, 0]])
+            >>> x.nonzero_numpy()
+            (tensor([0, 1]), tensor([1, 0]))
+
+        Schema::
+
+            nonzero_numpy(Tensor self) -> Tensor[]
+        """
     def argwhere(self) -> Tensor:
-        """argwhere(Tensor self) -> Tensor"""
+        """The indices of all elements that are not zero, a row for each (`torch.argwhere`).
+
+        Args:
+            input: A tensor of any shape and dtype. The method's `self`.
+
+        Returns:
+            An int64 matrix with a row for each such element, in row-major order, and a column for each
+            dimension.
+
+        Note:
+            This is `nonzero` by NumPy's name. The size of the result depends on values, so the host waits
+            for a GPU.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.argwhere(tt.tensor([0, 5, 6]))
+            tensor([[1],
+                    [2]])
+
+        Schema::
+
+            argwhere(Tensor self) -> Tensor
+        """
     def take(self, index: Tensor) -> Tensor:
-        """take(Tensor self, Tensor index) -> Tensor"""
+        """The elements at given indices of the flattened tensor (`torch.take`).
+
+        Args:
+            input: A tensor of any shape; it counts as flattened in row-major order. The method's `self`.
+            index: The indices, int64, of any shape; negative ones count from the end.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `index`'s shape and `input`'s dtype.
+
+        Raises:
+            IndexError: An index is out of range.
+            RuntimeError: `index` is not int64.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.take(tt.tensor([[1, 2], [3, 4]]), tt.tensor([3, 0]))
+            tensor([4, 1])
+
+        Schema::
+
+            take(Tensor self, Tensor index) -> Tensor
+        """
     def put(self, index: Tensor, source: Tensor, accumulate: bool = ...) -> Tensor:
-        """put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor"""
+        """A copy with values written, or added, at given indices of the flattened tensor (`torch.put`).
+
+        Args:
+            input: A tensor of any shape; it counts as flattened in row-major order. The method's `self`.
+            index: The indices, int64, of any shape; negative ones count from the end.
+            source: The values, of `input`'s dtype and as many as there are indices.
+            accumulate: Whether values are added to what is there. Otherwise they replace it, the last one
+                where an index occurs more than once.
+
+        Returns:
+            A tensor of `input`'s shape and dtype.
+
+        Raises:
+            IndexError: An index is out of range, or `source` and `index` differ in their number of
+                elements.
+            RuntimeError: `index` is not int64, or `source`'s dtype is not `input`'s.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.put(tt.zeros(2, 2), tt.tensor([3, 0]), tt.tensor([1.0, 2.0]))
+            tensor([[2., 0.],
+                    [0., 1.]])
+
+        Schema::
+
+            put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor
+        """
     def put_(self, index: Tensor, source: Tensor, accumulate: bool = ...) -> Tensor:
-        """put_(Tensor(a!) self, Tensor index, Tensor source, bool accumulate=False) -> Tensor(a!)"""
+        """In place: a copy with values written, or added, at given indices of the flattened tensor (`torch.Tensor.put_`).
+
+        Args:
+            input: A tensor of any shape; it counts as flattened in row-major order. It takes the result.
+                The method's `self`.
+            index: The indices, int64, of any shape; negative ones count from the end.
+            source: The values, of `input`'s dtype and as many as there are indices.
+            accumulate: Whether values are added to what is there. Otherwise they replace it, the last one
+                where an index occurs more than once.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            IndexError: An index is out of range, or `source` and `index` differ in their number of
+                elements.
+            RuntimeError: `index` is not int64, or `source`'s dtype is not `input`'s.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.zeros(2, 2)
+            >>> x.put_(tt.tensor([3, 0]), tt.tensor([1.0, 2.0]))
+            tensor([[2., 0.],
+                    [0., 1.]])
+
+        Schema::
+
+            put_(Tensor(a!) self, Tensor index, Tensor source, bool accumulate=False) -> Tensor(a!)
+        """
     def flip(self, *sizes: int | Sequence[int], dims: Sequence[int] | None = ...) -> Tensor:
-        """flip(Tensor self, int[] dims) -> Tensor"""
+        """A copy with the order of indices reversed along some dimensions (`torch.flip`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            *dims: The dimensions along which the order is reversed, each at most once.
+
+        Returns:
+            A new tensor of `input`'s shape and dtype.
+
+        Raises:
+            RuntimeError: A dimension is given more than once.
+            IndexError: A dimension is out of range.
+
+        Note:
+            NumPy's `flip` gives a view; strides here are not negative, so elements are copied.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.flip(tt.tensor([[1, 2], [3, 4]]), (1,))
+            tensor([[2, 1],
+                    [4, 3]])
+
+        Schema::
+
+            flip(Tensor self, int[] dims) -> Tensor
+        """
     def fliplr(self) -> Tensor:
-        """fliplr(Tensor self) -> Tensor"""
+        """A copy with the order of columns reversed (`torch.fliplr`).
+
+        Args:
+            input: A tensor of at least two dimensions; dimension 1 is reversed. The method's `self`.
+
+        Returns:
+            A new tensor of `input`'s shape and dtype.
+
+        Raises:
+            RuntimeError: `input` has fewer than two dimensions.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.fliplr(tt.tensor([[1, 2], [3, 4]]))
+            tensor([[2, 1],
+                    [4, 3]])
+
+        Schema::
+
+            fliplr(Tensor self) -> Tensor
+        """
     def flipud(self) -> Tensor:
-        """flipud(Tensor self) -> Tensor"""
+        """A copy with the order of rows reversed (`torch.flipud`).
+
+        Args:
+            input: A tensor of at least one dimension; dimension 0 is reversed. The method's `self`.
+
+        Returns:
+            A new tensor of `input`'s shape and dtype.
+
+        Raises:
+            RuntimeError: `input` has no dimensions.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.flipud(tt.tensor([[1, 2], [3, 4]]))
+            tensor([[3, 4],
+                    [1, 2]])
+
+        Schema::
+
+            flipud(Tensor self) -> Tensor
+        """
     def roll(self, shifts: int | Sequence[int], dims: int | Sequence[int] = ...) -> Tensor:
-        """roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor"""
+        """A copy with elements moved along dimensions; those that leave at one end enter at the other (`torch.roll`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            shifts: How far elements move towards higher indices, for each of `dims`; negative shifts move
+                them back.
+            dims: The dimensions along which elements move. By default the flattened tensor is rolled by one
+                shift.
+
+        Returns:
+            A new tensor of `input`'s shape and dtype.
+
+        Raises:
+            RuntimeError: `shifts` and `dims` differ in length, or several shifts have no dimensions.
+            IndexError: A dimension is out of range.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.roll(tt.tensor([1, 2, 3, 4]), 1)
+            tensor([4, 1, 2, 3])
+
+        Schema::
+
+            roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor
+        """
     def rot90(self, k: int = ..., dims: Sequence[int] = ...) -> Tensor:
-        """rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor"""
+        """A copy rotated by right angles in the plane of two dimensions (`torch.rot90`).
+
+        Args:
+            input: A tensor of at least two dimensions. The method's `self`.
+            k: The number of quarter turns, from the first of `dims` towards the second; a negative number
+                turns the other way.
+            dims: The two dimensions of the plane; by default the first two.
+
+        Returns:
+            A new tensor of `input`'s dtype, with the sizes of the two dimensions exchanged where `k` is
+            odd.
+
+        Raises:
+            RuntimeError: `input` has fewer than two dimensions, or `dims` are not two different ones.
+
+        Note:
+            Seen as a matrix, with rows downwards, a turn goes counterclockwise for the default `dims`.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.rot90(tt.tensor([[1, 2], [3, 4]]))
+            tensor([[2, 4],
+                    [1, 3]])
+
+        Schema::
+
+            rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor
+        """
     def repeat(self, *sizes: int | Sequence[int], repeats: Sequence[int] | None = ...) -> Tensor:
-        """repeat(Tensor self, SymInt[] repeats) -> Tensor"""
+        """The tensor copied a number of times along each dimension (`torch.Tensor.repeat`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            *repeats: The number of copies along each dimension, as a tuple or one by one; more numbers than
+                `input` has dimensions give new dimensions in front.
+
+        Returns:
+            A new tensor whose sizes are `input`'s times `repeats`.
+
+        Raises:
+            RuntimeError: There are fewer repeats than dimensions, or one is negative.
+
+        Note:
+            `expand` repeats without a copy; `tile` takes fewer numbers than dimensions; `repeat_interleave`
+            repeats each element.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1, 2])
+            >>> x.repeat(2, 2)
+            tensor([[1, 2, 1, 2],
+                    [1, 2, 1, 2]])
+
+        Schema::
+
+            repeat(Tensor self, SymInt[] repeats) -> Tensor
+        """
     @overload
     def repeat_interleave(
         self, repeats: Tensor, dim: int | None = ..., *, output_size: int | None = ...
     ) -> Tensor:
-        """repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor
-        repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor
-        repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor
+        """Each element, or each slice of a dimension, repeated a number of times in succession (`torch.repeat_interleave`).
+
+        Signatures::
+
+            tt.repeat_interleave(repeats: Tensor, *, output_size: int | None = None, out: Tensor | None = None) -> Tensor
+            tt.repeat_interleave(input: Tensor, repeats: Tensor, dim: int | None = None, *, output_size: int | None = None) -> Tensor
+            tt.repeat_interleave(input: Tensor, repeats: int, dim: int | None = None, *, output_size: int | None = None) -> Tensor
+
+        Args:
+            repeats: How often each is repeated, an int or a vector of int32 or int64 with a number for each
+                index of `dim`. Given alone, the indices themselves are repeated.
+            input: A tensor of any shape. The method's `self`.
+            dim: The dimension whose slices are repeated; by default the elements of the flattened tensor
+                are.
+            output_size: The size of the result along `dim`, where it is known; then the host need not wait
+                for a GPU.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A new tensor of `input`'s dtype. Of `repeats` alone, a vector in which index i occurs
+            `repeats[i]` times.
+
+        Raises:
+            RuntimeError: A number of repeats is negative, their shape does not fit, or `output_size` is not
+                their sum.
+            IndexError: `dim` is out of range.
+            NotImplementedError: `repeats` is a tensor of a dtype other than int32 and int64.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.repeat_interleave(tt.tensor([1, 2]), 2)
+            tensor([1, 1, 2, 2])
+            >>> tt.repeat_interleave(tt.tensor([[1, 2], [3, 4]]), tt.tensor([1, 2]), dim=0)
+            tensor([[1, 2],
+                    [3, 4],
+                    [3, 4]])
+            >>> tt.repeat_interleave(tt.tensor([2, 0, 1]))
+            tensor([0, 0, 2])
+
+        Schema::
+
+            repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor
+            repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor
+            repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor
         """
     @overload
     def repeat_interleave(
         self, repeats: int, dim: int | None = ..., *, output_size: int | None = ...
     ) -> Tensor: ...
     def tile(self, *sizes: int | Sequence[int], dims: Sequence[int] | None = ...) -> Tensor:
-        """tile(Tensor self, SymInt[] dims) -> Tensor"""
+        """The tensor copied a number of times along each dimension, the last ones where fewer are given (`torch.tile`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            *dims: The number of copies along the last dimensions; dimensions in front of these are copied
+                once, and more numbers than `input` has dimensions give new dimensions in front.
+
+        Returns:
+            A new tensor whose sizes are `input`'s times `dims`.
+
+        Raises:
+            RuntimeError: A number is negative.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tile(tt.tensor([[1, 2], [3, 4]]), (2,))
+            tensor([[1, 2, 1, 2],
+                    [3, 4, 3, 4]])
+
+        Schema::
+
+            tile(Tensor self, SymInt[] dims) -> Tensor
+        """
     def tril(self, diagonal: int = ...) -> Tensor:
-        """tril(Tensor self, int diagonal=0) -> Tensor"""
+        """A copy of the matrices' lower triangles, with zeros above (`torch.tril`).
+
+        Args:
+            input: A tensor of shape (..., m, n). The method's `self`.
+            diagonal: The last diagonal that is kept; 0 is the main one, positive ones lie above it,
+                negative ones below.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype.
+
+        Raises:
+            RuntimeError: `input` has fewer than two dimensions.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tril(tt.tensor([[1, 2, 3], [4, 5, 6]]))
+            tensor([[1, 0, 0],
+                    [4, 5, 0]])
+
+        Schema::
+
+            tril(Tensor self, int diagonal=0) -> Tensor
+        """
     def tril_(self, diagonal: int = ...) -> Tensor:
-        """tril_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)"""
+        """In place: a copy of the matrices' lower triangles, with zeros above (`torch.Tensor.tril_`).
+
+        Args:
+            input: A tensor of shape (..., m, n). It takes the result. The method's `self`.
+            diagonal: The last diagonal that is kept; 0 is the main one, positive ones lie above it,
+                negative ones below.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: `input` has fewer than two dimensions.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[1, 2, 3], [4, 5, 6]])
+            >>> x.tril_()
+            tensor([[1, 0, 0],
+                    [4, 5, 0]])
+
+        Schema::
+
+            tril_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)
+        """
     def triu(self, diagonal: int = ...) -> Tensor:
-        """triu(Tensor self, int diagonal=0) -> Tensor"""
+        """A copy of the matrices' upper triangles, with zeros below (`torch.triu`).
+
+        Args:
+            input: A tensor of shape (..., m, n). The method's `self`.
+            diagonal: The first diagonal that is kept; 0 is the main one, positive ones lie above it,
+                negative ones below.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype.
+
+        Raises:
+            RuntimeError: `input` has fewer than two dimensions.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.triu(tt.tensor([[1, 2, 3], [4, 5, 6]]))
+            tensor([[1, 2, 3],
+                    [0, 5, 6]])
+
+        Schema::
+
+            triu(Tensor self, int diagonal=0) -> Tensor
+        """
     def triu_(self, diagonal: int = ...) -> Tensor:
-        """triu_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)"""
+        """In place: a copy of the matrices' upper triangles, with zeros below (`torch.Tensor.triu_`).
+
+        Args:
+            input: A tensor of shape (..., m, n). It takes the result. The method's `self`.
+            diagonal: The first diagonal that is kept; 0 is the main one, positive ones lie above it,
+                negative ones below.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: `input` has fewer than two dimensions.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[1, 2, 3], [4, 5, 6]])
+            >>> x.triu_()
+            tensor([[1, 2, 3],
+                    [0, 5, 6]])
+
+        Schema::
+
+            triu_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)
+        """
 
     # integration
     def diff(
         self, n: int = ..., dim: int = ..., prepend: Tensor | None = ..., append: Tensor | None = ...
     ) -> Tensor:
-        """diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor"""
+        """Differences of neighbouring elements along a dimension, taken n times (`torch.diff`).
+
+            x_(i + 1) - x_i, for n = 1
+
+        Args:
+            input: A tensor of at least one dimension. The method's `self`.
+            n: How often differences are taken; 0 gives `input`.
+            dim: The dimension along which they are taken; negative dimensions count from the end.
+            prepend: A tensor put in front of `input` along `dim` first; its other sizes are `input`'s.
+            append: A tensor put behind `input` along `dim` first; its other sizes are `input`'s.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor with n elements fewer along `dim`, and none where there are not so many.
+
+        Raises:
+            RuntimeError: `n` is negative, `input` has no dimensions, or the shape of `prepend` or `append`
+                does not fit.
+            IndexError: `dim` is out of range.
+
+        Note:
+            The difference of bools is their exclusive or. `cumsum` is the reverse.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.diff(tt.tensor([1, 3, 6]))
+            tensor([2, 3])
+            >>> tt.diff(tt.tensor([1, 3, 6]), prepend=tt.tensor([0]))
+            tensor([1, 2, 3])
+
+        Schema::
+
+            diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor
+        """
     @overload
     def gradient(
         self, *, spacing: Number | None = ..., dim: int | None = ..., edge_order: int = ...
     ) -> Sequence[Tensor]:
-        """gradient.scalarint(Tensor self, *, Scalar? spacing=None, int? dim=None, int edge_order=1) -> Tensor[]
-        gradient.scalararray(Tensor self, *, Scalar spacing, int[] dim, int edge_order=1) -> Tensor[]
-        gradient.array(Tensor self, *, int[] dim, int edge_order=1) -> Tensor[]
-        gradient.scalarrayint(Tensor self, *, Scalar[] spacing, int? dim=None, int edge_order=1) -> Tensor[]
-        gradient.scalarrayarray(Tensor self, *, Scalar[] spacing, int[] dim, int edge_order=1) -> Tensor[]
-        gradient.tensorarrayint(Tensor self, *, Tensor[] spacing, int? dim=None, int edge_order=1) -> Tensor[]
-        gradient.tensorarray(Tensor self, *, Tensor[] spacing, int[] dim, int edge_order=1) -> Tensor[]
+        """Estimates of the derivative along each of some dimensions, from a function's values on a grid (`torch.gradient`).
+
+            (f(x + h) - f(x - h)) / (2 h) inside, for one distance h
+
+        Signatures::
+
+            tt.gradient(input: Tensor, *, spacing: Number | None = None, dim: int | None = None, edge_order: int = 1) -> Sequence[Tensor]
+            tt.gradient(input: Tensor, *, spacing: Number, dim: Sequence[int], edge_order: int = 1) -> Sequence[Tensor]
+            tt.gradient(input: Tensor, *, dim: Sequence[int], edge_order: int = 1) -> Sequence[Tensor]
+            tt.gradient(input: Tensor, *, spacing: Sequence[Number], dim: int | None = None, edge_order: int = 1) -> Sequence[Tensor]
+            tt.gradient(input: Tensor, *, spacing: Sequence[Number], dim: Sequence[int], edge_order: int = 1) -> Sequence[Tensor]
+            tt.gradient(input: Tensor, *, spacing: Sequence[Tensor], dim: int | None = None, edge_order: int = 1) -> Sequence[Tensor]
+            tt.gradient(input: Tensor, *, spacing: Sequence[Tensor], dim: Sequence[int], edge_order: int = 1) -> Sequence[Tensor]
+
+        Args:
+            input: The values, a tensor of at least `edge_order + 1` elements along each dimension that is
+                used. The method's `self`.
+            spacing: Where the grid's points are. A number is their distance in every dimension, by default
+                1; a list of numbers gives the distance in each of `dim`; a list of vectors gives the
+                coordinates, with one for each index.
+            dim: The dimension, or dimensions, along which the derivative is estimated; by default all.
+            edge_order: The order of accuracy at the two ends, where the difference is taken to one side
+                only; 1 or 2.
+
+        Returns:
+            A tuple of a tensor of `input`'s shape for each dimension; integers give the default floating
+            dtype.
+
+        Raises:
+            RuntimeError: `edge_order` is neither 1 nor 2, a dimension is too short or given twice, or
+                `spacing` and `dim` differ in length.
+            IndexError: `dim` is out of range.
+
+        Note:
+            Inside, the estimate has an error of second order in the distance, with unequal distances too.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.gradient(tt.tensor([1.0, 4.0, 9.0, 16.0]))
+            (tensor([3., 4., 6., 7.]),)
+            >>> tt.gradient(tt.tensor([1.0, 4.0, 9.0, 16.0]), edge_order=2)
+            (tensor([2., 4., 6., 8.]),)
+
+        Schema::
+
+            gradient.scalarint(Tensor self, *, Scalar? spacing=None, int? dim=None, int edge_order=1) -> Tensor[]
+            gradient.scalararray(Tensor self, *, Scalar spacing, int[] dim, int edge_order=1) -> Tensor[]
+            gradient.array(Tensor self, *, int[] dim, int edge_order=1) -> Tensor[]
+            gradient.scalarrayint(Tensor self, *, Scalar[] spacing, int? dim=None, int edge_order=1) -> Tensor[]
+            gradient.scalarrayarray(Tensor self, *, Scalar[] spacing, int[] dim, int edge_order=1) -> Tensor[]
+            gradient.tensorarrayint(Tensor self, *, Tensor[] spacing, int? dim=None, int edge_order=1) -> Tensor[]
+            gradient.tensorarray(Tensor self, *, Tensor[] spacing, int[] dim, int edge_order=1) -> Tensor[]
         """
     @overload
     def gradient(self, *, spacing: Number, dim: Sequence[int], edge_order: int = ...) -> Sequence[Tensor]: ...
@@ -507,656 +3508,7814 @@ class TensorMethods:
 
     # linalg
     def mm(self, mat2: Tensor) -> Tensor:
-        """mm(Tensor self, Tensor mat2) -> Tensor"""
+        """Matrix product of two matrices (`torch.mm`).
+
+            out[i, j] = sum_k input[i, k] * mat2[k, j]
+
+        Args:
+            input: The left matrix, of shape (n, m). The method's `self`.
+            mat2: The right matrix, of shape (m, p) and of `input`'s dtype.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A matrix of shape (n, p) and of the operands' dtype.
+
+        Raises:
+            RuntimeError: An operand is not a matrix, the inner sizes differ, or the dtypes differ.
+            NotImplementedError: The operands are of dtype bool.
+
+        Note:
+            Nothing is broadcast and no dtypes are promoted; `tt.matmul` broadcasts batches. A product over
+            an inner size of 0 is all zeros. float16 and bfloat16 products are summed in float32 and rounded
+            once. On CUDA, float32 products use TF32 only if `tt.set_float32_matmul_precision` allows it.
+
+        Example:
+            >>> import triten as tt
+            >>> a = tt.tensor([[1.0, 2.0], [3.0, 4.0]])
+            >>> tt.mm(a, tt.tensor([[1.0], [10.0]]))
+            tensor([[21.],
+                    [43.]])
+
+        Schema::
+
+            mm(Tensor self, Tensor mat2) -> Tensor
+        """
     def bmm(self, mat2: Tensor) -> Tensor:
-        """bmm(Tensor self, Tensor mat2) -> Tensor"""
+        """Matrix products of corresponding matrices of two batches (`torch.bmm`).
+
+            out[b] = input[b] @ mat2[b]
+
+        Args:
+            input: The left matrices, of shape (B, n, m). The method's `self`.
+            mat2: The right matrices, of shape (B, m, p) and of `input`'s dtype.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of shape (B, n, p) and of the operands' dtype.
+
+        Raises:
+            RuntimeError: An operand is not three-dimensional, the batch or inner sizes differ, or the
+                dtypes differ.
+            NotImplementedError: The operands are of dtype bool.
+
+        Note:
+            Batches are not broadcast, not even those of size 1; `tt.matmul` broadcasts them.
+
+        Example:
+            >>> import triten as tt
+            >>> a = tt.tensor([[[1.0, 2.0]], [[3.0, 4.0]]])
+            >>> tt.bmm(a, tt.ones(2, 2, 1))
+            tensor([[[3.]],
+            <BLANKLINE>
+                    [[7.]]])
+
+        Schema::
+
+            bmm(Tensor self, Tensor mat2) -> Tensor
+        """
     def mv(self, vec: Tensor) -> Tensor:
-        """mv(Tensor self, Tensor vec) -> Tensor"""
+        """Product of a matrix and a vector (`torch.mv`).
+
+            out[i] = sum_j input[i, j] * vec[j]
+
+        Args:
+            input: The matrix, of shape (n, m). The method's `self`.
+            vec: The vector, of shape (m,) and of `input`'s dtype.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A vector of shape (n,) and of the operands' dtype.
+
+        Raises:
+            RuntimeError: `input` is not a matrix, `vec` is not a vector, their sizes do not match, or their
+                dtypes differ.
+            NotImplementedError: The operands are of dtype bool.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.mv(tt.tensor([[1.0, 2.0], [3.0, 4.0]]), tt.tensor([1.0, 10.0]))
+            tensor([21., 43.])
+
+        Schema::
+
+            mv(Tensor self, Tensor vec) -> Tensor
+        """
     def dot(self, tensor: Tensor) -> Tensor:
-        """dot(Tensor self, Tensor tensor) -> Tensor"""
+        """Sum of the products of corresponding elements of two vectors (`torch.dot`).
+
+            sum_i input[i] * tensor[i]
+
+        Args:
+            input: A vector, of shape (n,). The method's `self`.
+            tensor: A vector of the same shape and dtype.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor without dimensions, of the operands' dtype; 0 for empty vectors.
+
+        Raises:
+            RuntimeError: An operand is not one-dimensional, the lengths differ, or the dtypes differ.
+            NotImplementedError: The operands are of dtype bool.
+
+        Note:
+            Complex elements are not conjugated; `tt.vdot` conjugates those of its first operand. Nothing is
+            broadcast.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.dot(tt.tensor([2, 3]), tt.tensor([10, 1]))
+            tensor(23)
+
+        Schema::
+
+            dot(Tensor self, Tensor tensor) -> Tensor
+        """
     def vdot(self, other: Tensor) -> Tensor:
-        """vdot(Tensor self, Tensor other) -> Tensor"""
+        """Inner product of two vectors, with the first one conjugated (`torch.vdot`).
+
+            sum_i conj(input[i]) * other[i]
+
+        Args:
+            input: The vector that is conjugated, of shape (n,). The method's `self`.
+            other: A vector of the same shape and dtype.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor without dimensions, of the operands' dtype; 0 for empty vectors.
+
+        Raises:
+            RuntimeError: An operand is not one-dimensional, the lengths differ, or the dtypes differ.
+            NotImplementedError: The operands are of dtype bool.
+
+        Note:
+            For vectors that are not complex this is `tt.dot`.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.vdot(tt.tensor([1 + 2j]), tt.tensor([3j]))
+            tensor(6.+3.j)
+
+        Schema::
+
+            vdot(Tensor self, Tensor other) -> Tensor
+        """
     def outer(self, vec2: Tensor) -> Tensor:
-        """outer(Tensor self, Tensor vec2) -> Tensor"""
+        """Products of each element of one vector with each element of another (`torch.outer`).
+
+            out[i, j] = input[i] * vec2[j]
+
+        Args:
+            input: A vector, of shape (n,). The method's `self`.
+            vec2: A vector, of shape (m,).
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A matrix of shape (n, m), of the dtype to which the operands' dtypes are promoted.
+
+        Raises:
+            RuntimeError: An operand is not one-dimensional.
+
+        Note:
+            Complex elements are not conjugated.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.outer(tt.tensor([1, 2]), tt.tensor([3, 4, 5]))
+            tensor([[ 3,  4,  5],
+                    [ 6,  8, 10]])
+
+        Schema::
+
+            outer(Tensor self, Tensor vec2) -> Tensor
+        """
     def ger(self, vec2: Tensor) -> Tensor:
-        """ger(Tensor self, Tensor vec2) -> Tensor"""
+        """Products of each element of one vector with each element of another (`torch.ger`).
+
+        Another name of `tt.outer`.
+
+            out[i, j] = input[i] * vec2[j]
+
+        Args:
+            input: A vector, of shape (n,). The method's `self`.
+            vec2: A vector, of shape (m,).
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A matrix of shape (n, m), of the dtype to which the operands' dtypes are promoted.
+
+        Raises:
+            RuntimeError: An operand is not one-dimensional.
+
+        Note:
+            Complex elements are not conjugated.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.ger(tt.tensor([1, 2]), tt.tensor([3, 4, 5]))
+            tensor([[ 3,  4,  5],
+                    [ 6,  8, 10]])
+
+        Schema::
+
+            ger(Tensor self, Tensor vec2) -> Tensor
+        """
     def addmm(self, mat1: Tensor, mat2: Tensor, *, beta: Number = ..., alpha: Number = ...) -> Tensor:
-        """addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+        """A matrix product added to a matrix, each with a factor (`torch.addmm`).
+
+            beta * input + alpha * (mat1 @ mat2)
+
+        Args:
+            input: The matrix that is added; it is broadcast to the shape (n, p). The method's `self`.
+            mat1: The left factor, of shape (n, m).
+            mat2: The right factor, of shape (m, p).
+            beta: The factor of `input`. If it is 0, `input` is not read, so that its nan and inf do not
+                spread.
+            alpha: The factor of the product.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A matrix of shape (n, p) and of the operands' dtype.
+
+        Raises:
+            RuntimeError: `mat1` or `mat2` is not a matrix, their inner sizes differ, `input` cannot be
+                broadcast, or the dtypes differ.
+            NotImplementedError: The operands are of dtype bool.
+
+        Note:
+            For tensors of integers, `beta` and `alpha` lose their fractions. In place, `input` must have
+            the shape of the result.
+
+        Example:
+            >>> import triten as tt
+            >>> a = tt.tensor([[1.0, 2.0], [3.0, 4.0]])
+            >>> tt.addmm(tt.zeros(2, 2), a, tt.eye(2), alpha=10)
+            tensor([[10., 20.],
+                    [30., 40.]])
+
+        Schema::
+
+            addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor
+        """
     def addmm_(self, mat1: Tensor, mat2: Tensor, *, beta: Number = ..., alpha: Number = ...) -> Tensor:
-        """addmm_(Tensor(a!) self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
+        """In place: a matrix product added to a matrix, each with a factor (`torch.Tensor.addmm_`).
+
+            beta * input + alpha * (mat1 @ mat2)
+
+        Args:
+            input: The matrix that is added; it is broadcast to the shape (n, p). It takes the result. The
+                method's `self`.
+            mat1: The left factor, of shape (n, m).
+            mat2: The right factor, of shape (m, p).
+            beta: The factor of `input`. If it is 0, `input` is not read, so that its nan and inf do not
+                spread.
+            alpha: The factor of the product.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: `mat1` or `mat2` is not a matrix, their inner sizes differ, `input` cannot be
+                broadcast, or the dtypes differ.
+            NotImplementedError: The operands are of dtype bool.
+
+        Note:
+            For tensors of integers, `beta` and `alpha` lose their fractions. In place, `input` must have
+            the shape of the result.
+
+        Example:
+            >>> import triten as tt
+            >>> a = tt.tensor([[1.0, 2.0], [3.0, 4.0]])
+            >>> x = tt.zeros(2, 2)
+            >>> x.addmm_(a, tt.eye(2), alpha=10)
+            tensor([[10., 20.],
+                    [30., 40.]])
+
+        Schema::
+
+            addmm_(Tensor(a!) self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)
+        """
     def _addmm_activation(
         self, mat1: Tensor, mat2: Tensor, *, beta: Number = ..., alpha: Number = ..., use_gelu: bool = ...
     ) -> Tensor:
         """_addmm_activation(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, bool use_gelu=False) -> Tensor"""
     def addmv(self, mat: Tensor, vec: Tensor, *, beta: Number = ..., alpha: Number = ...) -> Tensor:
-        """addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+        """The product of a matrix and a vector, added to a vector, each with a factor (`torch.addmv`).
+
+            beta * input + alpha * (mat @ vec)
+
+        Args:
+            input: The vector that is added, of shape (n,), or (1,) or () to be broadcast. The method's
+                `self`.
+            mat: The matrix, of shape (n, m).
+            vec: The vector, of shape (m,).
+            beta: The factor of `input`. If it is 0, `input` is not read, so that its nan and inf do not
+                spread.
+            alpha: The factor of the product.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A vector of shape (n,) and of the operands' dtype.
+
+        Raises:
+            RuntimeError: `mat` is not a matrix, `vec` is not a vector, the sizes do not match, or the
+                dtypes differ.
+            NotImplementedError: The operands are of dtype bool.
+
+        Note:
+            For tensors of integers, `beta` and `alpha` lose their fractions.
+
+        Example:
+            >>> import triten as tt
+            >>> a = tt.tensor([[1.0, 2.0], [3.0, 4.0]])
+            >>> tt.addmv(tt.tensor([100.0, 200.0]), a, tt.tensor([1.0, 10.0]))
+            tensor([121., 243.])
+
+        Schema::
+
+            addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor
+        """
     def addmv_(self, mat: Tensor, vec: Tensor, *, beta: Number = ..., alpha: Number = ...) -> Tensor:
-        """addmv_(Tensor(a!) self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
+        """In place: the product of a matrix and a vector, added to a vector, each with a factor (`torch.Tensor.addmv_`).
+
+            beta * input + alpha * (mat @ vec)
+
+        Args:
+            input: The vector that is added, of shape (n,), or (1,) or () to be broadcast. It takes the
+                result. The method's `self`.
+            mat: The matrix, of shape (n, m).
+            vec: The vector, of shape (m,).
+            beta: The factor of `input`. If it is 0, `input` is not read, so that its nan and inf do not
+                spread.
+            alpha: The factor of the product.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: `mat` is not a matrix, `vec` is not a vector, the sizes do not match, or the
+                dtypes differ.
+            NotImplementedError: The operands are of dtype bool.
+
+        Note:
+            For tensors of integers, `beta` and `alpha` lose their fractions.
+
+        Example:
+            >>> import triten as tt
+            >>> a = tt.tensor([[1.0, 2.0], [3.0, 4.0]])
+            >>> x = tt.tensor([100.0, 200.0])
+            >>> x.addmv_(a, tt.tensor([1.0, 10.0]))
+            tensor([121., 243.])
+
+        Schema::
+
+            addmv_(Tensor(a!) self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)
+        """
     def baddbmm(self, batch1: Tensor, batch2: Tensor, *, beta: Number = ..., alpha: Number = ...) -> Tensor:
-        """baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+        """Matrix products of corresponding matrices of two batches, added to a batch, each with a factor (`torch.baddbmm`).
+
+            out[b] = beta * input[b] + alpha * (batch1[b] @ batch2[b])
+
+        Args:
+            input: The batch that is added; it is broadcast to the shape (B, n, p). The method's `self`.
+            batch1: The left factors, of shape (B, n, m).
+            batch2: The right factors, of shape (B, m, p).
+            beta: The factor of `input`. If it is 0, `input` is not read, so that its nan and inf do not
+                spread.
+            alpha: The factor of the products.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of shape (B, n, p) and of the operands' dtype.
+
+        Raises:
+            RuntimeError: `batch1` or `batch2` is not three-dimensional, their sizes do not match, `input`
+                cannot be broadcast, or the dtypes differ.
+            NotImplementedError: The operands are of dtype bool.
+
+        Note:
+            For tensors of integers, `beta` and `alpha` lose their fractions. In place, `input` must have
+            the shape of the result.
+
+        Example:
+            >>> import triten as tt
+            >>> a = tt.tensor([[[1.0, 2.0]], [[3.0, 4.0]]])
+            >>> tt.baddbmm(tt.zeros(2, 1, 1), a, tt.ones(2, 2, 1), alpha=10)
+            tensor([[[30.]],
+            <BLANKLINE>
+                    [[70.]]])
+
+        Schema::
+
+            baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor
+        """
     def baddbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: Number = ..., alpha: Number = ...) -> Tensor:
-        """baddbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
+        """In place: matrix products of corresponding matrices of two batches, added to a batch, each with a factor (`torch.Tensor.baddbmm_`).
+
+            out[b] = beta * input[b] + alpha * (batch1[b] @ batch2[b])
+
+        Args:
+            input: The batch that is added; it is broadcast to the shape (B, n, p). It takes the result. The
+                method's `self`.
+            batch1: The left factors, of shape (B, n, m).
+            batch2: The right factors, of shape (B, m, p).
+            beta: The factor of `input`. If it is 0, `input` is not read, so that its nan and inf do not
+                spread.
+            alpha: The factor of the products.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: `batch1` or `batch2` is not three-dimensional, their sizes do not match, `input`
+                cannot be broadcast, or the dtypes differ.
+            NotImplementedError: The operands are of dtype bool.
+
+        Note:
+            For tensors of integers, `beta` and `alpha` lose their fractions. In place, `input` must have
+            the shape of the result.
+
+        Example:
+            >>> import triten as tt
+            >>> a = tt.tensor([[[1.0, 2.0]], [[3.0, 4.0]]])
+            >>> x = tt.zeros(2, 1, 1)
+            >>> x.baddbmm_(a, tt.ones(2, 2, 1), alpha=10)
+            tensor([[[30.]],
+            <BLANKLINE>
+                    [[70.]]])
+
+        Schema::
+
+            baddbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)
+        """
     def addbmm(self, batch1: Tensor, batch2: Tensor, *, beta: Number = ..., alpha: Number = ...) -> Tensor:
-        """addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+        """The sum of a batch of matrix products, added to a matrix, each with a factor (`torch.addbmm`).
+
+            beta * input + alpha * sum_b (batch1[b] @ batch2[b])
+
+        Args:
+            input: The matrix that is added; it is broadcast to the shape (n, p). The method's `self`.
+            batch1: The left factors, of shape (B, n, m).
+            batch2: The right factors, of shape (B, m, p).
+            beta: The factor of `input`. If it is 0, `input` is not read, so that its nan and inf do not
+                spread.
+            alpha: The factor of the sum of products.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A matrix of shape (n, p) and of the operands' dtype.
+
+        Raises:
+            RuntimeError: `batch1` or `batch2` is not three-dimensional, their sizes do not match, `input`
+                cannot be broadcast, or the dtypes differ.
+            NotImplementedError: The operands are of dtype bool.
+
+        Note:
+            For tensors of integers, `beta` and `alpha` lose their fractions. In place, `input` must have
+            the shape of the result.
+
+        Example:
+            >>> import triten as tt
+            >>> a = tt.tensor([[[1.0, 2.0]], [[3.0, 4.0]]])
+            >>> tt.addbmm(tt.zeros(1, 1), a, tt.ones(2, 2, 1))
+            tensor([[10.]])
+
+        Schema::
+
+            addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor
+        """
     def addbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: Number = ..., alpha: Number = ...) -> Tensor:
-        """addbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
+        """In place: the sum of a batch of matrix products, added to a matrix, each with a factor (`torch.Tensor.addbmm_`).
+
+            beta * input + alpha * sum_b (batch1[b] @ batch2[b])
+
+        Args:
+            input: The matrix that is added; it is broadcast to the shape (n, p). It takes the result. The
+                method's `self`.
+            batch1: The left factors, of shape (B, n, m).
+            batch2: The right factors, of shape (B, m, p).
+            beta: The factor of `input`. If it is 0, `input` is not read, so that its nan and inf do not
+                spread.
+            alpha: The factor of the sum of products.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: `batch1` or `batch2` is not three-dimensional, their sizes do not match, `input`
+                cannot be broadcast, or the dtypes differ.
+            NotImplementedError: The operands are of dtype bool.
+
+        Note:
+            For tensors of integers, `beta` and `alpha` lose their fractions. In place, `input` must have
+            the shape of the result.
+
+        Example:
+            >>> import triten as tt
+            >>> a = tt.tensor([[[1.0, 2.0]], [[3.0, 4.0]]])
+            >>> x = tt.zeros(1, 1)
+            >>> x.addbmm_(a, tt.ones(2, 2, 1))
+            tensor([[10.]])
+
+        Schema::
+
+            addbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)
+        """
     def matmul(self, other: Tensor) -> Tensor:
-        """matmul(Tensor self, Tensor other) -> Tensor"""
+        """Matrix product over the last two dimensions, with broadcasting of the batch dimensions (`torch.matmul`).
+
+            out[..., i, j] = sum_k input[..., i, k] * other[..., k, j]
+
+        Args:
+            input: The left operand, of shape (*, n, m). One of shape (m,) counts as a row, of shape (1, m),
+                and the result has no dimension for it. The method's `self`.
+            other: The right operand, of shape (*, m, p). One of shape (m,) counts as a column, of shape (m,
+                1), and the result has no dimension for it.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of shape (*, n, p), where the dimensions * are broadcast between the operands; two
+            vectors give a tensor without dimensions. Its dtype is the operands'.
+
+        Raises:
+            RuntimeError: An operand has no dimensions, the inner sizes differ, the batch dimensions cannot
+                be broadcast, or the dtypes differ.
+            NotImplementedError: The operands are of dtype bool.
+
+        Note:
+            This is the operator `@`. Complex elements are not conjugated, in a product of two vectors
+            neither.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.matmul(tt.ones(5, 1, 2, 3), tt.ones(4, 3, 2)).shape
+            triten.Size([5, 4, 2, 2])
+            >>> tt.matmul(tt.tensor([[1, 2], [3, 4]]), tt.tensor([1, 10]))
+            tensor([21, 43])
+
+        Schema::
+
+            matmul(Tensor self, Tensor other) -> Tensor
+        """
 
     # matrix_functions
     def det(self) -> Tensor:
-        """det(Tensor self) -> Tensor"""
+        """Determinants of square matrices (`torch.det`).
+
+        Args:
+            input: Matrices of shape (*, n, n), of dtype float32, float64, complex64 or complex128. The
+                method's `self`.
+
+        Returns:
+            A tensor of shape (*) and of `input`'s dtype; 1 for matrices without elements.
+
+        Raises:
+            RuntimeError: `input` has fewer than two dimensions, its matrices are not square, or it is of
+                integers or bools.
+            NotImplementedError: `input` is of dtype float16 or bfloat16.
+
+        Note:
+            The same as `tt.linalg.det`.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.det(tt.tensor([[2.0, 1.0], [0.0, 3.0]]))
+            tensor(6.)
+
+        Schema::
+
+            det(Tensor self) -> Tensor
+        """
     def slogdet(self) -> tuple[Tensor, Tensor]:
-        """slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)"""
+        """Sign, and logarithm of the absolute value, of the determinants of square matrices (`torch.slogdet`).
+
+            det(input) = sign * exp(logabsdet)
+
+        Args:
+            input: Matrices of shape (*, n, n), of dtype float32, float64, complex64 or complex128. The
+                method's `self`.
+            out: A tuple of tensors that take the results (sign, logabsdet) and are returned: each of the
+                result's shape, or empty and then resized.
+
+        Returns:
+            A named tuple `(sign, logabsdet)`, both of shape (*). `sign` has `input`'s dtype and is 1, -1 or
+            0, or for complex matrices a number of modulus 1 or 0; `logabsdet` is real, and -inf for
+            singular matrices.
+
+        Raises:
+            RuntimeError: `input` has fewer than two dimensions, its matrices are not square, or it is of
+                another dtype.
+
+        Note:
+            The same as `tt.linalg.slogdet`.
+
+        Example:
+            >>> import triten as tt
+            >>> sign, logabsdet = tt.slogdet(tt.tensor([[2.0, 0.0], [0.0, -0.5]]))
+            >>> sign, logabsdet
+            (tensor(-1.), tensor(0.))
+
+        Schema::
+
+            slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)
+        """
     def logdet(self) -> Tensor:
-        """logdet(Tensor self) -> Tensor"""
+        """Natural logarithm of the determinants of square matrices (`torch.logdet`).
+
+            log(det(input))
+
+        Args:
+            input: Matrices of shape (*, n, n), of dtype float32, float64, complex64 or complex128. The
+                method's `self`.
+
+        Returns:
+            A tensor of shape (*) and of `input`'s dtype.
+
+        Raises:
+            RuntimeError: `input` has fewer than two dimensions, its matrices are not square, or it is of
+                another dtype.
+
+        Note:
+            A determinant of 0 gives -inf. For real matrices, a negative determinant gives nan. Large
+            matrices do not overflow.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.logdet(tt.tensor([[2.0, 1.0], [0.0, 0.5]]))
+            tensor(0.)
+
+        Schema::
+
+            logdet(Tensor self) -> Tensor
+        """
     def pinverse(self, rcond: float = ...) -> Tensor:
-        """pinverse(Tensor self, float rcond=1e-15) -> Tensor"""
+        """Moore-Penrose inverse of matrices, by their singular values (`torch.pinverse`).
+
+        Args:
+            input: Matrices of shape (*, m, n), of dtype float32, float64, complex64 or complex128. The
+                method's `self`.
+            rcond: Singular values of at most `rcond` times the largest count as 0.
+
+        Returns:
+            The pseudo-inverses, of shape (*, n, m) and of `input`'s dtype.
+
+        Raises:
+            RuntimeError: `input` has fewer than two dimensions or is of another dtype.
+
+        Note:
+            An old name; `tt.linalg.pinv` has a default tolerance that depends on the dtype and the sizes.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.pinverse(tt.tensor([[2.0, 0.0], [0.0, 4.0]]))
+            tensor([[0.5000, 0.0000],
+                    [0.0000, 0.2500]])
+
+        Schema::
+
+            pinverse(Tensor self, float rcond=1e-15) -> Tensor
+        """
     def matrix_power(self, n: int) -> Tensor:
-        """matrix_power(Tensor self, int n) -> Tensor"""
+        """Powers of square matrices with an integer exponent (`torch.matrix_power`).
+
+        Another name of `tt.linalg.matrix_power`.
+
+            A A ... A (n factors)
+
+        Args:
+            input: Matrices A of shape (*, m, m). The method's `self`.
+            n: The exponent. 0 gives identity matrices, a negative one the powers of the inverse.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            The powers, of `input`'s shape and dtype.
+
+        Raises:
+            RuntimeError: `input` has fewer than two dimensions, its matrices are not square, or `n` is
+                negative and `input` is not of dtype float32, float64, complex64 or complex128.
+            LinAlgError: `n` is negative and a matrix is singular.
+
+        Note:
+            The matrices are squared repeatedly, with at most 2 log2(n) products.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.matrix_power(tt.tensor([[1, 1], [0, 1]]), 5)
+            tensor([[1, 5],
+                    [0, 1]])
+
+        Schema::
+
+            matrix_power(Tensor self, int n) -> Tensor
+        """
     def matrix_exp(self) -> Tensor:
-        """matrix_exp(Tensor self) -> Tensor"""
+        """Exponential of square matrices, as a power series of the whole matrix (`torch.matrix_exp`).
+
+        Another name of `tt.linalg.matrix_exp`.
+
+            sum_k A^k / k!
+
+        Args:
+            input: Matrices A of shape (*, n, n), of a floating or complex dtype. The method's `self`.
+
+        Returns:
+            The exponentials, of `input`'s shape and dtype.
+
+        Raises:
+            RuntimeError: `input` has fewer than two dimensions, its matrices are not square, or it is of
+                integers or bools.
+
+        Note:
+            A Taylor polynomial whose degree suits the norm is evaluated; matrices of large norm are halved
+            repeatedly first, and the results squared.
+
+        References:
+            P. Bader, S. Blanes and F. Casas, Computing the matrix exponential with an optimized Taylor
+            polynomial approximation (2019).
+
+        Example:
+            >>> import triten as tt
+            >>> tt.matrix_exp(tt.tensor([[0.0, 1.0], [0.0, 0.0]]))
+            tensor([[1., 1.],
+                    [0., 1.]])
+
+        Schema::
+
+            matrix_exp(Tensor self) -> Tensor
+        """
 
     # memory
     def record_stream(self, s: Stream) -> None:
-        """record_stream(Tensor(a!) self, Stream s) -> ()"""
+        """Tells the allocator that a CUDA stream uses this tensor's memory (`torch.Tensor.record_stream`).
+
+        Args:
+            input: A CUDA tensor. The method's `self`.
+            s: The stream on which the tensor is used: a `tt.cuda.Stream`.
+
+        Returns:
+            None.
+
+        Raises:
+            RuntimeError: `s` is a stream of another device than `input`'s.
+            NotImplementedError: `input` is not on a CUDA device.
+            TypeError: `s` is no CUDA stream.
+
+        Note:
+            The memory of a tensor belongs to the stream on which it was allocated and is free for that
+            stream's next allocation as soon as the tensor dies. If work on another stream still reads it
+            then, record that stream: the memory is reused only after the work queued there at the tensor's
+            death has finished.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.ones(4, device="cuda")  # doctest: +SKIP
+            >>> side = tt.cuda.Stream()  # doctest: +SKIP
+            >>> side.wait_stream(tt.cuda.current_stream())  # doctest: +SKIP
+            >>> x.record_stream(side)  # doctest: +SKIP
+
+        Schema::
+
+            record_stream(Tensor(a!) self, Stream s) -> ()
+        """
     def is_pinned(self, device: device | str | int | None = ...) -> bool:
-        """is_pinned(Tensor self, Device? device=None) -> bool"""
+        """Whether a tensor lies in page-locked host memory (`torch.Tensor.is_pinned`).
+
+        Args:
+            input: A tensor. The method's `self`.
+            device: A CUDA device; the answer is the same for all of them.
+
+        Returns:
+            A Python bool; False for tensors that are not on the CPU.
+
+        Note:
+            Only from pinned memory can a copy to a GPU run beside the host's work, with non_blocking=True.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.ones(2).is_pinned()
+            False
+
+        Schema::
+
+            is_pinned(Tensor self, Device? device=None) -> bool
+        """
     def pin_memory(self, device: device | str | int | None = ...) -> Tensor:
-        """pin_memory(Tensor(a) self, Device? device=None) -> Tensor(a)"""
+        """A copy of a CPU tensor in page-locked host memory (`torch.Tensor.pin_memory`).
+
+        Args:
+            input: A tensor on the CPU. The method's `self`.
+            device: A CUDA device; one kind of pinned memory serves all of them.
+
+        Returns:
+            A pinned tensor on the CPU with the same elements; `input` itself if it is pinned already.
+
+        Raises:
+            RuntimeError: No CUDA device is available, `input` is not on the CPU, or `device` is no CUDA
+                device.
+
+        Note:
+            Pinned memory cannot be paged out, so that copies to a GPU are faster and can run beside the
+            host's work, with non_blocking=True.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.ones(2).pin_memory().is_pinned()  # doctest: +SKIP
+            True
+
+        Schema::
+
+            pin_memory(Tensor(a) self, Device? device=None) -> Tensor(a)
+        """
 
     # norm
     def dist(self, other: Tensor, p: Number = ...) -> Tensor:
-        """dist(Tensor self, Tensor other, Scalar p=2) -> Tensor"""
+        """Norm of the difference of two tensors, as one vector (`torch.dist`).
+
+            sum_i(abs(input_i - other_i) ** p) ** (1 / p)
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            other: A tensor whose shape broadcasts with `input`'s.
+            p: The order of the norm, as `ord` of `tt.linalg.vector_norm`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor without dimensions, of the real dtype that belongs to the dtype to which the operands
+            are promoted.
+
+        Raises:
+            RuntimeError: The shapes cannot be broadcast, or both operands are of integers or bools.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.dist(tt.tensor([1.0, 2.0]), tt.tensor([4.0, 6.0]))
+            tensor(5.)
+
+        Schema::
+
+            dist(Tensor self, Tensor other, Scalar p=2) -> Tensor
+        """
     def renorm(self, p: Number, dim: int, maxnorm: Number) -> Tensor:
-        """renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor"""
+        """Slices whose norm exceeds a maximum are scaled down to that norm (`torch.renorm`).
+
+        Args:
+            input: A tensor of at least two dimensions, of a floating or complex dtype. The method's `self`.
+            p: The order of the norm, a positive real number or inf.
+            dim: The dimension along which `input` is cut into slices, `input.select(dim, i)`.
+            maxnorm: The largest norm that a slice may keep; not negative.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype. Slices within the maximum are unchanged.
+
+        Raises:
+            RuntimeError: `input` has fewer than two dimensions or is neither floating nor complex, `p` is
+                not positive or is complex, or `maxnorm` is negative.
+            IndexError: `dim` is out of range.
+
+        Note:
+            A slice is multiplied by maxnorm / (norm + 1e-7). Each index of `dim` has one norm, over all
+            other dimensions together.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[3.0, 4.0], [0.3, 0.4]])
+            >>> tt.renorm(x, 2, 0, 1.0)
+            tensor([[0.6000, 0.8000],
+                    [0.3000, 0.4000]])
+
+        Schema::
+
+            renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor
+        """
     def renorm_(self, p: Number, dim: int, maxnorm: Number) -> Tensor:
-        """renorm_(Tensor(a!) self, Scalar p, int dim, Scalar maxnorm) -> Tensor(a!)"""
+        """In place: slices whose norm exceeds a maximum are scaled down to that norm (`torch.Tensor.renorm_`).
+
+        Args:
+            input: A tensor of at least two dimensions, of a floating or complex dtype. It takes the result.
+                The method's `self`.
+            p: The order of the norm, a positive real number or inf.
+            dim: The dimension along which `input` is cut into slices, `input.select(dim, i)`.
+            maxnorm: The largest norm that a slice may keep; not negative.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: `input` has fewer than two dimensions or is neither floating nor complex, `p` is
+                not positive or is complex, or `maxnorm` is negative.
+            IndexError: `dim` is out of range.
+
+        Note:
+            A slice is multiplied by maxnorm / (norm + 1e-7). Each index of `dim` has one norm, over all
+            other dimensions together.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[3.0, 4.0], [0.3, 0.4]])
+            >>> x.renorm_(2, 0, 1.0)
+            tensor([[0.6000, 0.8000],
+                    [0.3000, 0.4000]])
+
+        Schema::
+
+            renorm_(Tensor(a!) self, Scalar p, int dim, Scalar maxnorm) -> Tensor(a!)
+        """
 
     # pointwise
     def add(self, other: Tensor | Number, *, alpha: Number = ...) -> Tensor:
-        """add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
+        """The sum of two tensors, the second one scaled by `alpha` (`torch.add`).
+
+            input + alpha * other
+
+        Args:
+            input: A tensor or a number. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`.
+            alpha: A number by which `other` is multiplied before the addition; an integer where the result
+                is of integers.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+        Raises:
+            RuntimeError: The shapes do not broadcast, or `alpha` is floating for a result of integers or
+                complex for a result of real numbers.
+
+        Note:
+            A Python number does not widen a tensor of its own category: uint8 plus 100 stays uint8.
+            Integers wrap around on overflow. The sum of two bools is their logical or.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.add(tt.tensor([1.0, 2.0]), tt.tensor([10.0, 20.0]), alpha=2)
+            tensor([21., 42.])
+
+        Schema::
+
+            add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
+        """
     def add_(self, other: Tensor | Number, *, alpha: Number = ...) -> Tensor:
-        """add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"""
+        """In place: the sum of two tensors, the second one scaled by `alpha` (`torch.Tensor.add_`).
+
+            input + alpha * other
+
+        Args:
+            input: A tensor or a number. It takes the result. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`.
+            alpha: A number by which `other` is multiplied before the addition; an integer where the result
+                is of integers.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes do not broadcast, or `alpha` is floating for a result of integers or
+                complex for a result of real numbers.
+
+        Note:
+            A Python number does not widen a tensor of its own category: uint8 plus 100 stays uint8.
+            Integers wrap around on overflow. The sum of two bools is their logical or.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.0, 2.0])
+            >>> x.add_(tt.tensor([10.0, 20.0]), alpha=2)
+            tensor([21., 42.])
+
+        Schema::
+
+            add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)
+        """
     def sub(self, other: Tensor | Number, *, alpha: Number = ...) -> Tensor:
-        """sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
+        """The difference of two tensors, the second one scaled by `alpha` (`torch.sub`).
+
+            input - alpha * other
+
+        Args:
+            input: A tensor or a number. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`.
+            alpha: A number by which `other` is multiplied before the subtraction; an integer where the
+                result is of integers.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+        Raises:
+            RuntimeError: The shapes do not broadcast, `input` or `other` is of bools, or `alpha` is
+                floating for a result of integers or complex for a result of real numbers.
+
+        Note:
+            Integers wrap around on overflow. For bools use `tt.logical_xor` or `~`.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.sub(tt.tensor([10.0, 20.0]), tt.tensor([1.0, 2.0]))
+            tensor([ 9., 18.])
+
+        Schema::
+
+            sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
+        """
     def sub_(self, other: Tensor | Number, *, alpha: Number = ...) -> Tensor:
-        """sub_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"""
+        """In place: the difference of two tensors, the second one scaled by `alpha` (`torch.Tensor.sub_`).
+
+            input - alpha * other
+
+        Args:
+            input: A tensor or a number. It takes the result. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`.
+            alpha: A number by which `other` is multiplied before the subtraction; an integer where the
+                result is of integers.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes do not broadcast, `input` or `other` is of bools, or `alpha` is
+                floating for a result of integers or complex for a result of real numbers.
+
+        Note:
+            Integers wrap around on overflow. For bools use `tt.logical_xor` or `~`.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([10.0, 20.0])
+            >>> x.sub_(tt.tensor([1.0, 2.0]))
+            tensor([ 9., 18.])
+
+        Schema::
+
+            sub_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)
+        """
     def rsub(self, other: Tensor | Number, *, alpha: Number = ...) -> Tensor:
-        """rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
+        """The difference of two tensors, in reverse order: `input`, scaled by `alpha`, is subtracted from `other` (`torch.rsub`).
+
+            other - alpha * input
+
+        Args:
+            input: A tensor. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`.
+            alpha: A number by which `input` is multiplied before the subtraction; an integer where the
+                result is of integers.
+
+        Returns:
+            A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+        Raises:
+            RuntimeError: The shapes do not broadcast, `input` or `other` is of bools, or `alpha` is
+                floating for a result of integers or complex for a result of real numbers.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.rsub(tt.tensor([1.0, 2.0]), 10.0)
+            tensor([9., 8.])
+
+        Schema::
+
+            rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
+        """
     def mul(self, other: Tensor | Number) -> Tensor:
-        """mul.Tensor(Tensor self, Tensor other) -> Tensor"""
+        """The product of two tensors, element by element (`torch.mul`).
+
+            input * other
+
+        Args:
+            input: A tensor or a number. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+
+        Note:
+            Integers wrap around on overflow. The product of two bools is their logical and. For the product
+            of matrices use `tt.matmul`.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.mul(tt.tensor([1.0, 2.0, 3.0]), tt.tensor([2.0, 2.0, 0.5]))
+            tensor([2.0000, 4.0000, 1.5000])
+
+        Schema::
+
+            mul.Tensor(Tensor self, Tensor other) -> Tensor
+        """
     def mul_(self, other: Tensor | Number) -> Tensor:
-        """mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        """In place: the product of two tensors, element by element (`torch.Tensor.mul_`).
+
+            input * other
+
+        Args:
+            input: A tensor or a number. It takes the result. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+
+        Note:
+            Integers wrap around on overflow. The product of two bools is their logical and. For the product
+            of matrices use `tt.matmul`.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.0, 2.0, 3.0])
+            >>> x.mul_(tt.tensor([2.0, 2.0, 0.5]))
+            tensor([2.0000, 4.0000, 1.5000])
+
+        Schema::
+
+            mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        """
     @overload
     def div(self, other: Tensor | Number) -> Tensor:
-        """div.Tensor(Tensor self, Tensor other) -> Tensor
-        div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor
+        """The quotient of two tensors, rounded to a whole number if `rounding_mode` asks for it (`torch.div`).
+
+            input / other
+
+        Signatures::
+
+            tt.div(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor
+            tt.div(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None, out: Tensor | None = None) -> Tensor
+
+        Args:
+            input: The dividend: a tensor or a number. The method's `self`.
+            other: The divisor: a tensor or a number whose shape broadcasts with that of `input`.
+            rounding_mode: None for the quotient itself; 'trunc' rounds it towards zero, as integers are
+                divided in C; 'floor' rounds it down, as `//` does in Python.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of the dtype to which `input` and `other` promote; without a
+            rounding mode integers and bools give the default floating dtype.
+
+        Raises:
+            RuntimeError: The shapes do not broadcast, `rounding_mode` is another string, or on the CPU an
+                integer is divided by zero with a rounding mode.
+            NotImplementedError: `rounding_mode` is given and the operands are complex or both of bools.
+
+        Note:
+            Floating numbers divided by zero give inf, or nan for 0 / 0. Integers divided by zero with a
+            rounding mode are undefined on CUDA. With a rounding mode the gradient is zero.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.div(tt.tensor([-7, 7]), 2, rounding_mode="floor")
+            tensor([-4,  3])
+            >>> tt.div(tt.tensor([-7.0, 7.0]), 2)
+            tensor([-3.5000,  3.5000])
+
+        Schema::
+
+            div.Tensor(Tensor self, Tensor other) -> Tensor
+            div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor
         """
     @overload
     def div(self, other: Tensor | Number, *, rounding_mode: str | None) -> Tensor: ...
     @overload
     def div_(self, other: Tensor | Number) -> Tensor:
-        """div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
-        div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)
+        """In place: the quotient of two tensors, rounded to a whole number if `rounding_mode` asks for it (`torch.Tensor.div_`).
+
+            input / other
+
+        Signatures::
+
+            tt.div_(input: Tensor, other: Tensor | Number) -> Tensor
+            tt.div_(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None) -> Tensor
+
+        Args:
+            input: The dividend: a tensor or a number. It takes the result. The method's `self`.
+            other: The divisor: a tensor or a number whose shape broadcasts with that of `input`.
+            rounding_mode: None for the quotient itself; 'trunc' rounds it towards zero, as integers are
+                divided in C; 'floor' rounds it down, as `//` does in Python.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes do not broadcast, `rounding_mode` is another string, or on the CPU an
+                integer is divided by zero with a rounding mode.
+            NotImplementedError: `rounding_mode` is given and the operands are complex or both of bools.
+
+        Note:
+            Floating numbers divided by zero give inf, or nan for 0 / 0. Integers divided by zero with a
+            rounding mode are undefined on CUDA. With a rounding mode the gradient is zero.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.div(tt.tensor([-7, 7]), 2, rounding_mode="floor")
+            tensor([-4,  3])
+            >>> x = tt.tensor([-7.0, 7.0])
+            >>> x.div_(2)
+            tensor([-3.5000,  3.5000])
+
+        Schema::
+
+            div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+            div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)
         """
     @overload
     def div_(self, other: Tensor | Number, *, rounding_mode: str | None) -> Tensor: ...
     def floor_divide(self, other: Tensor | Number) -> Tensor:
-        """floor_divide(Tensor self, Tensor other) -> Tensor"""
+        """The quotient of two tensors rounded down to a whole number, as `//` computes it (`torch.floor_divide`).
+
+            floor(input / other)
+
+        Args:
+            input: The dividend: a tensor or a number. The method's `self`.
+            other: The divisor: a tensor or a number whose shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of the dtype to which `input` and `other` promote. Integers
+            give integers.
+
+        Raises:
+            RuntimeError: The shapes do not broadcast, on the CPU an integer is divided by zero, or a
+                gradient is asked of the result.
+            NotImplementedError: The operands are complex or both of bools.
+
+        Note:
+            The quotient is that of the numbers as they are stored: 1.0 // 0.1 is 9, as the nearest float to
+            0.1 is larger. `tt.div` with rounding_mode='floor' gives the same numbers and a gradient of
+            zero.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.floor_divide(tt.tensor([7, -7]), 2)
+            tensor([ 3, -4])
+
+        Schema::
+
+            floor_divide(Tensor self, Tensor other) -> Tensor
+        """
     def floor_divide_(self, other: Tensor | Number) -> Tensor:
-        """floor_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        """In place: the quotient of two tensors rounded down to a whole number, as `//` computes it (`torch.Tensor.floor_divide_`).
+
+            floor(input / other)
+
+        Args:
+            input: The dividend: a tensor or a number. It takes the result. The method's `self`.
+            other: The divisor: a tensor or a number whose shape broadcasts with that of `input`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes do not broadcast, on the CPU an integer is divided by zero, or a
+                gradient is asked of the result.
+            NotImplementedError: The operands are complex or both of bools.
+
+        Note:
+            The quotient is that of the numbers as they are stored: 1.0 // 0.1 is 9, as the nearest float to
+            0.1 is larger. `tt.div` with rounding_mode='floor' gives the same numbers and a gradient of
+            zero.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([7, -7])
+            >>> x.floor_divide_(2)
+            tensor([ 3, -4])
+
+        Schema::
+
+            floor_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        """
     def remainder(self, other: Tensor | Number) -> Tensor:
-        """remainder.Tensor(Tensor self, Tensor other) -> Tensor"""
+        """The remainder of the division rounded down; it has the sign of the divisor, as `%` in Python (`torch.remainder`).
+
+            input - other * floor(input / other)
+
+        Args:
+            input: The dividend: a tensor, or a number if `other` is a tensor. The method's `self`.
+            other: The divisor: a tensor or a number whose shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+        Raises:
+            RuntimeError: The shapes do not broadcast, or on the CPU an integer is divided by zero.
+            NotImplementedError: The operands are complex or both of bools.
+
+        Note:
+            A floating number modulo zero is nan, and so is an infinite one modulo anything. An infinite
+            divisor of the other sign gives the divisor. The gradient in `other` is -floor(input / other).
+
+        Example:
+            >>> import triten as tt
+            >>> tt.remainder(tt.tensor([-3.0, 3.0, 5.0]), 2)
+            tensor([1., 1., 1.])
+
+        Schema::
+
+            remainder.Tensor(Tensor self, Tensor other) -> Tensor
+        """
     def remainder_(self, other: Tensor | Number) -> Tensor:
-        """remainder_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        """In place: the remainder of the division rounded down; it has the sign of the divisor, as `%` in Python (`torch.Tensor.remainder_`).
+
+            input - other * floor(input / other)
+
+        Args:
+            input: The dividend: a tensor, or a number if `other` is a tensor. It takes the result. The
+                method's `self`.
+            other: The divisor: a tensor or a number whose shape broadcasts with that of `input`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes do not broadcast, or on the CPU an integer is divided by zero.
+            NotImplementedError: The operands are complex or both of bools.
+
+        Note:
+            A floating number modulo zero is nan, and so is an infinite one modulo anything. An infinite
+            divisor of the other sign gives the divisor. The gradient in `other` is -floor(input / other).
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([-3.0, 3.0, 5.0])
+            >>> x.remainder_(2)
+            tensor([1., 1., 1.])
+
+        Schema::
+
+            remainder_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        """
     def fmod(self, other: Tensor | Number) -> Tensor:
-        """fmod.Tensor(Tensor self, Tensor other) -> Tensor"""
+        """The remainder of the division rounded towards zero; it has the sign of the dividend, as `fmod` in C (`torch.fmod`).
+
+            input - other * trunc(input / other)
+
+        Args:
+            input: The dividend: a tensor. The method's `self`.
+            other: The divisor: a tensor or a number whose shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+        Raises:
+            RuntimeError: The shapes do not broadcast, or on the CPU an integer is divided by zero.
+            NotImplementedError: The operands are complex or both of bools.
+
+        Note:
+            A floating number modulo zero is nan, and so is an infinite one modulo anything; modulo infinity
+            a finite number is itself. The gradient in `other` is -trunc(input / other).
+
+        Example:
+            >>> import triten as tt
+            >>> tt.fmod(tt.tensor([-3.0, 3.0, 5.0]), 2)
+            tensor([-1.,  1.,  1.])
+
+        Schema::
+
+            fmod.Tensor(Tensor self, Tensor other) -> Tensor
+        """
     def fmod_(self, other: Tensor | Number) -> Tensor:
-        """fmod_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        """In place: the remainder of the division rounded towards zero; it has the sign of the dividend, as `fmod` in C (`torch.Tensor.fmod_`).
+
+            input - other * trunc(input / other)
+
+        Args:
+            input: The dividend: a tensor. It takes the result. The method's `self`.
+            other: The divisor: a tensor or a number whose shape broadcasts with that of `input`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes do not broadcast, or on the CPU an integer is divided by zero.
+            NotImplementedError: The operands are complex or both of bools.
+
+        Note:
+            A floating number modulo zero is nan, and so is an infinite one modulo anything; modulo infinity
+            a finite number is itself. The gradient in `other` is -trunc(input / other).
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([-3.0, 3.0, 5.0])
+            >>> x.fmod_(2)
+            tensor([-1.,  1.,  1.])
+
+        Schema::
+
+            fmod_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        """
     @overload
     def pow(self, exponent: Tensor) -> Tensor:
-        """pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor
-        pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor
-        pow.Scalar(Scalar self, Tensor exponent) -> Tensor
+        """The elements of a tensor, each raised to a power (`torch.pow`).
+
+            input ** exponent
+
+        Signatures::
+
+            tt.pow(input: Tensor, exponent: Tensor, *, out: Tensor | None = None) -> Tensor
+            tt.pow(input: Tensor, exponent: Number, *, out: Tensor | None = None) -> Tensor
+            tt.pow(input: Number, exponent: Tensor, *, out: Tensor | None = None) -> Tensor
+
+        Args:
+            input: The base: a tensor, or a number if `exponent` is a tensor. The method's `self`.
+            exponent: The exponent: a number, or a tensor whose shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of the dtype to which base and exponent promote.
+
+        Raises:
+            RuntimeError: The shapes do not broadcast, or on the CPU integers are raised to a negative
+                integer given as a number.
+            NotImplementedError: Base and exponent are both of bools.
+
+        Note:
+            Anything to the power 0 is 1, nan too. A negative base to a fractional exponent is nan. A
+            negative integer exponent in a tensor of integers gives the truncated quotient: 0 unless the
+            base is 1 or -1. Integers wrap around on overflow; `tt.float_power` computes in float64.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.pow(tt.tensor([1.0, 2.0, 3.0]), 2)
+            tensor([1., 4., 9.])
+
+        Schema::
+
+            pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor
+            pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor
+            pow.Scalar(Scalar self, Tensor exponent) -> Tensor
         """
     @overload
     def pow(self, exponent: Number) -> Tensor: ...
     @overload
     def pow_(self, exponent: Tensor) -> Tensor:
-        """pow_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)
-        pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)
+        """In place: the elements of a tensor, each raised to a power (`torch.Tensor.pow_`).
+
+            input ** exponent
+
+        Signatures::
+
+            tt.pow_(input: Tensor, exponent: Tensor) -> Tensor
+            tt.pow_(input: Tensor, exponent: Number) -> Tensor
+
+        Args:
+            input: The base: a tensor, or a number if `exponent` is a tensor. It takes the result. The
+                method's `self`.
+            exponent: The exponent: a number, or a tensor whose shape broadcasts with that of `input`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes do not broadcast, or on the CPU integers are raised to a negative
+                integer given as a number.
+            NotImplementedError: Base and exponent are both of bools.
+
+        Note:
+            Anything to the power 0 is 1, nan too. A negative base to a fractional exponent is nan. A
+            negative integer exponent in a tensor of integers gives the truncated quotient: 0 unless the
+            base is 1 or -1. Integers wrap around on overflow; `tt.float_power` computes in float64.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.0, 2.0, 3.0])
+            >>> x.pow_(2)
+            tensor([1., 4., 9.])
+
+        Schema::
+
+            pow_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)
+            pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)
         """
     @overload
     def pow_(self, exponent: Number) -> Tensor: ...
     def maximum(self, other: Tensor) -> Tensor:
-        """maximum(Tensor self, Tensor other) -> Tensor"""
+        """The larger one of each pair of elements; nan where either one is nan (`torch.maximum`).
+
+            max(input, other)
+
+        Args:
+            input: A tensor of real numbers. The method's `self`.
+            other: A tensor whose shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+        Raises:
+            RuntimeError: The shapes do not broadcast, or an operand is complex.
+            TypeError: `input` or `other` is a number; `tt.clamp` takes numbers.
+
+        Note:
+            Where the two are equal the gradient goes to each by half. `tt.fmax` passes over nan.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.maximum(tt.tensor([1.0, 4.0, float('nan')]), tt.tensor([3.0, 2.0, 5.0]))
+            tensor([3., 4., nan])
+
+        Schema::
+
+            maximum(Tensor self, Tensor other) -> Tensor
+        """
     def minimum(self, other: Tensor) -> Tensor:
-        """minimum(Tensor self, Tensor other) -> Tensor"""
+        """The smaller one of each pair of elements; nan where either one is nan (`torch.minimum`).
+
+            min(input, other)
+
+        Args:
+            input: A tensor of real numbers. The method's `self`.
+            other: A tensor whose shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+        Raises:
+            RuntimeError: The shapes do not broadcast, or an operand is complex.
+            TypeError: `input` or `other` is a number; `tt.clamp` takes numbers.
+
+        Note:
+            Where the two are equal the gradient goes to each by half. `tt.fmin` passes over nan.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.minimum(tt.tensor([1.0, 4.0, float('nan')]), tt.tensor([3.0, 2.0, 5.0]))
+            tensor([1., 2., nan])
+
+        Schema::
+
+            minimum(Tensor self, Tensor other) -> Tensor
+        """
     def fmax(self, other: Tensor) -> Tensor:
-        """fmax(Tensor self, Tensor other) -> Tensor"""
+        """The larger one of each pair of elements; the other one where one is nan (`torch.fmax`).
+
+            max(input, other), nan passed over
+
+        Args:
+            input: A tensor of real numbers. The method's `self`.
+            other: A tensor whose shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+        Raises:
+            RuntimeError: The shapes do not broadcast, or an operand is complex.
+            TypeError: `input` or `other` is a number; `tt.clamp` takes numbers.
+
+        Note:
+            The result is nan only where both elements are. Where the two are equal, or both nan, the
+            gradient goes to `input`.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.fmax(tt.tensor([1.0, 4.0, float('nan')]), tt.tensor([3.0, 2.0, 5.0]))
+            tensor([3., 4., 5.])
+
+        Schema::
+
+            fmax(Tensor self, Tensor other) -> Tensor
+        """
     def fmin(self, other: Tensor) -> Tensor:
-        """fmin(Tensor self, Tensor other) -> Tensor"""
+        """The smaller one of each pair of elements; the other one where one is nan (`torch.fmin`).
+
+            min(input, other), nan passed over
+
+        Args:
+            input: A tensor of real numbers. The method's `self`.
+            other: A tensor whose shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+        Raises:
+            RuntimeError: The shapes do not broadcast, or an operand is complex.
+            TypeError: `input` or `other` is a number; `tt.clamp` takes numbers.
+
+        Note:
+            The result is nan only where both elements are. Where the two are equal, or both nan, the
+            gradient goes to `input`.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.fmin(tt.tensor([1.0, 4.0, float('nan')]), tt.tensor([3.0, 2.0, 5.0]))
+            tensor([1., 2., 5.])
+
+        Schema::
+
+            fmin(Tensor self, Tensor other) -> Tensor
+        """
     def atan2(self, other: Tensor) -> Tensor:
-        """atan2(Tensor self, Tensor other) -> Tensor"""
+        """The angle between the positive x axis and the point (`other`, `input`), in radians from -pi to pi (`torch.atan2`).
+
+            atan(input / other), in the quadrant of the point
+
+        Args:
+            input: A tensor of ordinates y. The method's `self`.
+            other: A tensor of abscissas x; its shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of the dtype to which `input` and `other` promote. Integers
+            and bools give the default floating dtype.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: `input` or `other` is complex.
+            TypeError: `input` or `other` is a number.
+
+        Note:
+            The signs of zeros count: y = 0.0 and x = -1 give pi, y = -0.0 gives -pi. At the origin the
+            gradient is zero.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.atan2(tt.tensor([0.0, 1.0, -1.0]), tt.tensor([1.0, 1.0, 0.0]))
+            tensor([ 0.0000,  0.7854, -1.5708])
+
+        Schema::
+
+            atan2(Tensor self, Tensor other) -> Tensor
+        """
     def atan2_(self, other: Tensor) -> Tensor:
-        """atan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        """In place: the angle between the positive x axis and the point (`other`, `input`), in radians from -pi to pi (`torch.Tensor.atan2_`).
+
+            atan(input / other), in the quadrant of the point
+
+        Args:
+            input: A tensor of ordinates y. It takes the result. The method's `self`.
+            other: A tensor of abscissas x; its shape broadcasts with that of `input`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: `input` or `other` is complex.
+            TypeError: `input` or `other` is a number.
+
+        Note:
+            The signs of zeros count: y = 0.0 and x = -1 give pi, y = -0.0 gives -pi. At the origin the
+            gradient is zero.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([0.0, 1.0, -1.0])
+            >>> x.atan2_(tt.tensor([1.0, 1.0, 0.0]))
+            tensor([ 0.0000,  0.7854, -1.5708])
+
+        Schema::
+
+            atan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        """
     def arctan2(self, other: Tensor) -> Tensor:
-        """arctan2(Tensor self, Tensor other) -> Tensor"""
+        """The angle between the positive x axis and the point (`other`, `input`), in radians from -pi to pi (`torch.arctan2`).
+
+        Another name of `tt.atan2`.
+
+            atan(input / other), in the quadrant of the point
+
+        Args:
+            input: A tensor of ordinates y. The method's `self`.
+            other: A tensor of abscissas x; its shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of the dtype to which `input` and `other` promote. Integers
+            and bools give the default floating dtype.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: `input` or `other` is complex.
+            TypeError: `input` or `other` is a number.
+
+        Note:
+            The signs of zeros count: y = 0.0 and x = -1 give pi, y = -0.0 gives -pi. At the origin the
+            gradient is zero.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.arctan2(tt.tensor([0.0, 1.0, -1.0]), tt.tensor([1.0, 1.0, 0.0]))
+            tensor([ 0.0000,  0.7854, -1.5708])
+
+        Schema::
+
+            arctan2(Tensor self, Tensor other) -> Tensor
+        """
     def arctan2_(self, other: Tensor) -> Tensor:
-        """arctan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        """In place: the angle between the positive x axis and the point (`other`, `input`), in radians from -pi to pi (`torch.Tensor.arctan2_`).
+
+        Another name of `tt.atan2_`.
+
+            atan(input / other), in the quadrant of the point
+
+        Args:
+            input: A tensor of ordinates y. It takes the result. The method's `self`.
+            other: A tensor of abscissas x; its shape broadcasts with that of `input`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: `input` or `other` is complex.
+            TypeError: `input` or `other` is a number.
+
+        Note:
+            The signs of zeros count: y = 0.0 and x = -1 give pi, y = -0.0 gives -pi. At the origin the
+            gradient is zero.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([0.0, 1.0, -1.0])
+            >>> x.arctan2_(tt.tensor([1.0, 1.0, 0.0]))
+            tensor([ 0.0000,  0.7854, -1.5708])
+
+        Schema::
+
+            arctan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        """
     def neg(self) -> Tensor:
-        """neg(Tensor self) -> Tensor"""
+        """Each element with the opposite sign (`torch.neg`).
+
+            -x
+
+        Args:
+            input: A tensor of numbers of any shape. The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype.
+
+        Raises:
+            RuntimeError: `input` is of bools; `tt.logical_not` inverts those.
+
+        Note:
+            Unsigned integers wrap around: -1 is 255 as uint8. The smallest signed integer is its own
+            negative.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.neg(tt.tensor([1.0, -2.0]))
+            tensor([-1.,  2.])
+
+        Schema::
+
+            neg(Tensor self) -> Tensor
+        """
     def neg_(self) -> Tensor:
-        """neg_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: each element with the opposite sign (`torch.Tensor.neg_`).
+
+            -x
+
+        Args:
+            input: A tensor of numbers of any shape. It takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: `input` is of bools; `tt.logical_not` inverts those.
+
+        Note:
+            Unsigned integers wrap around: -1 is 255 as uint8. The smallest signed integer is its own
+            negative.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.0, -2.0])
+            >>> x.neg_()
+            tensor([-1.,  2.])
+
+        Schema::
+
+            neg_(Tensor(a!) self) -> Tensor(a!)
+        """
     def abs(self) -> Tensor:
-        """abs(Tensor self) -> Tensor"""
+        """The absolute value of each element; the modulus of a complex one (`torch.abs`).
+
+            |x|, for complex numbers sqrt(real^2 + imag^2)
+
+        Args:
+            input: A tensor of numbers of any shape. The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype; of the corresponding real dtype where `input` is complex.
+
+        Note:
+            The smallest signed integer stays negative, as its absolute value does not fit. The gradient at
+            zero is zero. The in-place form refuses complex tensors, as its result would be real.
+
+            Not supported: Bools on the CPU (NotImplementedError).
+
+        Example:
+            >>> import triten as tt
+            >>> tt.abs(tt.tensor([-1.5, 0.0, 2.0]))
+            tensor([1.5000, 0.0000, 2.0000])
+
+        Schema::
+
+            abs(Tensor self) -> Tensor
+        """
     def abs_(self) -> Tensor:
-        """abs_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the absolute value of each element; the modulus of a complex one (`torch.Tensor.abs_`).
+
+            |x|, for complex numbers sqrt(real^2 + imag^2)
+
+        Args:
+            input: A tensor of numbers of any shape. It takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Note:
+            The smallest signed integer stays negative, as its absolute value does not fit. The gradient at
+            zero is zero. The in-place form refuses complex tensors, as its result would be real.
+
+            Not supported: Bools on the CPU (NotImplementedError).
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([-1.5, 0.0, 2.0])
+            >>> x.abs_()
+            tensor([1.5000, 0.0000, 2.0000])
+
+        Schema::
+
+            abs_(Tensor(a!) self) -> Tensor(a!)
+        """
     def negative(self) -> Tensor:
-        """negative(Tensor self) -> Tensor"""
+        """Each element with the opposite sign (`torch.negative`).
+
+        Another name of `tt.neg`.
+
+            -x
+
+        Args:
+            input: A tensor of numbers of any shape. The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype.
+
+        Raises:
+            RuntimeError: `input` is of bools; `tt.logical_not` inverts those.
+
+        Note:
+            Unsigned integers wrap around: -1 is 255 as uint8. The smallest signed integer is its own
+            negative.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.negative(tt.tensor([1.0, -2.0]))
+            tensor([-1.,  2.])
+
+        Schema::
+
+            negative(Tensor self) -> Tensor
+        """
     def negative_(self) -> Tensor:
-        """negative_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: each element with the opposite sign (`torch.Tensor.negative_`).
+
+        Another name of `tt.neg_`.
+
+            -x
+
+        Args:
+            input: A tensor of numbers of any shape. It takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: `input` is of bools; `tt.logical_not` inverts those.
+
+        Note:
+            Unsigned integers wrap around: -1 is 255 as uint8. The smallest signed integer is its own
+            negative.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.0, -2.0])
+            >>> x.negative_()
+            tensor([-1.,  2.])
+
+        Schema::
+
+            negative_(Tensor(a!) self) -> Tensor(a!)
+        """
     def absolute(self) -> Tensor:
-        """absolute(Tensor self) -> Tensor"""
+        """The absolute value of each element; the modulus of a complex one (`torch.absolute`).
+
+        Another name of `tt.abs`.
+
+            |x|, for complex numbers sqrt(real^2 + imag^2)
+
+        Args:
+            input: A tensor of numbers of any shape. The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype; of the corresponding real dtype where `input` is complex.
+
+        Note:
+            The smallest signed integer stays negative, as its absolute value does not fit. The gradient at
+            zero is zero. The in-place form refuses complex tensors, as its result would be real.
+
+            Not supported: Bools on the CPU (NotImplementedError).
+
+        Example:
+            >>> import triten as tt
+            >>> tt.absolute(tt.tensor([-1.5, 0.0, 2.0]))
+            tensor([1.5000, 0.0000, 2.0000])
+
+        Schema::
+
+            absolute(Tensor self) -> Tensor
+        """
     def absolute_(self) -> Tensor:
-        """absolute_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the absolute value of each element; the modulus of a complex one (`torch.Tensor.absolute_`).
+
+        Another name of `tt.abs_`.
+
+            |x|, for complex numbers sqrt(real^2 + imag^2)
+
+        Args:
+            input: A tensor of numbers of any shape. It takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Note:
+            The smallest signed integer stays negative, as its absolute value does not fit. The gradient at
+            zero is zero. The in-place form refuses complex tensors, as its result would be real.
+
+            Not supported: Bools on the CPU (NotImplementedError).
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([-1.5, 0.0, 2.0])
+            >>> x.absolute_()
+            tensor([1.5000, 0.0000, 2.0000])
+
+        Schema::
+
+            absolute_(Tensor(a!) self) -> Tensor(a!)
+        """
     def positive(self) -> Tensor:
-        """positive(Tensor(a) self) -> Tensor(a)"""
+        """`input` itself, as unary `+` gives it (`torch.positive`).
+
+            +x
+
+        Args:
+            input: A tensor of numbers of any shape. The method's `self`.
+
+        Returns:
+            `input`, not a copy.
+
+        Raises:
+            RuntimeError: `input` is of bools.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.positive(tt.tensor([1.0, -2.0]))
+            tensor([ 1., -2.])
+
+        Schema::
+
+            positive(Tensor(a) self) -> Tensor(a)
+        """
     def sign(self) -> Tensor:
-        """sign(Tensor self) -> Tensor"""
+        """The sign of each element: -1, 0 or 1 (`torch.sign`).
+
+            -1 if x < 0, 0 if x = 0, 1 if x > 0
+
+        Args:
+            input: A tensor of real numbers of any shape; bools stay as they are. The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype.
+
+        Raises:
+            NotImplementedError: `input` is complex; `tt.sgn` takes complex numbers.
+
+        Note:
+            The sign of nan is 0, and so is that of -0.0. The gradient is zero everywhere.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.sign(tt.tensor([-2.5, 0.0, 3.0]))
+            tensor([-1.,  0.,  1.])
+
+        Schema::
+
+            sign(Tensor self) -> Tensor
+        """
     def sign_(self) -> Tensor:
-        """sign_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the sign of each element: -1, 0 or 1 (`torch.Tensor.sign_`).
+
+            -1 if x < 0, 0 if x = 0, 1 if x > 0
+
+        Args:
+            input: A tensor of real numbers of any shape; bools stay as they are. It takes the result. The
+                method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            NotImplementedError: `input` is complex; `tt.sgn` takes complex numbers.
+
+        Note:
+            The sign of nan is 0, and so is that of -0.0. The gradient is zero everywhere.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([-2.5, 0.0, 3.0])
+            >>> x.sign_()
+            tensor([-1.,  0.,  1.])
+
+        Schema::
+
+            sign_(Tensor(a!) self) -> Tensor(a!)
+        """
     def square(self) -> Tensor:
-        """square(Tensor self) -> Tensor"""
+        """Each element multiplied by itself (`torch.square`).
+
+            x * x
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype; int64 for bools.
+
+        Note:
+            A complex number is multiplied by itself, not by its conjugate. Integers wrap around on
+            overflow.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.square(tt.tensor([1.0, -2.0, 3.0]))
+            tensor([1., 4., 9.])
+
+        Schema::
+
+            square(Tensor self) -> Tensor
+        """
     def square_(self) -> Tensor:
-        """square_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: each element multiplied by itself (`torch.Tensor.square_`).
+
+            x * x
+
+        Args:
+            input: A tensor of any shape. It takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Note:
+            A complex number is multiplied by itself, not by its conjugate. Integers wrap around on
+            overflow.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.0, -2.0, 3.0])
+            >>> x.square_()
+            tensor([1., 4., 9.])
+
+        Schema::
+
+            square_(Tensor(a!) self) -> Tensor(a!)
+        """
     def reciprocal(self) -> Tensor:
-        """reciprocal(Tensor self) -> Tensor"""
+        """One divided by each element (`torch.reciprocal`).
+
+            1 / x
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+                The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+        Note:
+            Zero gives inf with the zero's sign.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.reciprocal(tt.tensor([1.0, 2.0, -4.0]))
+            tensor([ 1.0000,  0.5000, -0.2500])
+
+        Schema::
+
+            reciprocal(Tensor self) -> Tensor
+        """
     def reciprocal_(self) -> Tensor:
-        """reciprocal_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: one divided by each element (`torch.Tensor.reciprocal_`).
+
+            1 / x
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+                takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Note:
+            Zero gives inf with the zero's sign.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.0, 2.0, -4.0])
+            >>> x.reciprocal_()
+            tensor([ 1.0000,  0.5000, -0.2500])
+
+        Schema::
+
+            reciprocal_(Tensor(a!) self) -> Tensor(a!)
+        """
     def exp(self) -> Tensor:
-        """exp(Tensor self) -> Tensor"""
+        """The exponential function of each element (`torch.exp`).
+
+            e ** x
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+                The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+        Note:
+            Large elements overflow to inf: those above 88.72 in float32, above 709.78 in float64.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.exp(tt.tensor([0.0, 1.0, float('-inf')]))
+            tensor([1.0000, 2.7183, 0.0000])
+
+        Schema::
+
+            exp(Tensor self) -> Tensor
+        """
     def exp_(self) -> Tensor:
-        """exp_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the exponential function of each element (`torch.Tensor.exp_`).
+
+            e ** x
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+                takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Note:
+            Large elements overflow to inf: those above 88.72 in float32, above 709.78 in float64.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([0.0, 1.0, float('-inf')])
+            >>> x.exp_()
+            tensor([1.0000, 2.7183, 0.0000])
+
+        Schema::
+
+            exp_(Tensor(a!) self) -> Tensor(a!)
+        """
     def exp2(self) -> Tensor:
-        """exp2(Tensor self) -> Tensor"""
+        """Two to the power of each element (`torch.exp2`).
+
+            2 ** x
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+                The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+        Note:
+            Large elements overflow to inf: those from 128 in float32, from 1024 in float64.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.exp2(tt.tensor([0.0, 3.0, -1.0]))
+            tensor([1.0000, 8.0000, 0.5000])
+
+        Schema::
+
+            exp2(Tensor self) -> Tensor
+        """
     def exp2_(self) -> Tensor:
-        """exp2_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: two to the power of each element (`torch.Tensor.exp2_`).
+
+            2 ** x
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+                takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Note:
+            Large elements overflow to inf: those from 128 in float32, from 1024 in float64.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([0.0, 3.0, -1.0])
+            >>> x.exp2_()
+            tensor([1.0000, 8.0000, 0.5000])
+
+        Schema::
+
+            exp2_(Tensor(a!) self) -> Tensor(a!)
+        """
     def expm1(self) -> Tensor:
-        """expm1(Tensor self) -> Tensor"""
+        """The exponential function minus 1, accurate for elements near zero (`torch.expm1`).
+
+            e ** x - 1
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+                The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+        Note:
+            For small x the difference exp(x) - 1 would lose its digits; this function keeps them.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.expm1(tt.tensor([0.0, 1.0]))
+            tensor([0.0000, 1.7183])
+
+        Schema::
+
+            expm1(Tensor self) -> Tensor
+        """
     def expm1_(self) -> Tensor:
-        """expm1_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the exponential function minus 1, accurate for elements near zero (`torch.Tensor.expm1_`).
+
+            e ** x - 1
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+                takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Note:
+            For small x the difference exp(x) - 1 would lose its digits; this function keeps them.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([0.0, 1.0])
+            >>> x.expm1_()
+            tensor([0.0000, 1.7183])
+
+        Schema::
+
+            expm1_(Tensor(a!) self) -> Tensor(a!)
+        """
     def log(self) -> Tensor:
-        """log(Tensor self) -> Tensor"""
+        """The natural logarithm of each element (`torch.log`).
+
+            ln x
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+                The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+        Note:
+            Zero gives -inf, a negative real number nan. A complex result is on the principal branch, its
+            imaginary part in [-pi, pi].
+
+        Example:
+            >>> import triten as tt
+            >>> tt.log(tt.tensor([1.0, 2.0, 0.0]))
+            tensor([0.0000, 0.6931,   -inf])
+
+        Schema::
+
+            log(Tensor self) -> Tensor
+        """
     def log_(self) -> Tensor:
-        """log_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the natural logarithm of each element (`torch.Tensor.log_`).
+
+            ln x
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+                takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Note:
+            Zero gives -inf, a negative real number nan. A complex result is on the principal branch, its
+            imaginary part in [-pi, pi].
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.0, 2.0, 0.0])
+            >>> x.log_()
+            tensor([0.0000, 0.6931,   -inf])
+
+        Schema::
+
+            log_(Tensor(a!) self) -> Tensor(a!)
+        """
     def log1p(self) -> Tensor:
-        """log1p(Tensor self) -> Tensor"""
+        """The natural logarithm of 1 plus each element, accurate for elements near zero (`torch.log1p`).
+
+            ln(1 + x)
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+                The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+        Note:
+            -1 gives -inf, a real number below -1 nan. For small x the sum 1 + x would lose the digits of x;
+            this function keeps them.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.log1p(tt.tensor([0.0, 1.0, -1.0]))
+            tensor([0.0000, 0.6931,   -inf])
+
+        Schema::
+
+            log1p(Tensor self) -> Tensor
+        """
     def log1p_(self) -> Tensor:
-        """log1p_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the natural logarithm of 1 plus each element, accurate for elements near zero (`torch.Tensor.log1p_`).
+
+            ln(1 + x)
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+                takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Note:
+            -1 gives -inf, a real number below -1 nan. For small x the sum 1 + x would lose the digits of x;
+            this function keeps them.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([0.0, 1.0, -1.0])
+            >>> x.log1p_()
+            tensor([0.0000, 0.6931,   -inf])
+
+        Schema::
+
+            log1p_(Tensor(a!) self) -> Tensor(a!)
+        """
     def log2(self) -> Tensor:
-        """log2(Tensor self) -> Tensor"""
+        """The logarithm to base 2 of each element (`torch.log2`).
+
+            log2 x
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+                The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+        Note:
+            Zero gives -inf, a negative real number nan.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.log2(tt.tensor([1.0, 2.0, 8.0]))
+            tensor([0., 1., 3.])
+
+        Schema::
+
+            log2(Tensor self) -> Tensor
+        """
     def log2_(self) -> Tensor:
-        """log2_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the logarithm to base 2 of each element (`torch.Tensor.log2_`).
+
+            log2 x
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+                takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Note:
+            Zero gives -inf, a negative real number nan.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.0, 2.0, 8.0])
+            >>> x.log2_()
+            tensor([0., 1., 3.])
+
+        Schema::
+
+            log2_(Tensor(a!) self) -> Tensor(a!)
+        """
     def log10(self) -> Tensor:
-        """log10(Tensor self) -> Tensor"""
+        """The logarithm to base 10 of each element (`torch.log10`).
+
+            log10 x
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+                The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+        Note:
+            Zero gives -inf, a negative real number nan.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.log10(tt.tensor([1.0, 10.0, 0.0]))
+            tensor([0., 1., -inf])
+
+        Schema::
+
+            log10(Tensor self) -> Tensor
+        """
     def log10_(self) -> Tensor:
-        """log10_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the logarithm to base 10 of each element (`torch.Tensor.log10_`).
+
+            log10 x
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+                takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Note:
+            Zero gives -inf, a negative real number nan.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.0, 10.0, 0.0])
+            >>> x.log10_()
+            tensor([0., 1., -inf])
+
+        Schema::
+
+            log10_(Tensor(a!) self) -> Tensor(a!)
+        """
     def sqrt(self) -> Tensor:
-        """sqrt(Tensor self) -> Tensor"""
+        """The square root of each element (`torch.sqrt`).
+
+            sqrt(x)
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+                The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+        Note:
+            A negative real number gives nan, -0.0 itself; the root of a complex number has a real part of
+            at least 0. The gradient at zero is inf.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.sqrt(tt.tensor([0.0, 4.0, 9.0]))
+            tensor([0., 2., 3.])
+
+        Schema::
+
+            sqrt(Tensor self) -> Tensor
+        """
     def sqrt_(self) -> Tensor:
-        """sqrt_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the square root of each element (`torch.Tensor.sqrt_`).
+
+            sqrt(x)
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+                takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Note:
+            A negative real number gives nan, -0.0 itself; the root of a complex number has a real part of
+            at least 0. The gradient at zero is inf.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([0.0, 4.0, 9.0])
+            >>> x.sqrt_()
+            tensor([0., 2., 3.])
+
+        Schema::
+
+            sqrt_(Tensor(a!) self) -> Tensor(a!)
+        """
     def rsqrt(self) -> Tensor:
-        """rsqrt(Tensor self) -> Tensor"""
+        """The reciprocal of the square root of each element (`torch.rsqrt`).
+
+            1 / sqrt(x)
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+                The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+        Note:
+            Zero gives inf with the zero's sign, a negative real number nan.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.rsqrt(tt.tensor([1.0, 4.0, 0.0]))
+            tensor([1.0000, 0.5000,    inf])
+
+        Schema::
+
+            rsqrt(Tensor self) -> Tensor
+        """
     def rsqrt_(self) -> Tensor:
-        """rsqrt_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the reciprocal of the square root of each element (`torch.Tensor.rsqrt_`).
+
+            1 / sqrt(x)
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+                takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Note:
+            Zero gives inf with the zero's sign, a negative real number nan.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.0, 4.0, 0.0])
+            >>> x.rsqrt_()
+            tensor([1.0000, 0.5000,    inf])
+
+        Schema::
+
+            rsqrt_(Tensor(a!) self) -> Tensor(a!)
+        """
     def sin(self) -> Tensor:
-        """sin(Tensor self) -> Tensor"""
+        """The sine of each element, in radians (`torch.sin`).
+
+            sin x
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+                The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+        Note:
+            The sine of an infinity is nan.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.sin(tt.tensor([0.0, tt.pi / 2]))
+            tensor([0., 1.])
+
+        Schema::
+
+            sin(Tensor self) -> Tensor
+        """
     def sin_(self) -> Tensor:
-        """sin_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the sine of each element, in radians (`torch.Tensor.sin_`).
+
+            sin x
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+                takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Note:
+            The sine of an infinity is nan.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([0.0, tt.pi / 2])
+            >>> x.sin_()
+            tensor([0., 1.])
+
+        Schema::
+
+            sin_(Tensor(a!) self) -> Tensor(a!)
+        """
     def cos(self) -> Tensor:
-        """cos(Tensor self) -> Tensor"""
+        """The cosine of each element, in radians (`torch.cos`).
+
+            cos x
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+                The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+        Note:
+            The cosine of an infinity is nan.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.cos(tt.tensor([0.0, tt.pi]))
+            tensor([ 1., -1.])
+
+        Schema::
+
+            cos(Tensor self) -> Tensor
+        """
     def cos_(self) -> Tensor:
-        """cos_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the cosine of each element, in radians (`torch.Tensor.cos_`).
+
+            cos x
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+                takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Note:
+            The cosine of an infinity is nan.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([0.0, tt.pi])
+            >>> x.cos_()
+            tensor([ 1., -1.])
+
+        Schema::
+
+            cos_(Tensor(a!) self) -> Tensor(a!)
+        """
     def tan(self) -> Tensor:
-        """tan(Tensor self) -> Tensor"""
+        """The tangent of each element, in radians (`torch.tan`).
+
+            sin x / cos x
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+                The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+        Note:
+            pi / 2 has no exact float, so the result next to it is large but finite. The tangent of an
+            infinity is nan.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tan(tt.tensor([0.0, tt.pi / 4]))
+            tensor([0., 1.])
+
+        Schema::
+
+            tan(Tensor self) -> Tensor
+        """
     def tan_(self) -> Tensor:
-        """tan_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the tangent of each element, in radians (`torch.Tensor.tan_`).
+
+            sin x / cos x
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+                takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Note:
+            pi / 2 has no exact float, so the result next to it is large but finite. The tangent of an
+            infinity is nan.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([0.0, tt.pi / 4])
+            >>> x.tan_()
+            tensor([0., 1.])
+
+        Schema::
+
+            tan_(Tensor(a!) self) -> Tensor(a!)
+        """
     def tanh(self) -> Tensor:
-        """tanh(Tensor self) -> Tensor"""
+        """The hyperbolic tangent of each element; it lies in [-1, 1] (`torch.tanh`).
+
+            (e ** x - e ** -x) / (e ** x + e ** -x)
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+                The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+        Note:
+            Backward computes the derivative 1 - y^2 from the result y.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tanh(tt.tensor([0.0, 1.0, float('inf')]))
+            tensor([0.0000, 0.7616, 1.0000])
+
+        Schema::
+
+            tanh(Tensor self) -> Tensor
+        """
     def tanh_(self) -> Tensor:
-        """tanh_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the hyperbolic tangent of each element; it lies in [-1, 1] (`torch.Tensor.tanh_`).
+
+            (e ** x - e ** -x) / (e ** x + e ** -x)
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+                takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Note:
+            Backward computes the derivative 1 - y^2 from the result y.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([0.0, 1.0, float('inf')])
+            >>> x.tanh_()
+            tensor([0.0000, 0.7616, 1.0000])
+
+        Schema::
+
+            tanh_(Tensor(a!) self) -> Tensor(a!)
+        """
     def sinh(self) -> Tensor:
-        """sinh(Tensor self) -> Tensor"""
+        """The hyperbolic sine of each element (`torch.sinh`).
+
+            (e ** x - e ** -x) / 2
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+                The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+        Note:
+            Elements of large magnitude overflow to inf or -inf: those beyond 89.41 in float32.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.sinh(tt.tensor([0.0, 1.0]))
+            tensor([0.0000, 1.1752])
+
+        Schema::
+
+            sinh(Tensor self) -> Tensor
+        """
     def sinh_(self) -> Tensor:
-        """sinh_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the hyperbolic sine of each element (`torch.Tensor.sinh_`).
+
+            (e ** x - e ** -x) / 2
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+                takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Note:
+            Elements of large magnitude overflow to inf or -inf: those beyond 89.41 in float32.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([0.0, 1.0])
+            >>> x.sinh_()
+            tensor([0.0000, 1.1752])
+
+        Schema::
+
+            sinh_(Tensor(a!) self) -> Tensor(a!)
+        """
     def cosh(self) -> Tensor:
-        """cosh(Tensor self) -> Tensor"""
+        """The hyperbolic cosine of each element (`torch.cosh`).
+
+            (e ** x + e ** -x) / 2
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+                The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+        Note:
+            Elements of large magnitude overflow to inf: those beyond 89.41 in float32.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.cosh(tt.tensor([0.0, 1.0]))
+            tensor([1.0000, 1.5431])
+
+        Schema::
+
+            cosh(Tensor self) -> Tensor
+        """
     def cosh_(self) -> Tensor:
-        """cosh_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the hyperbolic cosine of each element (`torch.Tensor.cosh_`).
+
+            (e ** x + e ** -x) / 2
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+                takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Note:
+            Elements of large magnitude overflow to inf: those beyond 89.41 in float32.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([0.0, 1.0])
+            >>> x.cosh_()
+            tensor([1.0000, 1.5431])
+
+        Schema::
+
+            cosh_(Tensor(a!) self) -> Tensor(a!)
+        """
     def asin(self) -> Tensor:
-        """asin(Tensor self) -> Tensor"""
+        """The angle in [-pi/2, pi/2] whose sine is the element, in radians (`torch.asin`).
+
+            arcsin x
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+                The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+        Note:
+            A real number outside [-1, 1] gives nan. The gradient at -1 and 1 is inf.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.asin(tt.tensor([0.0, 1.0, 2.0]))
+            tensor([0.0000, 1.5708,    nan])
+
+        Schema::
+
+            asin(Tensor self) -> Tensor
+        """
     def asin_(self) -> Tensor:
-        """asin_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the angle in [-pi/2, pi/2] whose sine is the element, in radians (`torch.Tensor.asin_`).
+
+            arcsin x
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+                takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Note:
+            A real number outside [-1, 1] gives nan. The gradient at -1 and 1 is inf.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([0.0, 1.0, 2.0])
+            >>> x.asin_()
+            tensor([0.0000, 1.5708,    nan])
+
+        Schema::
+
+            asin_(Tensor(a!) self) -> Tensor(a!)
+        """
     def acos(self) -> Tensor:
-        """acos(Tensor self) -> Tensor"""
+        """The angle in [0, pi] whose cosine is the element, in radians (`torch.acos`).
+
+            arccos x
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+                The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+        Note:
+            A real number outside [-1, 1] gives nan. The gradient at -1 and 1 is -inf.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.acos(tt.tensor([1.0, 0.0, 2.0]))
+            tensor([0.0000, 1.5708,    nan])
+
+        Schema::
+
+            acos(Tensor self) -> Tensor
+        """
     def acos_(self) -> Tensor:
-        """acos_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the angle in [0, pi] whose cosine is the element, in radians (`torch.Tensor.acos_`).
+
+            arccos x
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+                takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Note:
+            A real number outside [-1, 1] gives nan. The gradient at -1 and 1 is -inf.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.0, 0.0, 2.0])
+            >>> x.acos_()
+            tensor([0.0000, 1.5708,    nan])
+
+        Schema::
+
+            acos_(Tensor(a!) self) -> Tensor(a!)
+        """
     def atan(self) -> Tensor:
-        """atan(Tensor self) -> Tensor"""
+        """The angle in [-pi/2, pi/2] whose tangent is the element, in radians (`torch.atan`).
+
+            arctan x
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+                The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+        Note:
+            `tt.atan2` takes two coordinates and covers the full circle.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.atan(tt.tensor([0.0, 1.0]))
+            tensor([0.0000, 0.7854])
+
+        Schema::
+
+            atan(Tensor self) -> Tensor
+        """
     def atan_(self) -> Tensor:
-        """atan_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the angle in [-pi/2, pi/2] whose tangent is the element, in radians (`torch.Tensor.atan_`).
+
+            arctan x
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+                takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Note:
+            `tt.atan2` takes two coordinates and covers the full circle.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([0.0, 1.0])
+            >>> x.atan_()
+            tensor([0.0000, 0.7854])
+
+        Schema::
+
+            atan_(Tensor(a!) self) -> Tensor(a!)
+        """
     def asinh(self) -> Tensor:
-        """asinh(Tensor self) -> Tensor"""
+        """The inverse of the hyperbolic sine of each element (`torch.asinh`).
+
+            ln(x + sqrt(x^2 + 1))
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+                The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+        Note:
+            It is defined for every real number and odd: asinh(-x) = -asinh(x).
+
+        Example:
+            >>> import triten as tt
+            >>> tt.asinh(tt.tensor([0.0, 1.0]))
+            tensor([0.0000, 0.8814])
+
+        Schema::
+
+            asinh(Tensor self) -> Tensor
+        """
     def asinh_(self) -> Tensor:
-        """asinh_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the inverse of the hyperbolic sine of each element (`torch.Tensor.asinh_`).
+
+            ln(x + sqrt(x^2 + 1))
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+                takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Note:
+            It is defined for every real number and odd: asinh(-x) = -asinh(x).
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([0.0, 1.0])
+            >>> x.asinh_()
+            tensor([0.0000, 0.8814])
+
+        Schema::
+
+            asinh_(Tensor(a!) self) -> Tensor(a!)
+        """
     def acosh(self) -> Tensor:
-        """acosh(Tensor self) -> Tensor"""
+        """The inverse of the hyperbolic cosine of each element (`torch.acosh`).
+
+            ln(x + sqrt(x^2 - 1))
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+                The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+        Note:
+            A real number below 1 gives nan. The gradient at 1 is inf.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.acosh(tt.tensor([1.0, 2.0, 0.0]))
+            tensor([0.0000, 1.3170,    nan])
+
+        Schema::
+
+            acosh(Tensor self) -> Tensor
+        """
     def acosh_(self) -> Tensor:
-        """acosh_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the inverse of the hyperbolic cosine of each element (`torch.Tensor.acosh_`).
+
+            ln(x + sqrt(x^2 - 1))
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+                takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Note:
+            A real number below 1 gives nan. The gradient at 1 is inf.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.0, 2.0, 0.0])
+            >>> x.acosh_()
+            tensor([0.0000, 1.3170,    nan])
+
+        Schema::
+
+            acosh_(Tensor(a!) self) -> Tensor(a!)
+        """
     def atanh(self) -> Tensor:
-        """atanh(Tensor self) -> Tensor"""
+        """The inverse of the hyperbolic tangent of each element (`torch.atanh`).
+
+            ln((1 + x) / (1 - x)) / 2
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+                The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+        Note:
+            -1 and 1 give -inf and inf, a real number outside [-1, 1] nan.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.atanh(tt.tensor([0.0, 0.5, 1.0]))
+            tensor([0.0000, 0.5493,    inf])
+
+        Schema::
+
+            atanh(Tensor self) -> Tensor
+        """
     def atanh_(self) -> Tensor:
-        """atanh_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the inverse of the hyperbolic tangent of each element (`torch.Tensor.atanh_`).
+
+            ln((1 + x) / (1 - x)) / 2
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+                takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Note:
+            -1 and 1 give -inf and inf, a real number outside [-1, 1] nan.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([0.0, 0.5, 1.0])
+            >>> x.atanh_()
+            tensor([0.0000, 0.5493,    inf])
+
+        Schema::
+
+            atanh_(Tensor(a!) self) -> Tensor(a!)
+        """
     def sigmoid(self) -> Tensor:
-        """sigmoid(Tensor self) -> Tensor"""
+        """The logistic function of each element; for real numbers it lies in [0, 1] (`torch.sigmoid`).
+
+            1 / (1 + e ** -x)
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+                The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+        Note:
+            Backward computes the derivative y * (1 - y) from the result y. For its logarithm use
+            `tt.nn.functional.logsigmoid`, which does not underflow.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.sigmoid(tt.tensor([0.0, 2.0, float('-inf')]))
+            tensor([0.5000, 0.8808, 0.0000])
+
+        Schema::
+
+            sigmoid(Tensor self) -> Tensor
+        """
     def sigmoid_(self) -> Tensor:
-        """sigmoid_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the logistic function of each element; for real numbers it lies in [0, 1] (`torch.Tensor.sigmoid_`).
+
+            1 / (1 + e ** -x)
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+                takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Note:
+            Backward computes the derivative y * (1 - y) from the result y. For its logarithm use
+            `tt.nn.functional.logsigmoid`, which does not underflow.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([0.0, 2.0, float('-inf')])
+            >>> x.sigmoid_()
+            tensor([0.5000, 0.8808, 0.0000])
+
+        Schema::
+
+            sigmoid_(Tensor(a!) self) -> Tensor(a!)
+        """
     def erf(self) -> Tensor:
-        """erf(Tensor self) -> Tensor"""
+        """The error function of each element; it lies in [-1, 1] (`torch.erf`).
+
+            2 / sqrt(pi) * integral of e ** -t^2 from 0 to x
+
+        Args:
+            input: A tensor of any shape, real; integers and bools are converted to the default floating
+                dtype. The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+        Raises:
+            NotImplementedError: `input` is complex.
+
+        Note:
+            Near 1 the difference 1 - erf(x) loses its digits; use `tt.erfc`.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.erf(tt.tensor([0.0, 1.0, float('inf')]))
+            tensor([0.0000, 0.8427, 1.0000])
+
+        Schema::
+
+            erf(Tensor self) -> Tensor
+        """
     def erf_(self) -> Tensor:
-        """erf_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the error function of each element; it lies in [-1, 1] (`torch.Tensor.erf_`).
+
+            2 / sqrt(pi) * integral of e ** -t^2 from 0 to x
+
+        Args:
+            input: A tensor of any shape, real; integers and bools are converted to the default floating
+                dtype. It takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            NotImplementedError: `input` is complex.
+
+        Note:
+            Near 1 the difference 1 - erf(x) loses its digits; use `tt.erfc`.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([0.0, 1.0, float('inf')])
+            >>> x.erf_()
+            tensor([0.0000, 0.8427, 1.0000])
+
+        Schema::
+
+            erf_(Tensor(a!) self) -> Tensor(a!)
+        """
     def erfc(self) -> Tensor:
-        """erfc(Tensor self) -> Tensor"""
+        """The complementary error function of each element; it lies in [0, 2] (`torch.erfc`).
+
+            1 - erf(x)
+
+        Args:
+            input: A tensor of any shape, real; integers and bools are converted to the default floating
+                dtype. The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+        Raises:
+            NotImplementedError: `input` is complex.
+
+        Note:
+            It keeps its relative accuracy for large x, where erf(x) rounds to 1.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.erfc(tt.tensor([0.0, 1.0, float('inf')]))
+            tensor([1.0000, 0.1573, 0.0000])
+
+        Schema::
+
+            erfc(Tensor self) -> Tensor
+        """
     def erfc_(self) -> Tensor:
-        """erfc_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the complementary error function of each element; it lies in [0, 2] (`torch.Tensor.erfc_`).
+
+            1 - erf(x)
+
+        Args:
+            input: A tensor of any shape, real; integers and bools are converted to the default floating
+                dtype. It takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            NotImplementedError: `input` is complex.
+
+        Note:
+            It keeps its relative accuracy for large x, where erf(x) rounds to 1.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([0.0, 1.0, float('inf')])
+            >>> x.erfc_()
+            tensor([1.0000, 0.1573, 0.0000])
+
+        Schema::
+
+            erfc_(Tensor(a!) self) -> Tensor(a!)
+        """
     def arcsin(self) -> Tensor:
-        """arcsin(Tensor self) -> Tensor"""
+        """The angle in [-pi/2, pi/2] whose sine is the element, in radians (`torch.arcsin`).
+
+        Another name of `tt.asin`.
+
+            arcsin x
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+                The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+        Note:
+            A real number outside [-1, 1] gives nan. The gradient at -1 and 1 is inf.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.arcsin(tt.tensor([0.0, 1.0, 2.0]))
+            tensor([0.0000, 1.5708,    nan])
+
+        Schema::
+
+            arcsin(Tensor self) -> Tensor
+        """
     def arcsin_(self) -> Tensor:
-        """arcsin_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the angle in [-pi/2, pi/2] whose sine is the element, in radians (`torch.Tensor.arcsin_`).
+
+        Another name of `tt.asin_`.
+
+            arcsin x
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+                takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Note:
+            A real number outside [-1, 1] gives nan. The gradient at -1 and 1 is inf.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([0.0, 1.0, 2.0])
+            >>> x.arcsin_()
+            tensor([0.0000, 1.5708,    nan])
+
+        Schema::
+
+            arcsin_(Tensor(a!) self) -> Tensor(a!)
+        """
     def arccos(self) -> Tensor:
-        """arccos(Tensor self) -> Tensor"""
+        """The angle in [0, pi] whose cosine is the element, in radians (`torch.arccos`).
+
+        Another name of `tt.acos`.
+
+            arccos x
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+                The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+        Note:
+            A real number outside [-1, 1] gives nan. The gradient at -1 and 1 is -inf.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.arccos(tt.tensor([1.0, 0.0, 2.0]))
+            tensor([0.0000, 1.5708,    nan])
+
+        Schema::
+
+            arccos(Tensor self) -> Tensor
+        """
     def arccos_(self) -> Tensor:
-        """arccos_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the angle in [0, pi] whose cosine is the element, in radians (`torch.Tensor.arccos_`).
+
+        Another name of `tt.acos_`.
+
+            arccos x
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+                takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Note:
+            A real number outside [-1, 1] gives nan. The gradient at -1 and 1 is -inf.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.0, 0.0, 2.0])
+            >>> x.arccos_()
+            tensor([0.0000, 1.5708,    nan])
+
+        Schema::
+
+            arccos_(Tensor(a!) self) -> Tensor(a!)
+        """
     def arctan(self) -> Tensor:
-        """arctan(Tensor self) -> Tensor"""
+        """The angle in [-pi/2, pi/2] whose tangent is the element, in radians (`torch.arctan`).
+
+        Another name of `tt.atan`.
+
+            arctan x
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+                The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+        Note:
+            `tt.atan2` takes two coordinates and covers the full circle.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.arctan(tt.tensor([0.0, 1.0]))
+            tensor([0.0000, 0.7854])
+
+        Schema::
+
+            arctan(Tensor self) -> Tensor
+        """
     def arctan_(self) -> Tensor:
-        """arctan_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the angle in [-pi/2, pi/2] whose tangent is the element, in radians (`torch.Tensor.arctan_`).
+
+        Another name of `tt.atan_`.
+
+            arctan x
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+                takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Note:
+            `tt.atan2` takes two coordinates and covers the full circle.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([0.0, 1.0])
+            >>> x.arctan_()
+            tensor([0.0000, 0.7854])
+
+        Schema::
+
+            arctan_(Tensor(a!) self) -> Tensor(a!)
+        """
     def arcsinh(self) -> Tensor:
-        """arcsinh(Tensor self) -> Tensor"""
+        """The inverse of the hyperbolic sine of each element (`torch.arcsinh`).
+
+        Another name of `tt.asinh`.
+
+            ln(x + sqrt(x^2 + 1))
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+                The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+        Note:
+            It is defined for every real number and odd: asinh(-x) = -asinh(x).
+
+        Example:
+            >>> import triten as tt
+            >>> tt.arcsinh(tt.tensor([0.0, 1.0]))
+            tensor([0.0000, 0.8814])
+
+        Schema::
+
+            arcsinh(Tensor self) -> Tensor
+        """
     def arcsinh_(self) -> Tensor:
-        """arcsinh_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the inverse of the hyperbolic sine of each element (`torch.Tensor.arcsinh_`).
+
+        Another name of `tt.asinh_`.
+
+            ln(x + sqrt(x^2 + 1))
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+                takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Note:
+            It is defined for every real number and odd: asinh(-x) = -asinh(x).
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([0.0, 1.0])
+            >>> x.arcsinh_()
+            tensor([0.0000, 0.8814])
+
+        Schema::
+
+            arcsinh_(Tensor(a!) self) -> Tensor(a!)
+        """
     def arccosh(self) -> Tensor:
-        """arccosh(Tensor self) -> Tensor"""
+        """The inverse of the hyperbolic cosine of each element (`torch.arccosh`).
+
+        Another name of `tt.acosh`.
+
+            ln(x + sqrt(x^2 - 1))
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+                The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+        Note:
+            A real number below 1 gives nan. The gradient at 1 is inf.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.arccosh(tt.tensor([1.0, 2.0, 0.0]))
+            tensor([0.0000, 1.3170,    nan])
+
+        Schema::
+
+            arccosh(Tensor self) -> Tensor
+        """
     def arccosh_(self) -> Tensor:
-        """arccosh_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the inverse of the hyperbolic cosine of each element (`torch.Tensor.arccosh_`).
+
+        Another name of `tt.acosh_`.
+
+            ln(x + sqrt(x^2 - 1))
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+                takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Note:
+            A real number below 1 gives nan. The gradient at 1 is inf.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.0, 2.0, 0.0])
+            >>> x.arccosh_()
+            tensor([0.0000, 1.3170,    nan])
+
+        Schema::
+
+            arccosh_(Tensor(a!) self) -> Tensor(a!)
+        """
     def arctanh(self) -> Tensor:
-        """arctanh(Tensor self) -> Tensor"""
+        """The inverse of the hyperbolic tangent of each element (`torch.arctanh`).
+
+        Another name of `tt.atanh`.
+
+            ln((1 + x) / (1 - x)) / 2
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+                The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+        Note:
+            -1 and 1 give -inf and inf, a real number outside [-1, 1] nan.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.arctanh(tt.tensor([0.0, 0.5, 1.0]))
+            tensor([0.0000, 0.5493,    inf])
+
+        Schema::
+
+            arctanh(Tensor self) -> Tensor
+        """
     def arctanh_(self) -> Tensor:
-        """arctanh_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the inverse of the hyperbolic tangent of each element (`torch.Tensor.arctanh_`).
+
+        Another name of `tt.atanh_`.
+
+            ln((1 + x) / (1 - x)) / 2
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+                takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Note:
+            -1 and 1 give -inf and inf, a real number outside [-1, 1] nan.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([0.0, 0.5, 1.0])
+            >>> x.arctanh_()
+            tensor([0.0000, 0.5493,    inf])
+
+        Schema::
+
+            arctanh_(Tensor(a!) self) -> Tensor(a!)
+        """
     def floor(self) -> Tensor:
-        """floor(Tensor self) -> Tensor"""
+        """The largest whole number that is not above the element (`torch.floor`).
+
+        Args:
+            input: A tensor of real numbers of any shape; integers stay as they are. The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype.
+
+        Raises:
+            NotImplementedError: `input` is complex or of bools.
+
+        Note:
+            nan and infinities stay as they are. The gradient is zero everywhere.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.floor(tt.tensor([1.7, -1.2, 2.0]))
+            tensor([ 1., -2.,  2.])
+
+        Schema::
+
+            floor(Tensor self) -> Tensor
+        """
     def floor_(self) -> Tensor:
-        """floor_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the largest whole number that is not above the element (`torch.Tensor.floor_`).
+
+        Args:
+            input: A tensor of real numbers of any shape; integers stay as they are. It takes the result.
+                The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            NotImplementedError: `input` is complex or of bools.
+
+        Note:
+            nan and infinities stay as they are. The gradient is zero everywhere.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.7, -1.2, 2.0])
+            >>> x.floor_()
+            tensor([ 1., -2.,  2.])
+
+        Schema::
+
+            floor_(Tensor(a!) self) -> Tensor(a!)
+        """
     def ceil(self) -> Tensor:
-        """ceil(Tensor self) -> Tensor"""
+        """The smallest whole number that is not below the element (`torch.ceil`).
+
+        Args:
+            input: A tensor of real numbers of any shape; integers stay as they are. The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype.
+
+        Raises:
+            NotImplementedError: `input` is complex or of bools.
+
+        Note:
+            nan and infinities stay as they are. The gradient is zero everywhere.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.ceil(tt.tensor([1.2, -1.7, 2.0]))
+            tensor([ 2., -1.,  2.])
+
+        Schema::
+
+            ceil(Tensor self) -> Tensor
+        """
     def ceil_(self) -> Tensor:
-        """ceil_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the smallest whole number that is not below the element (`torch.Tensor.ceil_`).
+
+        Args:
+            input: A tensor of real numbers of any shape; integers stay as they are. It takes the result.
+                The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            NotImplementedError: `input` is complex or of bools.
+
+        Note:
+            nan and infinities stay as they are. The gradient is zero everywhere.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.2, -1.7, 2.0])
+            >>> x.ceil_()
+            tensor([ 2., -1.,  2.])
+
+        Schema::
+
+            ceil_(Tensor(a!) self) -> Tensor(a!)
+        """
     @overload
     def round(self) -> Tensor:
-        """round(Tensor self) -> Tensor
-        round.decimals(Tensor self, *, int decimals) -> Tensor
+        """The nearest whole number or, with `decimals`, the nearest decimal number; ties go to the even one (`torch.round`).
+
+        Signatures::
+
+            tt.round(input: Tensor, *, out: Tensor | None = None) -> Tensor
+            tt.round(input: Tensor, *, decimals: int, out: Tensor | None = None) -> Tensor
+
+        Args:
+            input: A tensor of real numbers of any shape; integers stay as they are. The method's `self`.
+            decimals: The number of decimal places to keep; if negative, the number of places left of the
+                decimal point that become zero.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype.
+
+        Raises:
+            NotImplementedError: `input` is complex or of bools, or of integers and `decimals` is given.
+
+        Note:
+            2.5 gives 2 and 3.5 gives 4. With `decimals` the element is multiplied by 10 ** decimals,
+            rounded and divided again, so that large elements overflow to inf and decimal ties depend on how
+            they are stored. The gradient is zero everywhere.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.round(tt.tensor([0.5, 1.5, -1.7]))
+            tensor([ 0.,  2., -2.])
+            >>> tt.round(tt.tensor([1.234, 12.346]), decimals=2)
+            tensor([ 1.2300, 12.3500])
+
+        Schema::
+
+            round(Tensor self) -> Tensor
+            round.decimals(Tensor self, *, int decimals) -> Tensor
         """
     @overload
     def round(self, *, decimals: int) -> Tensor: ...
     @overload
     def round_(self) -> Tensor:
-        """round_(Tensor(a!) self) -> Tensor(a!)
-        round_.decimals(Tensor(a!) self, *, int decimals) -> Tensor(a!)
+        """In place: the nearest whole number or, with `decimals`, the nearest decimal number; ties go to the even one (`torch.Tensor.round_`).
+
+        Signatures::
+
+            tt.round_(input: Tensor) -> Tensor
+            tt.round_(input: Tensor, *, decimals: int) -> Tensor
+
+        Args:
+            input: A tensor of real numbers of any shape; integers stay as they are. It takes the result.
+                The method's `self`.
+            decimals: The number of decimal places to keep; if negative, the number of places left of the
+                decimal point that become zero.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            NotImplementedError: `input` is complex or of bools, or of integers and `decimals` is given.
+
+        Note:
+            2.5 gives 2 and 3.5 gives 4. With `decimals` the element is multiplied by 10 ** decimals,
+            rounded and divided again, so that large elements overflow to inf and decimal ties depend on how
+            they are stored. The gradient is zero everywhere.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.round(tt.tensor([0.5, 1.5, -1.7]))
+            tensor([ 0.,  2., -2.])
+            >>> x = tt.tensor([1.234, 12.346])
+            >>> x.round_(decimals=2)
+            tensor([ 1.2300, 12.3500])
+
+        Schema::
+
+            round_(Tensor(a!) self) -> Tensor(a!)
+            round_.decimals(Tensor(a!) self, *, int decimals) -> Tensor(a!)
         """
     @overload
     def round_(self, *, decimals: int) -> Tensor: ...
     def trunc(self) -> Tensor:
-        """trunc(Tensor self) -> Tensor"""
+        """The whole part of each element: its fraction is dropped (`torch.trunc`).
+
+        Args:
+            input: A tensor of real numbers of any shape; integers stay as they are. The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype.
+
+        Raises:
+            NotImplementedError: `input` is complex or of bools.
+
+        Note:
+            Elements are rounded towards zero; nan and infinities stay as they are. The gradient is zero
+            everywhere.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.trunc(tt.tensor([1.7, -1.7, 2.0]))
+            tensor([ 1., -1.,  2.])
+
+        Schema::
+
+            trunc(Tensor self) -> Tensor
+        """
     def trunc_(self) -> Tensor:
-        """trunc_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the whole part of each element: its fraction is dropped (`torch.Tensor.trunc_`).
+
+        Args:
+            input: A tensor of real numbers of any shape; integers stay as they are. It takes the result.
+                The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            NotImplementedError: `input` is complex or of bools.
+
+        Note:
+            Elements are rounded towards zero; nan and infinities stay as they are. The gradient is zero
+            everywhere.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.7, -1.7, 2.0])
+            >>> x.trunc_()
+            tensor([ 1., -1.,  2.])
+
+        Schema::
+
+            trunc_(Tensor(a!) self) -> Tensor(a!)
+        """
     def fix(self) -> Tensor:
-        """fix(Tensor self) -> Tensor"""
+        """The whole part of each element: its fraction is dropped (`torch.fix`).
+
+        Another name of `tt.trunc`.
+
+        Args:
+            input: A tensor of real numbers of any shape; integers stay as they are. The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype.
+
+        Raises:
+            NotImplementedError: `input` is complex or of bools.
+
+        Note:
+            Elements are rounded towards zero; nan and infinities stay as they are. The gradient is zero
+            everywhere.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.fix(tt.tensor([1.7, -1.7, 2.0]))
+            tensor([ 1., -1.,  2.])
+
+        Schema::
+
+            fix(Tensor self) -> Tensor
+        """
     def fix_(self) -> Tensor:
-        """fix_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the whole part of each element: its fraction is dropped (`torch.Tensor.fix_`).
+
+        Another name of `tt.trunc_`.
+
+        Args:
+            input: A tensor of real numbers of any shape; integers stay as they are. It takes the result.
+                The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            NotImplementedError: `input` is complex or of bools.
+
+        Note:
+            Elements are rounded towards zero; nan and infinities stay as they are. The gradient is zero
+            everywhere.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.7, -1.7, 2.0])
+            >>> x.fix_()
+            tensor([ 1., -1.,  2.])
+
+        Schema::
+
+            fix_(Tensor(a!) self) -> Tensor(a!)
+        """
     def _conj_physical_(self) -> Tensor:
         """_conj_physical_(Tensor(a!) self) -> Tensor(a!)"""
     def conj_physical(self) -> Tensor:
-        """conj_physical(Tensor self) -> Tensor"""
+        """The complex conjugate of each element, written into new memory (`torch.conj_physical`).
+
+            real(x) - i * imag(x)
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype; `input` itself if it is real.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.conj_physical(tt.tensor([1 + 2j, 3 - 1j]))
+            tensor([1.-2.j, 3.+1.j])
+
+        Schema::
+
+            conj_physical(Tensor self) -> Tensor
+        """
     def conj_physical_(self) -> Tensor:
-        """conj_physical_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the complex conjugate of each element, written into new memory (`torch.Tensor.conj_physical_`).
+
+            real(x) - i * imag(x)
+
+        Args:
+            input: A tensor of any shape. It takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1 + 2j, 3 - 1j])
+            >>> x.conj_physical_()
+            tensor([1.-2.j, 3.+1.j])
+
+        Schema::
+
+            conj_physical_(Tensor(a!) self) -> Tensor(a!)
+        """
     def conj(self) -> Tensor:
-        """conj(Tensor(a) self) -> Tensor(a)"""
+        """The complex conjugate of each element (`torch.conj`).
+
+            real(x) - i * imag(x)
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+
+        Returns:
+            A tensor of `input`'s shape and dtype; `input` itself if it is real.
+
+        Note:
+            The conjugate is computed at once, where PyTorch marks a view as conjugated and computes later:
+            the result of a complex tensor shares no memory with it, and `is_conj()` is False.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.conj(tt.tensor([1 + 2j, 3 - 1j]))
+            tensor([1.-2.j, 3.+1.j])
+
+        Schema::
+
+            conj(Tensor(a) self) -> Tensor(a)
+        """
     def resolve_conj(self) -> Tensor:
-        """resolve_conj(Tensor(a) self) -> Tensor(a)"""
+        """`input` without pending conjugation: here always `input` itself (`torch.resolve_conj`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+
+        Returns:
+            `input`, not a copy.
+
+        Note:
+            `tt.conj` computes at once, so that no tensor has a conjugation pending; the function exists for
+            programs that call it.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.resolve_conj(tt.tensor([1 + 2j]).conj())
+            tensor([1.-2.j])
+
+        Schema::
+
+            resolve_conj(Tensor(a) self) -> Tensor(a)
+        """
     def resolve_neg(self) -> Tensor:
-        """resolve_neg(Tensor(a) self) -> Tensor(a)"""
+        """`input` without pending negation: here always `input` itself (`torch.resolve_neg`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+
+        Returns:
+            `input`, not a copy.
+
+        Note:
+            Negation is computed at once, so that no tensor has one pending; the function exists for
+            programs that call it.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.resolve_neg(tt.tensor([1 + 2j]).conj().imag)
+            tensor([-2.])
+
+        Schema::
+
+            resolve_neg(Tensor(a) self) -> Tensor(a)
+        """
     def relu(self) -> Tensor:
-        """relu(Tensor self) -> Tensor"""
+        """Each element, or zero where it is negative (`torch.relu`).
+
+            max(x, 0)
+
+        Args:
+            input: A tensor of real numbers of any shape, integers among them. The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype.
+
+        Raises:
+            RuntimeError: `input` is of bools.
+            NotImplementedError: `input` is complex.
+
+        Note:
+            nan stays nan. The gradient at zero is zero.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.relu(tt.tensor([-1.0, 0.0, 2.0]))
+            tensor([0., 0., 2.])
+
+        Schema::
+
+            relu(Tensor self) -> Tensor
+        """
     def relu_(self) -> Tensor:
-        """relu_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: each element, or zero where it is negative (`torch.Tensor.relu_`).
+
+            max(x, 0)
+
+        Args:
+            input: A tensor of real numbers of any shape, integers among them. It takes the result. The
+                method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: `input` is of bools.
+            NotImplementedError: `input` is complex.
+
+        Note:
+            nan stays nan. The gradient at zero is zero.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([-1.0, 0.0, 2.0])
+            >>> x.relu_()
+            tensor([0., 0., 2.])
+
+        Schema::
+
+            relu_(Tensor(a!) self) -> Tensor(a!)
+        """
     def gelu_(self, *, approximate: str = ...) -> Tensor:
-        """gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)"""
+        """In place: each element times the probability that a standard normal variable lies below it (`torch.ops.aten.gelu_`).
+
+            x * (1 + erf(x / sqrt(2))) / 2
+
+        Args:
+            input: A floating tensor of any shape. It takes the result. The method's `self`.
+            approximate: 'none' for the formula above; 'tanh' for x / 2 * (1 + tanh(sqrt(2 / pi) * (x +
+                0.044715 * x^3))).
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: `approximate` is another string.
+            NotImplementedError: `input` is complex, or of integers or bools.
+
+        Note:
+            The two forms differ by less than 0.0005.
+
+        References:
+            Hendrycks and Gimpel, Gaussian Error Linear Units, 2016.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([-1.0, 0.0, 1.0])
+            >>> x.gelu_()
+            tensor([-0.1587,  0.0000,  0.8413])
+
+        Schema::
+
+            gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)
+        """
     def silu_(self) -> Tensor:
-        """silu_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: each element times its logistic sigmoid; also called swish (`torch.ops.aten.silu_`).
+
+            x / (1 + e ** -x)
+
+        Args:
+            input: A floating or complex tensor of any shape. It takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            NotImplementedError: `input` is of integers or bools.
+
+        Note:
+            The minimum is -0.2785, at x = -1.2785. Minus infinity gives nan.
+
+        References:
+            Elfwing, Uchibe and Doya, 2017.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([-1.0, 0.0, 1.0])
+            >>> x.silu_()
+            tensor([-0.2689,  0.0000,  0.7311])
+
+        Schema::
+
+            silu_(Tensor(a!) self) -> Tensor(a!)
+        """
     def leaky_relu_(self, negative_slope: Number = ...) -> Tensor:
-        """leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)"""
+        """In place: each element, multiplied by a small slope where it is negative (`torch.ops.aten.leaky_relu_`).
+
+            x if x > 0, negative_slope * x otherwise
+
+        Args:
+            input: A floating tensor of any shape. It takes the result. The method's `self`.
+            negative_slope: The factor for elements that are not above zero.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            NotImplementedError: `input` is complex, or of integers or bools.
+
+        Note:
+            The gradient at zero is `negative_slope`.
+
+        References:
+            Maas, Hannun and Ng, 2013.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([-2.0, 0.0, 3.0])
+            >>> x.leaky_relu_(0.1)
+            tensor([-0.2000,  0.0000,  3.0000])
+
+        Schema::
+
+            leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)
+        """
     def eq(self, other: Tensor | Number) -> Tensor:
-        """eq.Tensor(Tensor self, Tensor other) -> Tensor"""
+        """Where two tensors are equal, element by element (`torch.eq`).
+
+            input == other
+
+        Args:
+            input: A tensor. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of bools of the broadcast shape.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+
+        Note:
+            nan equals nothing, itself neither; -0.0 equals 0.0. Both sides are first converted to the dtype
+            to which they promote. `tt.equal` compares whole tensors.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.eq(tt.tensor([1, 2, 3]), 2)
+            tensor([False,  True, False])
+
+        Schema::
+
+            eq.Tensor(Tensor self, Tensor other) -> Tensor
+        """
     def eq_(self, other: Tensor | Number) -> Tensor:
-        """eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        """In place: where two tensors are equal, element by element (`torch.Tensor.eq_`).
+
+            input == other
+
+        Args:
+            input: A tensor. It takes the result. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+
+        Note:
+            nan equals nothing, itself neither; -0.0 equals 0.0. Both sides are first converted to the dtype
+            to which they promote. `tt.equal` compares whole tensors.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1, 2, 3])
+            >>> x.eq_(2)
+            tensor([0, 1, 0])
+
+        Schema::
+
+            eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        """
     def ne(self, other: Tensor | Number) -> Tensor:
-        """ne.Tensor(Tensor self, Tensor other) -> Tensor"""
+        """Where two tensors differ, element by element (`torch.ne`).
+
+            input != other
+
+        Args:
+            input: A tensor. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of bools of the broadcast shape.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+
+        Note:
+            nan differs from everything, itself included. Both sides are first converted to the dtype to
+            which they promote.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.ne(tt.tensor([1, 2, 3]), 2)
+            tensor([ True, False,  True])
+
+        Schema::
+
+            ne.Tensor(Tensor self, Tensor other) -> Tensor
+        """
     def ne_(self, other: Tensor | Number) -> Tensor:
-        """ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        """In place: where two tensors differ, element by element (`torch.Tensor.ne_`).
+
+            input != other
+
+        Args:
+            input: A tensor. It takes the result. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+
+        Note:
+            nan differs from everything, itself included. Both sides are first converted to the dtype to
+            which they promote.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1, 2, 3])
+            >>> x.ne_(2)
+            tensor([1, 0, 1])
+
+        Schema::
+
+            ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        """
     def lt(self, other: Tensor | Number) -> Tensor:
-        """lt.Tensor(Tensor self, Tensor other) -> Tensor"""
+        """Where the first tensor is smaller than the second one (`torch.lt`).
+
+            input < other
+
+        Args:
+            input: A tensor of real numbers. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of bools of the broadcast shape.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: `input` or `other` is complex.
+
+        Note:
+            A comparison with nan is False. Both sides are first converted to the dtype to which they
+            promote.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.lt(tt.tensor([1, 2, 3]), 2)
+            tensor([ True, False, False])
+
+        Schema::
+
+            lt.Tensor(Tensor self, Tensor other) -> Tensor
+        """
     def lt_(self, other: Tensor | Number) -> Tensor:
-        """lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        """In place: where the first tensor is smaller than the second one (`torch.Tensor.lt_`).
+
+            input < other
+
+        Args:
+            input: A tensor of real numbers. It takes the result. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: `input` or `other` is complex.
+
+        Note:
+            A comparison with nan is False. Both sides are first converted to the dtype to which they
+            promote.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1, 2, 3])
+            >>> x.lt_(2)
+            tensor([1, 0, 0])
+
+        Schema::
+
+            lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        """
     def le(self, other: Tensor | Number) -> Tensor:
-        """le.Tensor(Tensor self, Tensor other) -> Tensor"""
+        """Where the first tensor is smaller than the second one or equal to it (`torch.le`).
+
+            input <= other
+
+        Args:
+            input: A tensor of real numbers. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of bools of the broadcast shape.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: `input` or `other` is complex.
+
+        Note:
+            A comparison with nan is False. Both sides are first converted to the dtype to which they
+            promote.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.le(tt.tensor([1, 2, 3]), 2)
+            tensor([ True,  True, False])
+
+        Schema::
+
+            le.Tensor(Tensor self, Tensor other) -> Tensor
+        """
     def le_(self, other: Tensor | Number) -> Tensor:
-        """le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        """In place: where the first tensor is smaller than the second one or equal to it (`torch.Tensor.le_`).
+
+            input <= other
+
+        Args:
+            input: A tensor of real numbers. It takes the result. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: `input` or `other` is complex.
+
+        Note:
+            A comparison with nan is False. Both sides are first converted to the dtype to which they
+            promote.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1, 2, 3])
+            >>> x.le_(2)
+            tensor([1, 1, 0])
+
+        Schema::
+
+            le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        """
     def gt(self, other: Tensor | Number) -> Tensor:
-        """gt.Tensor(Tensor self, Tensor other) -> Tensor"""
+        """Where the first tensor is greater than the second one (`torch.gt`).
+
+            input > other
+
+        Args:
+            input: A tensor of real numbers. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of bools of the broadcast shape.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: `input` or `other` is complex.
+
+        Note:
+            A comparison with nan is False. Both sides are first converted to the dtype to which they
+            promote.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.gt(tt.tensor([1, 2, 3]), 2)
+            tensor([False, False,  True])
+
+        Schema::
+
+            gt.Tensor(Tensor self, Tensor other) -> Tensor
+        """
     def gt_(self, other: Tensor | Number) -> Tensor:
-        """gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        """In place: where the first tensor is greater than the second one (`torch.Tensor.gt_`).
+
+            input > other
+
+        Args:
+            input: A tensor of real numbers. It takes the result. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: `input` or `other` is complex.
+
+        Note:
+            A comparison with nan is False. Both sides are first converted to the dtype to which they
+            promote.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1, 2, 3])
+            >>> x.gt_(2)
+            tensor([0, 0, 1])
+
+        Schema::
+
+            gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        """
     def ge(self, other: Tensor | Number) -> Tensor:
-        """ge.Tensor(Tensor self, Tensor other) -> Tensor"""
+        """Where the first tensor is greater than the second one or equal to it (`torch.ge`).
+
+            input >= other
+
+        Args:
+            input: A tensor of real numbers. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of bools of the broadcast shape.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: `input` or `other` is complex.
+
+        Note:
+            A comparison with nan is False. Both sides are first converted to the dtype to which they
+            promote.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.ge(tt.tensor([1, 2, 3]), 2)
+            tensor([False,  True,  True])
+
+        Schema::
+
+            ge.Tensor(Tensor self, Tensor other) -> Tensor
+        """
     def ge_(self, other: Tensor | Number) -> Tensor:
-        """ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        """In place: where the first tensor is greater than the second one or equal to it (`torch.Tensor.ge_`).
+
+            input >= other
+
+        Args:
+            input: A tensor of real numbers. It takes the result. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: `input` or `other` is complex.
+
+        Note:
+            A comparison with nan is False. Both sides are first converted to the dtype to which they
+            promote.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1, 2, 3])
+            >>> x.ge_(2)
+            tensor([0, 1, 1])
+
+        Schema::
+
+            ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        """
     def greater(self, other: Tensor | Number) -> Tensor:
-        """greater.Tensor(Tensor self, Tensor other) -> Tensor"""
+        """Where the first tensor is greater than the second one (`torch.greater`).
+
+        Another name of `tt.gt`.
+
+            input > other
+
+        Args:
+            input: A tensor of real numbers. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of bools of the broadcast shape.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: `input` or `other` is complex.
+
+        Note:
+            A comparison with nan is False. Both sides are first converted to the dtype to which they
+            promote.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.greater(tt.tensor([1, 2, 3]), 2)
+            tensor([False, False,  True])
+
+        Schema::
+
+            greater.Tensor(Tensor self, Tensor other) -> Tensor
+        """
     def greater_(self, other: Tensor | Number) -> Tensor:
-        """greater_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        """In place: where the first tensor is greater than the second one (`torch.Tensor.greater_`).
+
+        Another name of `tt.gt_`.
+
+            input > other
+
+        Args:
+            input: A tensor of real numbers. It takes the result. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: `input` or `other` is complex.
+
+        Note:
+            A comparison with nan is False. Both sides are first converted to the dtype to which they
+            promote.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1, 2, 3])
+            >>> x.greater_(2)
+            tensor([0, 0, 1])
+
+        Schema::
+
+            greater_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        """
     def greater_equal(self, other: Tensor | Number) -> Tensor:
-        """greater_equal.Tensor(Tensor self, Tensor other) -> Tensor"""
+        """Where the first tensor is greater than the second one or equal to it (`torch.greater_equal`).
+
+        Another name of `tt.ge`.
+
+            input >= other
+
+        Args:
+            input: A tensor of real numbers. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of bools of the broadcast shape.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: `input` or `other` is complex.
+
+        Note:
+            A comparison with nan is False. Both sides are first converted to the dtype to which they
+            promote.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.greater_equal(tt.tensor([1, 2, 3]), 2)
+            tensor([False,  True,  True])
+
+        Schema::
+
+            greater_equal.Tensor(Tensor self, Tensor other) -> Tensor
+        """
     def greater_equal_(self, other: Tensor | Number) -> Tensor:
-        """greater_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        """In place: where the first tensor is greater than the second one or equal to it (`torch.Tensor.greater_equal_`).
+
+        Another name of `tt.ge_`.
+
+            input >= other
+
+        Args:
+            input: A tensor of real numbers. It takes the result. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: `input` or `other` is complex.
+
+        Note:
+            A comparison with nan is False. Both sides are first converted to the dtype to which they
+            promote.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1, 2, 3])
+            >>> x.greater_equal_(2)
+            tensor([0, 1, 1])
+
+        Schema::
+
+            greater_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        """
     def less(self, other: Tensor | Number) -> Tensor:
-        """less.Tensor(Tensor self, Tensor other) -> Tensor"""
+        """Where the first tensor is smaller than the second one (`torch.less`).
+
+        Another name of `tt.lt`.
+
+            input < other
+
+        Args:
+            input: A tensor of real numbers. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of bools of the broadcast shape.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: `input` or `other` is complex.
+
+        Note:
+            A comparison with nan is False. Both sides are first converted to the dtype to which they
+            promote.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.less(tt.tensor([1, 2, 3]), 2)
+            tensor([ True, False, False])
+
+        Schema::
+
+            less.Tensor(Tensor self, Tensor other) -> Tensor
+        """
     def less_(self, other: Tensor | Number) -> Tensor:
-        """less_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        """In place: where the first tensor is smaller than the second one (`torch.Tensor.less_`).
+
+        Another name of `tt.lt_`.
+
+            input < other
+
+        Args:
+            input: A tensor of real numbers. It takes the result. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: `input` or `other` is complex.
+
+        Note:
+            A comparison with nan is False. Both sides are first converted to the dtype to which they
+            promote.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1, 2, 3])
+            >>> x.less_(2)
+            tensor([1, 0, 0])
+
+        Schema::
+
+            less_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        """
     def less_equal(self, other: Tensor | Number) -> Tensor:
-        """less_equal.Tensor(Tensor self, Tensor other) -> Tensor"""
+        """Where the first tensor is smaller than the second one or equal to it (`torch.less_equal`).
+
+        Another name of `tt.le`.
+
+            input <= other
+
+        Args:
+            input: A tensor of real numbers. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of bools of the broadcast shape.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: `input` or `other` is complex.
+
+        Note:
+            A comparison with nan is False. Both sides are first converted to the dtype to which they
+            promote.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.less_equal(tt.tensor([1, 2, 3]), 2)
+            tensor([ True,  True, False])
+
+        Schema::
+
+            less_equal.Tensor(Tensor self, Tensor other) -> Tensor
+        """
     def less_equal_(self, other: Tensor | Number) -> Tensor:
-        """less_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        """In place: where the first tensor is smaller than the second one or equal to it (`torch.Tensor.less_equal_`).
+
+        Another name of `tt.le_`.
+
+            input <= other
+
+        Args:
+            input: A tensor of real numbers. It takes the result. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: `input` or `other` is complex.
+
+        Note:
+            A comparison with nan is False. Both sides are first converted to the dtype to which they
+            promote.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1, 2, 3])
+            >>> x.less_equal_(2)
+            tensor([1, 1, 0])
+
+        Schema::
+
+            less_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        """
     def not_equal(self, other: Tensor | Number) -> Tensor:
-        """not_equal.Tensor(Tensor self, Tensor other) -> Tensor"""
+        """Where two tensors differ, element by element (`torch.not_equal`).
+
+        Another name of `tt.ne`.
+
+            input != other
+
+        Args:
+            input: A tensor. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of bools of the broadcast shape.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+
+        Note:
+            nan differs from everything, itself included. Both sides are first converted to the dtype to
+            which they promote.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.not_equal(tt.tensor([1, 2, 3]), 2)
+            tensor([ True, False,  True])
+
+        Schema::
+
+            not_equal.Tensor(Tensor self, Tensor other) -> Tensor
+        """
     def not_equal_(self, other: Tensor | Number) -> Tensor:
-        """not_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        """In place: where two tensors differ, element by element (`torch.Tensor.not_equal_`).
+
+        Another name of `tt.ne_`.
+
+            input != other
+
+        Args:
+            input: A tensor. It takes the result. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+
+        Note:
+            nan differs from everything, itself included. Both sides are first converted to the dtype to
+            which they promote.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1, 2, 3])
+            >>> x.not_equal_(2)
+            tensor([1, 0, 1])
+
+        Schema::
+
+            not_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        """
     def isnan(self) -> Tensor:
-        """isnan(Tensor self) -> Tensor"""
+        """Where an element is not a number (`torch.isnan`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+
+        Returns:
+            A tensor of bools of `input`'s shape.
+
+        Note:
+            A complex number counts if either part is nan. Integers and bools are never nan.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.isnan(tt.tensor([1.0, float('nan'), float('inf')]))
+            tensor([False,  True, False])
+
+        Schema::
+
+            isnan(Tensor self) -> Tensor
+        """
     def isinf(self) -> Tensor:
-        """isinf(Tensor self) -> Tensor"""
+        """Where an element is infinite, of either sign (`torch.isinf`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+
+        Returns:
+            A tensor of bools of `input`'s shape.
+
+        Note:
+            A complex number counts if either part is infinite. Integers and bools never are.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.isinf(tt.tensor([1.0, float('nan'), float('-inf')]))
+            tensor([False, False,  True])
+
+        Schema::
+
+            isinf(Tensor self) -> Tensor
+        """
     def isfinite(self) -> Tensor:
-        """isfinite(Tensor self) -> Tensor"""
+        """Where an element is neither infinite nor nan (`torch.isfinite`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+
+        Returns:
+            A tensor of bools of `input`'s shape.
+
+        Note:
+            Both parts of a complex number must be finite. Integers and bools always are.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.isfinite(tt.tensor([1.0, float('nan'), float('inf')]))
+            tensor([ True, False, False])
+
+        Schema::
+
+            isfinite(Tensor self) -> Tensor
+        """
     def logical_not(self) -> Tensor:
-        """logical_not(Tensor self) -> Tensor"""
+        """True where an element is zero or False, and False elsewhere (`torch.logical_not`).
+
+            not x
+
+        Args:
+            input: A tensor of any shape and dtype. The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of bools of `input`'s shape.
+
+        Note:
+            Numbers other than zero count as True, nan among them. `out` may be of any dtype; it gets zeros
+            and ones. `tt.bitwise_not` inverts the bits of integers.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.logical_not(tt.tensor([True, False]))
+            tensor([False,  True])
+
+        Schema::
+
+            logical_not(Tensor self) -> Tensor
+        """
     def logical_not_(self) -> Tensor:
-        """logical_not_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: true where an element is zero or False, and False elsewhere (`torch.Tensor.logical_not_`).
+
+            not x
+
+        Args:
+            input: A tensor of any shape and dtype. It takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Note:
+            Numbers other than zero count as True, nan among them. `out` may be of any dtype; it gets zeros
+            and ones. `tt.bitwise_not` inverts the bits of integers.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([True, False])
+            >>> x.logical_not_()
+            tensor([False,  True])
+
+        Schema::
+
+            logical_not_(Tensor(a!) self) -> Tensor(a!)
+        """
     def logical_and(self, other: Tensor) -> Tensor:
-        """logical_and(Tensor self, Tensor other) -> Tensor"""
+        """Whether both elements are true (`torch.logical_and`).
+
+            input and other
+
+        Args:
+            input: A tensor of any dtype. The method's `self`.
+            other: A tensor of any dtype whose shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of bools of the broadcast shape.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            TypeError: `input` or `other` is a number.
+
+        Note:
+            Numbers other than zero count as True, nan among them. `out` may be of any dtype; it gets zeros
+            and ones.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.logical_and(tt.tensor([True, True, False]), tt.tensor([True, False, False]))
+            tensor([ True, False, False])
+
+        Schema::
+
+            logical_and(Tensor self, Tensor other) -> Tensor
+        """
     def logical_and_(self, other: Tensor) -> Tensor:
-        """logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        """In place: whether both elements are true (`torch.Tensor.logical_and_`).
+
+            input and other
+
+        Args:
+            input: A tensor of any dtype. It takes the result. The method's `self`.
+            other: A tensor of any dtype whose shape broadcasts with that of `input`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            TypeError: `input` or `other` is a number.
+
+        Note:
+            Numbers other than zero count as True, nan among them. `out` may be of any dtype; it gets zeros
+            and ones.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([True, True, False])
+            >>> x.logical_and_(tt.tensor([True, False, False]))
+            tensor([ True, False, False])
+
+        Schema::
+
+            logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        """
     def logical_or(self, other: Tensor) -> Tensor:
-        """logical_or(Tensor self, Tensor other) -> Tensor"""
+        """Whether at least one of the two elements is true (`torch.logical_or`).
+
+            input or other
+
+        Args:
+            input: A tensor of any dtype. The method's `self`.
+            other: A tensor of any dtype whose shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of bools of the broadcast shape.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            TypeError: `input` or `other` is a number.
+
+        Note:
+            Numbers other than zero count as True, nan among them. `out` may be of any dtype; it gets zeros
+            and ones.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.logical_or(tt.tensor([True, True, False]), tt.tensor([True, False, False]))
+            tensor([ True,  True, False])
+
+        Schema::
+
+            logical_or(Tensor self, Tensor other) -> Tensor
+        """
     def logical_or_(self, other: Tensor) -> Tensor:
-        """logical_or_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        """In place: whether at least one of the two elements is true (`torch.Tensor.logical_or_`).
+
+            input or other
+
+        Args:
+            input: A tensor of any dtype. It takes the result. The method's `self`.
+            other: A tensor of any dtype whose shape broadcasts with that of `input`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            TypeError: `input` or `other` is a number.
+
+        Note:
+            Numbers other than zero count as True, nan among them. `out` may be of any dtype; it gets zeros
+            and ones.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([True, True, False])
+            >>> x.logical_or_(tt.tensor([True, False, False]))
+            tensor([ True,  True, False])
+
+        Schema::
+
+            logical_or_(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        """
     def logical_xor(self, other: Tensor) -> Tensor:
-        """logical_xor(Tensor self, Tensor other) -> Tensor"""
+        """Whether exactly one of the two elements is true (`torch.logical_xor`).
+
+            input != other, both as bools
+
+        Args:
+            input: A tensor of any dtype. The method's `self`.
+            other: A tensor of any dtype whose shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of bools of the broadcast shape.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            TypeError: `input` or `other` is a number.
+
+        Note:
+            Numbers other than zero count as True, nan among them. `out` may be of any dtype; it gets zeros
+            and ones.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.logical_xor(tt.tensor([True, True, False]), tt.tensor([True, False, False]))
+            tensor([False,  True, False])
+
+        Schema::
+
+            logical_xor(Tensor self, Tensor other) -> Tensor
+        """
     def logical_xor_(self, other: Tensor) -> Tensor:
-        """logical_xor_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        """In place: whether exactly one of the two elements is true (`torch.Tensor.logical_xor_`).
+
+            input != other, both as bools
+
+        Args:
+            input: A tensor of any dtype. It takes the result. The method's `self`.
+            other: A tensor of any dtype whose shape broadcasts with that of `input`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            TypeError: `input` or `other` is a number.
+
+        Note:
+            Numbers other than zero count as True, nan among them. `out` may be of any dtype; it gets zeros
+            and ones.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([True, True, False])
+            >>> x.logical_xor_(tt.tensor([True, False, False]))
+            tensor([False,  True, False])
+
+        Schema::
+
+            logical_xor_(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        """
     def bitwise_and(self, other: Tensor | Number) -> Tensor:
-        """bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor"""
+        """The bits that are set in both of two integers (`torch.bitwise_and`).
+
+            input & other
+
+        Args:
+            input: A tensor of integers or bools, or a number if `other` is a tensor. The method's `self`.
+            other: A tensor of integers or bools, or a number; its shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: An operand is floating or complex.
+
+        Note:
+            Integers are in two's complement. Bools give the logical and.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.bitwise_and(tt.tensor([12, 10]), 6)
+            tensor([4, 2])
+
+        Schema::
+
+            bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor
+        """
     def bitwise_and_(self, other: Tensor | Number) -> Tensor:
-        """bitwise_and_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        """In place: the bits that are set in both of two integers (`torch.Tensor.bitwise_and_`).
+
+            input & other
+
+        Args:
+            input: A tensor of integers or bools, or a number if `other` is a tensor. It takes the result.
+                The method's `self`.
+            other: A tensor of integers or bools, or a number; its shape broadcasts with that of `input`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: An operand is floating or complex.
+
+        Note:
+            Integers are in two's complement. Bools give the logical and.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([12, 10])
+            >>> x.bitwise_and_(6)
+            tensor([4, 2])
+
+        Schema::
+
+            bitwise_and_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        """
     def bitwise_or(self, other: Tensor | Number) -> Tensor:
-        """bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor"""
+        """The bits that are set in at least one of two integers (`torch.bitwise_or`).
+
+            input | other
+
+        Args:
+            input: A tensor of integers or bools, or a number if `other` is a tensor. The method's `self`.
+            other: A tensor of integers or bools, or a number; its shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: An operand is floating or complex.
+
+        Note:
+            Integers are in two's complement. Bools give the logical or.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.bitwise_or(tt.tensor([12, 10]), 3)
+            tensor([15, 11])
+
+        Schema::
+
+            bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor
+        """
     def bitwise_or_(self, other: Tensor | Number) -> Tensor:
-        """bitwise_or_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        """In place: the bits that are set in at least one of two integers (`torch.Tensor.bitwise_or_`).
+
+            input | other
+
+        Args:
+            input: A tensor of integers or bools, or a number if `other` is a tensor. It takes the result.
+                The method's `self`.
+            other: A tensor of integers or bools, or a number; its shape broadcasts with that of `input`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: An operand is floating or complex.
+
+        Note:
+            Integers are in two's complement. Bools give the logical or.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([12, 10])
+            >>> x.bitwise_or_(3)
+            tensor([15, 11])
+
+        Schema::
+
+            bitwise_or_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        """
     def bitwise_xor(self, other: Tensor | Number) -> Tensor:
-        """bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor"""
+        """The bits that are set in exactly one of two integers (`torch.bitwise_xor`).
+
+            input ^ other
+
+        Args:
+            input: A tensor of integers or bools, or a number if `other` is a tensor. The method's `self`.
+            other: A tensor of integers or bools, or a number; its shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: An operand is floating or complex.
+
+        Note:
+            Integers are in two's complement. Bools give the logical exclusive or.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.bitwise_xor(tt.tensor([12, 10]), 6)
+            tensor([10, 12])
+
+        Schema::
+
+            bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor
+        """
     def bitwise_xor_(self, other: Tensor | Number) -> Tensor:
-        """bitwise_xor_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        """In place: the bits that are set in exactly one of two integers (`torch.Tensor.bitwise_xor_`).
+
+            input ^ other
+
+        Args:
+            input: A tensor of integers or bools, or a number if `other` is a tensor. It takes the result.
+                The method's `self`.
+            other: A tensor of integers or bools, or a number; its shape broadcasts with that of `input`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: An operand is floating or complex.
+
+        Note:
+            Integers are in two's complement. Bools give the logical exclusive or.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([12, 10])
+            >>> x.bitwise_xor_(6)
+            tensor([10, 12])
+
+        Schema::
+
+            bitwise_xor_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        """
     def bitwise_left_shift(self, other: Tensor | Number) -> Tensor:
-        """bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor"""
+        """The bits of integers, moved towards the higher places (`torch.bitwise_left_shift`).
+
+            input << other, that is input * 2 ** other
+
+        Args:
+            input: The integers to shift: a tensor, or a number if `other` is a tensor. The method's `self`.
+            other: How many bits to shift by: a tensor of integers or a number; its shape broadcasts with
+                that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: The operands are floating or complex, or both of bools.
+
+        Note:
+            Bits that leave the dtype are lost. A count that is negative, or not below the dtype's number of
+            bits, gives 0.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.bitwise_left_shift(tt.tensor([1, 3, -1]), 2)
+            tensor([ 4, 12, -4])
+
+        Schema::
+
+            bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor
+        """
     def bitwise_left_shift_(self, other: Tensor | Number) -> Tensor:
-        """bitwise_left_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        """In place: the bits of integers, moved towards the higher places (`torch.Tensor.bitwise_left_shift_`).
+
+            input << other, that is input * 2 ** other
+
+        Args:
+            input: The integers to shift: a tensor, or a number if `other` is a tensor. It takes the result.
+                The method's `self`.
+            other: How many bits to shift by: a tensor of integers or a number; its shape broadcasts with
+                that of `input`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: The operands are floating or complex, or both of bools.
+
+        Note:
+            Bits that leave the dtype are lost. A count that is negative, or not below the dtype's number of
+            bits, gives 0.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1, 3, -1])
+            >>> x.bitwise_left_shift_(2)
+            tensor([ 4, 12, -4])
+
+        Schema::
+
+            bitwise_left_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        """
     def bitwise_right_shift(self, other: Tensor | Number) -> Tensor:
-        """bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor"""
+        """The bits of integers, moved towards the lower places (`torch.bitwise_right_shift`).
+
+            input >> other, that is floor(input / 2 ** other)
+
+        Args:
+            input: The integers to shift: a tensor, or a number if `other` is a tensor. The method's `self`.
+            other: How many bits to shift by: a tensor of integers or a number; its shape broadcasts with
+                that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: The operands are floating or complex, or both of bools.
+
+        Note:
+            Signed integers keep their sign. A count that is negative, or not below the dtype's number of
+            bits, gives 0, or -1 for a negative integer.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.bitwise_right_shift(tt.tensor([8, 5, -8]), 2)
+            tensor([ 2,  1, -2])
+
+        Schema::
+
+            bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor
+        """
     def bitwise_right_shift_(self, other: Tensor | Number) -> Tensor:
-        """bitwise_right_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        """In place: the bits of integers, moved towards the lower places (`torch.Tensor.bitwise_right_shift_`).
+
+            input >> other, that is floor(input / 2 ** other)
+
+        Args:
+            input: The integers to shift: a tensor, or a number if `other` is a tensor. It takes the result.
+                The method's `self`.
+            other: How many bits to shift by: a tensor of integers or a number; its shape broadcasts with
+                that of `input`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: The operands are floating or complex, or both of bools.
+
+        Note:
+            Signed integers keep their sign. A count that is negative, or not below the dtype's number of
+            bits, gives 0, or -1 for a negative integer.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([8, 5, -8])
+            >>> x.bitwise_right_shift_(2)
+            tensor([ 2,  1, -2])
+
+        Schema::
+
+            bitwise_right_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        """
     def gcd(self, other: Tensor) -> Tensor:
-        """gcd(Tensor self, Tensor other) -> Tensor"""
+        """The greatest common divisor of two integers (`torch.gcd`).
+
+        Args:
+            input: A tensor of integers. The method's `self`.
+            other: A tensor of integers whose shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: The operands are floating or complex, or both of bools.
+            TypeError: `input` or `other` is a number.
+
+        Note:
+            The signs of the operands do not count: gcd(0, x) is |x|, and gcd(0, 0) is 0.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.gcd(tt.tensor([12, -15, 0]), tt.tensor([18, 10, 5]))
+            tensor([6, 5, 5])
+
+        Schema::
+
+            gcd(Tensor self, Tensor other) -> Tensor
+        """
     def gcd_(self, other: Tensor) -> Tensor:
-        """gcd_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        """In place: the greatest common divisor of two integers (`torch.Tensor.gcd_`).
+
+        Args:
+            input: A tensor of integers. It takes the result. The method's `self`.
+            other: A tensor of integers whose shape broadcasts with that of `input`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: The operands are floating or complex, or both of bools.
+            TypeError: `input` or `other` is a number.
+
+        Note:
+            The signs of the operands do not count: gcd(0, x) is |x|, and gcd(0, 0) is 0.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([12, -15, 0])
+            >>> x.gcd_(tt.tensor([18, 10, 5]))
+            tensor([6, 5, 5])
+
+        Schema::
+
+            gcd_(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        """
     def lcm(self, other: Tensor) -> Tensor:
-        """lcm(Tensor self, Tensor other) -> Tensor"""
+        """The least common multiple of two integers (`torch.lcm`).
+
+            |input * other| / gcd(input, other)
+
+        Args:
+            input: A tensor of integers. The method's `self`.
+            other: A tensor of integers whose shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: The operands are floating or complex, or both of bools.
+            TypeError: `input` or `other` is a number.
+
+        Note:
+            It is 0 where either one is 0. A multiple that does not fit in the dtype wraps around and may
+            come out negative.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.lcm(tt.tensor([4, -6, 0]), tt.tensor([6, 8, 5]))
+            tensor([12, 24,  0])
+
+        Schema::
+
+            lcm(Tensor self, Tensor other) -> Tensor
+        """
     def lcm_(self, other: Tensor) -> Tensor:
-        """lcm_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        """In place: the least common multiple of two integers (`torch.Tensor.lcm_`).
+
+            |input * other| / gcd(input, other)
+
+        Args:
+            input: A tensor of integers. It takes the result. The method's `self`.
+            other: A tensor of integers whose shape broadcasts with that of `input`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: The operands are floating or complex, or both of bools.
+            TypeError: `input` or `other` is a number.
+
+        Note:
+            It is 0 where either one is 0. A multiple that does not fit in the dtype wraps around and may
+            come out negative.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([4, -6, 0])
+            >>> x.lcm_(tt.tensor([6, 8, 5]))
+            tensor([12, 24,  0])
+
+        Schema::
+
+            lcm_(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        """
     def bitwise_not(self) -> Tensor:
-        """bitwise_not(Tensor self) -> Tensor"""
+        """Integers with every bit inverted; bools negated (`torch.bitwise_not`).
+
+            ~x, for signed integers -x - 1
+
+        Args:
+            input: A tensor of integers or bools of any shape. The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype.
+
+        Raises:
+            NotImplementedError: `input` is floating or complex.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.bitwise_not(tt.tensor([0, 5, -1]))
+            tensor([-1, -6,  0])
+
+        Schema::
+
+            bitwise_not(Tensor self) -> Tensor
+        """
     def bitwise_not_(self) -> Tensor:
-        """bitwise_not_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: integers with every bit inverted; bools negated (`torch.Tensor.bitwise_not_`).
+
+            ~x, for signed integers -x - 1
+
+        Args:
+            input: A tensor of integers or bools of any shape. It takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            NotImplementedError: `input` is floating or complex.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([0, 5, -1])
+            >>> x.bitwise_not_()
+            tensor([-1, -6,  0])
+
+        Schema::
+
+            bitwise_not_(Tensor(a!) self) -> Tensor(a!)
+        """
     @overload
     def clamp(self, min: Number | None = ..., max: Number | None = ...) -> Tensor:
-        """clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor
-        clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor
+        """Each element, held between a lower and an upper bound (`torch.clamp`).
+
+            min(max(x, min), max)
+
+        Signatures::
+
+            tt.clamp(input: Tensor, min: Number | None = None, max: Number | None = None, *, out: Tensor | None = None) -> Tensor
+            tt.clamp(input: Tensor, min: Tensor | None = None, max: Tensor | None = None, *, out: Tensor | None = None) -> Tensor
+
+        Args:
+            input: A tensor of real numbers. The method's `self`.
+            min: The lower bound: a number, or a tensor whose shape broadcasts with that of `input`; None
+                for no lower bound.
+            max: The upper bound, as `min`; both bounds are numbers or both are tensors.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of the dtype to which `input` and the bounds promote.
+
+        Raises:
+            RuntimeError: Both bounds are None, or the shapes do not broadcast.
+            NotImplementedError: `input` is complex, or bools are bounded by numbers that are bools.
+            TypeError: One bound is a number and the other one a tensor that has dimensions.
+
+        Note:
+            Where `min` is greater than `max` the result is `max`. nan in `input` or in a bound gives nan.
+            The gradient in `input` is 1 within the bounds and on them, 0 outside.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.clamp(tt.tensor([-1.0, 0.5, 3.0]), min=0, max=1)
+            tensor([0.0000, 0.5000, 1.0000])
+
+        Schema::
+
+            clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor
+            clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor
         """
     @overload
     def clamp(self, min: Tensor | None = ..., max: Tensor | None = ...) -> Tensor: ...
     @overload
     def clamp_(self, min: Number | None = ..., max: Number | None = ...) -> Tensor:
-        """clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)
-        clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)
+        """In place: each element, held between a lower and an upper bound (`torch.Tensor.clamp_`).
+
+            min(max(x, min), max)
+
+        Signatures::
+
+            tt.clamp_(input: Tensor, min: Number | None = None, max: Number | None = None) -> Tensor
+            tt.clamp_(input: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Tensor
+
+        Args:
+            input: A tensor of real numbers. It takes the result. The method's `self`.
+            min: The lower bound: a number, or a tensor whose shape broadcasts with that of `input`; None
+                for no lower bound.
+            max: The upper bound, as `min`; both bounds are numbers or both are tensors.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: Both bounds are None, or the shapes do not broadcast.
+            NotImplementedError: `input` is complex, or bools are bounded by numbers that are bools.
+            TypeError: One bound is a number and the other one a tensor that has dimensions.
+
+        Note:
+            Where `min` is greater than `max` the result is `max`. nan in `input` or in a bound gives nan.
+            The gradient in `input` is 1 within the bounds and on them, 0 outside.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([-1.0, 0.5, 3.0])
+            >>> x.clamp_(min=0, max=1)
+            tensor([0.0000, 0.5000, 1.0000])
+
+        Schema::
+
+            clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)
+            clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)
         """
     @overload
     def clamp_(self, min: Tensor | None = ..., max: Tensor | None = ...) -> Tensor: ...
     @overload
     def clamp_min(self, min: Number) -> Tensor:
-        """clamp_min(Tensor self, Scalar min) -> Tensor
-        clamp_min.Tensor(Tensor self, Tensor min) -> Tensor
+        """Each element, or the lower bound where it is below that (`torch.clamp_min`).
+
+            max(x, min)
+
+        Signatures::
+
+            tt.clamp_min(input: Tensor, min: Number, *, out: Tensor | None = None) -> Tensor
+            tt.clamp_min(input: Tensor, min: Tensor, *, out: Tensor | None = None) -> Tensor
+
+        Args:
+            input: A tensor of real numbers. The method's `self`.
+            min: The lower bound: a number, or a tensor whose shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of the dtype to which `input` and `min` promote.
+
+        Raises:
+            RuntimeError: The shapes do not broadcast.
+            NotImplementedError: `input` is complex.
+
+        Note:
+            nan in `input` or in `min` gives nan.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.clamp_min(tt.tensor([-1.0, 0.5, 3.0]), 0)
+            tensor([0.0000, 0.5000, 3.0000])
+
+        Schema::
+
+            clamp_min(Tensor self, Scalar min) -> Tensor
+            clamp_min.Tensor(Tensor self, Tensor min) -> Tensor
         """
     @overload
     def clamp_min(self, min: Tensor) -> Tensor: ...
     @overload
     def clamp_min_(self, min: Number) -> Tensor:
-        """clamp_min_(Tensor(a!) self, Scalar min) -> Tensor(a!)
-        clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)
+        """In place: each element, or the lower bound where it is below that (`torch.Tensor.clamp_min_`).
+
+            max(x, min)
+
+        Signatures::
+
+            tt.clamp_min_(input: Tensor, min: Number) -> Tensor
+            tt.clamp_min_(input: Tensor, min: Tensor) -> Tensor
+
+        Args:
+            input: A tensor of real numbers. It takes the result. The method's `self`.
+            min: The lower bound: a number, or a tensor whose shape broadcasts with that of `input`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes do not broadcast.
+            NotImplementedError: `input` is complex.
+
+        Note:
+            nan in `input` or in `min` gives nan.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([-1.0, 0.5, 3.0])
+            >>> x.clamp_min_(0)
+            tensor([0.0000, 0.5000, 3.0000])
+
+        Schema::
+
+            clamp_min_(Tensor(a!) self, Scalar min) -> Tensor(a!)
+            clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)
         """
     @overload
     def clamp_min_(self, min: Tensor) -> Tensor: ...
     @overload
     def clamp_max(self, max: Number) -> Tensor:
-        """clamp_max(Tensor self, Scalar max) -> Tensor
-        clamp_max.Tensor(Tensor self, Tensor max) -> Tensor
+        """Each element, or the upper bound where it is above that (`torch.clamp_max`).
+
+            min(x, max)
+
+        Signatures::
+
+            tt.clamp_max(input: Tensor, max: Number, *, out: Tensor | None = None) -> Tensor
+            tt.clamp_max(input: Tensor, max: Tensor, *, out: Tensor | None = None) -> Tensor
+
+        Args:
+            input: A tensor of real numbers. The method's `self`.
+            max: The upper bound: a number, or a tensor whose shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of the dtype to which `input` and `max` promote.
+
+        Raises:
+            RuntimeError: The shapes do not broadcast.
+            NotImplementedError: `input` is complex.
+
+        Note:
+            nan in `input` or in `max` gives nan.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.clamp_max(tt.tensor([-1.0, 0.5, 3.0]), 1)
+            tensor([-1.0000,  0.5000,  1.0000])
+
+        Schema::
+
+            clamp_max(Tensor self, Scalar max) -> Tensor
+            clamp_max.Tensor(Tensor self, Tensor max) -> Tensor
         """
     @overload
     def clamp_max(self, max: Tensor) -> Tensor: ...
     @overload
     def clamp_max_(self, max: Number) -> Tensor:
-        """clamp_max_(Tensor(a!) self, Scalar max) -> Tensor(a!)
-        clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)
+        """In place: each element, or the upper bound where it is above that (`torch.Tensor.clamp_max_`).
+
+            min(x, max)
+
+        Signatures::
+
+            tt.clamp_max_(input: Tensor, max: Number) -> Tensor
+            tt.clamp_max_(input: Tensor, max: Tensor) -> Tensor
+
+        Args:
+            input: A tensor of real numbers. It takes the result. The method's `self`.
+            max: The upper bound: a number, or a tensor whose shape broadcasts with that of `input`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes do not broadcast.
+            NotImplementedError: `input` is complex.
+
+        Note:
+            nan in `input` or in `max` gives nan.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([-1.0, 0.5, 3.0])
+            >>> x.clamp_max_(1)
+            tensor([-1.0000,  0.5000,  1.0000])
+
+        Schema::
+
+            clamp_max_(Tensor(a!) self, Scalar max) -> Tensor(a!)
+            clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)
         """
     @overload
     def clamp_max_(self, max: Tensor) -> Tensor: ...
     @overload
     def clip(self, min: Number | None = ..., max: Number | None = ...) -> Tensor:
-        """clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor
-        clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor
+        """Each element, held between a lower and an upper bound (`torch.clip`).
+
+        Another name of `tt.clamp`.
+
+            min(max(x, min), max)
+
+        Signatures::
+
+            tt.clip(input: Tensor, min: Number | None = None, max: Number | None = None) -> Tensor
+            tt.clip(input: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Tensor
+
+        Args:
+            input: A tensor of real numbers. The method's `self`.
+            min: The lower bound: a number, or a tensor whose shape broadcasts with that of `input`; None
+                for no lower bound.
+            max: The upper bound, as `min`; both bounds are numbers or both are tensors.
+
+        Returns:
+            A tensor of the broadcast shape and of the dtype to which `input` and the bounds promote.
+
+        Raises:
+            RuntimeError: Both bounds are None, or the shapes do not broadcast.
+            NotImplementedError: `input` is complex, or bools are bounded by numbers that are bools.
+            TypeError: One bound is a number and the other one a tensor that has dimensions.
+
+        Note:
+            Where `min` is greater than `max` the result is `max`. nan in `input` or in a bound gives nan.
+            The gradient in `input` is 1 within the bounds and on them, 0 outside.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.clip(tt.tensor([-1.0, 0.5, 3.0]), min=0, max=1)
+            tensor([0.0000, 0.5000, 1.0000])
+
+        Schema::
+
+            clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor
+            clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor
         """
     @overload
     def clip(self, min: Tensor | None = ..., max: Tensor | None = ...) -> Tensor: ...
     @overload
     def clip_(self, min: Number | None = ..., max: Number | None = ...) -> Tensor:
-        """clip_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)
-        clip_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)
+        """In place: each element, held between a lower and an upper bound (`torch.Tensor.clip_`).
+
+        Another name of `tt.clamp_`.
+
+            min(max(x, min), max)
+
+        Signatures::
+
+            tt.clip_(input: Tensor, min: Number | None = None, max: Number | None = None) -> Tensor
+            tt.clip_(input: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Tensor
+
+        Args:
+            input: A tensor of real numbers. It takes the result. The method's `self`.
+            min: The lower bound: a number, or a tensor whose shape broadcasts with that of `input`; None
+                for no lower bound.
+            max: The upper bound, as `min`; both bounds are numbers or both are tensors.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: Both bounds are None, or the shapes do not broadcast.
+            NotImplementedError: `input` is complex, or bools are bounded by numbers that are bools.
+            TypeError: One bound is a number and the other one a tensor that has dimensions.
+
+        Note:
+            Where `min` is greater than `max` the result is `max`. nan in `input` or in a bound gives nan.
+            The gradient in `input` is 1 within the bounds and on them, 0 outside.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([-1.0, 0.5, 3.0])
+            >>> x.clip_(min=0, max=1)
+            tensor([0.0000, 0.5000, 1.0000])
+
+        Schema::
+
+            clip_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)
+            clip_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)
         """
     @overload
     def clip_(self, min: Tensor | None = ..., max: Tensor | None = ...) -> Tensor: ...
     def where(self, condition: Tensor, other: Tensor | Number) -> Tensor:
-        """where.self(Tensor condition, Tensor self, Tensor other) -> Tensor
-        where(Tensor condition) -> Tensor[]
+        """Elements of `input` where a condition holds and of `other` elsewhere (`torch.where`).
+
+            input if condition else other
+
+        Signatures::
+
+            tt.where(condition: Tensor, input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor
+            tt.where(condition: Tensor) -> Sequence[Tensor]
+
+        Args:
+            condition: A tensor of bools. uint8 is taken too, with a warning, and counts as True unless
+                zero.
+            input: A tensor or a number, chosen where `condition` is True. The method's `self`.
+            other: A tensor or a number, chosen where `condition` is False.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the shape to which the three arguments broadcast and of the dtype to which `input`
+            and `other` promote. With `condition` alone, one int64 tensor of indices for each dimension, as
+            `tt.nonzero(condition, as_tuple=True)`; `condition` may then be of any dtype.
+
+        Raises:
+            RuntimeError: `condition` is of another dtype, or the shapes do not broadcast.
+            TypeError: `condition` is no tensor, or only one of `input` and `other` is given.
+
+        Note:
+            The branch that is not chosen gets a gradient of zero; if its own derivative is infinite or nan
+            there, zero times that is nan in turn.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([-1.0, 2.0, -3.0])
+            >>> tt.where(x > 0, x, 0.0)
+            tensor([0., 2., 0.])
+            >>> tt.where(x > 0)
+            (tensor([1]),)
+
+        Schema::
+
+            where.self(Tensor condition, Tensor self, Tensor other) -> Tensor
+            where(Tensor condition) -> Tensor[]
         """
     @overload
     def lerp(self, end: Tensor, weight: Number) -> Tensor:
-        """lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor
-        lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor
+        """Linear interpolation from `input` to `end` (`torch.lerp`).
+
+            input + weight * (end - input)
+
+        Signatures::
+
+            tt.lerp(input: Tensor, end: Tensor, weight: Number, *, out: Tensor | None = None) -> Tensor
+            tt.lerp(input: Tensor, end: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor
+
+        Args:
+            input: The starting points: a floating or complex tensor. The method's `self`.
+            end: The ending points: a tensor of the same dtype; its shape broadcasts with that of `input`.
+            weight: 0 gives `input`, 1 gives `end`, numbers outside [0, 1] extrapolate: a number, or a
+                tensor of the same dtype whose shape broadcasts with the others.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of `input`'s dtype.
+
+        Raises:
+            RuntimeError: `end` or `weight` is a tensor of another dtype than `input`, or the shapes do not
+                broadcast.
+            NotImplementedError: `input` is of integers or bools.
+            TypeError: `end` is a number.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.lerp(tt.tensor([0.0, 10.0]), tt.tensor([10.0, 20.0]), 0.25)
+            tensor([ 2.5000, 12.5000])
+
+        Schema::
+
+            lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor
+            lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor
         """
     @overload
     def lerp(self, end: Tensor, weight: Tensor) -> Tensor: ...
     @overload
     def lerp_(self, end: Tensor, weight: Number) -> Tensor:
-        """lerp_.Scalar(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)
-        lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)
+        """In place: linear interpolation from `input` to `end` (`torch.Tensor.lerp_`).
+
+            input + weight * (end - input)
+
+        Signatures::
+
+            tt.lerp_(input: Tensor, end: Tensor, weight: Number) -> Tensor
+            tt.lerp_(input: Tensor, end: Tensor, weight: Tensor) -> Tensor
+
+        Args:
+            input: The starting points: a floating or complex tensor. It takes the result. The method's
+                `self`.
+            end: The ending points: a tensor of the same dtype; its shape broadcasts with that of `input`.
+            weight: 0 gives `input`, 1 gives `end`, numbers outside [0, 1] extrapolate: a number, or a
+                tensor of the same dtype whose shape broadcasts with the others.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: `end` or `weight` is a tensor of another dtype than `input`, or the shapes do not
+                broadcast.
+            NotImplementedError: `input` is of integers or bools.
+            TypeError: `end` is a number.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([0.0, 10.0])
+            >>> x.lerp_(tt.tensor([10.0, 20.0]), 0.25)
+            tensor([ 2.5000, 12.5000])
+
+        Schema::
+
+            lerp_.Scalar(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)
+            lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)
         """
     @overload
     def lerp_(self, end: Tensor, weight: Tensor) -> Tensor: ...
     def addcmul(self, tensor1: Tensor, tensor2: Tensor, *, value: Number = ...) -> Tensor:
-        """addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
+        """A tensor plus the scaled product of two others (`torch.addcmul`).
+
+            input + value * tensor1 * tensor2
+
+        Args:
+            input: The tensor to add to. The method's `self`.
+            tensor1: The first factor: a tensor.
+            tensor2: The second factor: a tensor.
+            value: The number by which the product is multiplied; truncated to an integer where the result
+                is of integers.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the shape to which the three tensors broadcast and of the dtype to which they
+            promote.
+
+        Raises:
+            RuntimeError: The shapes do not broadcast.
+            NotImplementedError: All three tensors are of bools.
+            TypeError: `tensor1` or `tensor2` is a number.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.addcmul(tt.tensor([1.0, 2.0]), tt.tensor([2.0, 3.0]), tt.tensor([4.0, 5.0]), value=0.5)
+            tensor([5.0000, 9.5000])
+
+        Schema::
+
+            addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor
+        """
     def addcmul_(self, tensor1: Tensor, tensor2: Tensor, *, value: Number = ...) -> Tensor:
-        """addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)"""
+        """In place: a tensor plus the scaled product of two others (`torch.Tensor.addcmul_`).
+
+            input + value * tensor1 * tensor2
+
+        Args:
+            input: The tensor to add to. It takes the result. The method's `self`.
+            tensor1: The first factor: a tensor.
+            tensor2: The second factor: a tensor.
+            value: The number by which the product is multiplied; truncated to an integer where the result
+                is of integers.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes do not broadcast.
+            NotImplementedError: All three tensors are of bools.
+            TypeError: `tensor1` or `tensor2` is a number.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.0, 2.0])
+            >>> x.addcmul_(tt.tensor([2.0, 3.0]), tt.tensor([4.0, 5.0]), value=0.5)
+            tensor([5.0000, 9.5000])
+
+        Schema::
+
+            addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)
+        """
     def addcdiv(self, tensor1: Tensor, tensor2: Tensor, *, value: Number = ...) -> Tensor:
-        """addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
+        """A tensor plus the scaled quotient of two others (`torch.addcdiv`).
+
+            input + value * tensor1 / tensor2
+
+        Args:
+            input: The tensor to add to. The method's `self`.
+            tensor1: The dividend: a tensor.
+            tensor2: The divisor: a tensor.
+            value: The number by which the quotient is multiplied.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the shape to which the three tensors broadcast and of the dtype to which they
+            promote.
+
+        Raises:
+            RuntimeError: `tensor1` and `tensor2` are both of integers or bools, or the shapes do not
+                broadcast.
+            TypeError: `tensor1` or `tensor2` is a number.
+
+        Note:
+            Division by zero gives inf, or nan for 0 / 0.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.addcdiv(tt.tensor([1.0, 2.0]), tt.tensor([4.0, 9.0]), tt.tensor([2.0, 3.0]), value=10)
+            tensor([21., 32.])
+
+        Schema::
+
+            addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor
+        """
     def addcdiv_(self, tensor1: Tensor, tensor2: Tensor, *, value: Number = ...) -> Tensor:
-        """addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)"""
+        """In place: a tensor plus the scaled quotient of two others (`torch.Tensor.addcdiv_`).
+
+            input + value * tensor1 / tensor2
+
+        Args:
+            input: The tensor to add to. It takes the result. The method's `self`.
+            tensor1: The dividend: a tensor.
+            tensor2: The divisor: a tensor.
+            value: The number by which the quotient is multiplied.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: `tensor1` and `tensor2` are both of integers or bools, or the shapes do not
+                broadcast.
+            TypeError: `tensor1` or `tensor2` is a number.
+
+        Note:
+            Division by zero gives inf, or nan for 0 / 0.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.0, 2.0])
+            >>> x.addcdiv_(tt.tensor([4.0, 9.0]), tt.tensor([2.0, 3.0]), value=10)
+            tensor([21., 32.])
+
+        Schema::
+
+            addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)
+        """
     def sgn(self) -> Tensor:
-        """sgn(Tensor self) -> Tensor"""
+        """The sign of each element; a complex number is divided by its modulus (`torch.sgn`).
+
+            x / |x|, and 0 for 0
+
+        Args:
+            input: A tensor of any shape; bools stay as they are. The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype.
+
+        Note:
+            For real numbers it is `tt.sign`: -1, 0 or 1, and 0 for nan.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.sgn(tt.tensor([3 + 4j, -2 + 0j, 0j]))
+            tensor([ 0.6000+0.8000j, -1.0000+0.0000j,  0.0000+0.0000j])
+
+        Schema::
+
+            sgn(Tensor self) -> Tensor
+        """
     def sgn_(self) -> Tensor:
-        """sgn_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the sign of each element; a complex number is divided by its modulus (`torch.Tensor.sgn_`).
+
+            x / |x|, and 0 for 0
+
+        Args:
+            input: A tensor of any shape; bools stay as they are. It takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Note:
+            For real numbers it is `tt.sign`: -1, 0 or 1, and 0 for nan.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([3 + 4j, -2 + 0j, 0j])
+            >>> x.sgn_()
+            tensor([ 0.6000+0.8000j, -1.0000+0.0000j,  0.0000+0.0000j])
+
+        Schema::
+
+            sgn_(Tensor(a!) self) -> Tensor(a!)
+        """
     def signbit(self) -> Tensor:
-        """signbit(Tensor self) -> Tensor"""
+        """Whether the sign bit of each element is set (`torch.signbit`).
+
+        Args:
+            input: A tensor of real numbers of any shape. The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of bools of `input`'s shape.
+
+        Raises:
+            NotImplementedError: `input` is complex.
+
+        Note:
+            It is True for negative numbers, for -0.0 and for nan with a minus sign; unlike x < 0 it tells
+            the two zeros apart.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.signbit(tt.tensor([-1.0, 0.0, -0.0, 2.0]))
+            tensor([ True, False,  True, False])
+
+        Schema::
+
+            signbit(Tensor self) -> Tensor
+        """
     def frac(self) -> Tensor:
-        """frac(Tensor self) -> Tensor"""
+        """The fraction of each element, with the element's sign (`torch.frac`).
+
+            x - trunc(x)
+
+        Args:
+            input: A floating tensor of any shape. The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype.
+
+        Raises:
+            NotImplementedError: `input` is complex, or of integers or bools.
+
+        Note:
+            An infinity gives nan. The gradient is 1 everywhere.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.frac(tt.tensor([1.5, -2.25, 3.0]))
+            tensor([ 0.5000, -0.2500,  0.0000])
+
+        Schema::
+
+            frac(Tensor self) -> Tensor
+        """
     def frac_(self) -> Tensor:
-        """frac_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the fraction of each element, with the element's sign (`torch.Tensor.frac_`).
+
+            x - trunc(x)
+
+        Args:
+            input: A floating tensor of any shape. It takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            NotImplementedError: `input` is complex, or of integers or bools.
+
+        Note:
+            An infinity gives nan. The gradient is 1 everywhere.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.5, -2.25, 3.0])
+            >>> x.frac_()
+            tensor([ 0.5000, -0.2500,  0.0000])
+
+        Schema::
+
+            frac_(Tensor(a!) self) -> Tensor(a!)
+        """
     def copysign(self, other: Tensor | Number) -> Tensor:
-        """copysign.Tensor(Tensor self, Tensor other) -> Tensor"""
+        """The magnitude of the first tensor with the sign of the second one (`torch.copysign`).
+
+            |input| if the sign bit of other is clear, -|input| if it is set
+
+        Args:
+            input: A tensor: the magnitudes. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`: the signs.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of the dtype to which `input` and `other` promote. Integers
+            and bools give the default floating dtype.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: `input` or `other` is complex.
+
+        Note:
+            -0.0 and nan with a minus sign make the result negative. The gradient in `other` is zero, and so
+            is that in `input` where `input` is zero.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.copysign(tt.tensor([1.0, -2.0, 3.0]), tt.tensor([-1.0, 1.0, -0.0]))
+            tensor([-1.,  2., -3.])
+
+        Schema::
+
+            copysign.Tensor(Tensor self, Tensor other) -> Tensor
+        """
     def copysign_(self, other: Tensor | Number) -> Tensor:
-        """copysign_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        """In place: the magnitude of the first tensor with the sign of the second one (`torch.Tensor.copysign_`).
+
+            |input| if the sign bit of other is clear, -|input| if it is set
+
+        Args:
+            input: A tensor: the magnitudes. It takes the result. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`: the signs.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: `input` or `other` is complex.
+
+        Note:
+            -0.0 and nan with a minus sign make the result negative. The gradient in `other` is zero, and so
+            is that in `input` where `input` is zero.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.0, -2.0, 3.0])
+            >>> x.copysign_(tt.tensor([-1.0, 1.0, -0.0]))
+            tensor([-1.,  2., -3.])
+
+        Schema::
+
+            copysign_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        """
     def heaviside(self, values: Tensor) -> Tensor:
-        """heaviside(Tensor self, Tensor values) -> Tensor"""
+        """The step function: 0 for negative elements, 1 for positive ones, and a given value for zero (`torch.heaviside`).
+
+            0 if x < 0, values if x = 0, 1 if x > 0
+
+        Args:
+            input: A tensor of real numbers. The method's `self`.
+            values: A tensor of `input`'s dtype, whose shape broadcasts with that of `input`: the results
+                where `input` is zero.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of `input`'s dtype.
+
+        Raises:
+            RuntimeError: The dtypes differ, a tensor is complex, the shapes do not broadcast, or a gradient
+                is asked of the result.
+            TypeError: `values` is a number.
+
+        Note:
+            nan gives 0.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.heaviside(tt.tensor([-1.5, 0.0, 2.0]), tt.tensor([0.5]))
+            tensor([0.0000, 0.5000, 1.0000])
+
+        Schema::
+
+            heaviside(Tensor self, Tensor values) -> Tensor
+        """
     def heaviside_(self, values: Tensor) -> Tensor:
-        """heaviside_(Tensor(a!) self, Tensor values) -> Tensor(a!)"""
+        """In place: the step function: 0 for negative elements, 1 for positive ones, and a given value for zero (`torch.Tensor.heaviside_`).
+
+            0 if x < 0, values if x = 0, 1 if x > 0
+
+        Args:
+            input: A tensor of real numbers. It takes the result. The method's `self`.
+            values: A tensor of `input`'s dtype, whose shape broadcasts with that of `input`: the results
+                where `input` is zero.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The dtypes differ, a tensor is complex, the shapes do not broadcast, or a gradient
+                is asked of the result.
+            TypeError: `values` is a number.
+
+        Note:
+            nan gives 0.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([-1.5, 0.0, 2.0])
+            >>> x.heaviside_(tt.tensor([0.5]))
+            tensor([0.0000, 0.5000, 1.0000])
+
+        Schema::
+
+            heaviside_(Tensor(a!) self, Tensor values) -> Tensor(a!)
+        """
     def hypot(self, other: Tensor) -> Tensor:
-        """hypot(Tensor self, Tensor other) -> Tensor"""
+        """The length of the hypotenuse over two legs, without overflow on the way (`torch.hypot`).
+
+            sqrt(input^2 + other^2)
+
+        Args:
+            input: A tensor: one leg. The method's `self`.
+            other: A tensor whose shape broadcasts with that of `input`: the other leg.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: An operand is complex, or neither one is floating.
+            TypeError: `input` or `other` is a number.
+
+        Note:
+            An infinite leg gives inf, next to nan too. The gradient at (0, 0) is nan.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.hypot(tt.tensor([3.0, 5.0]), tt.tensor([4.0, 12.0]))
+            tensor([ 5., 13.])
+
+        Schema::
+
+            hypot(Tensor self, Tensor other) -> Tensor
+        """
     def hypot_(self, other: Tensor) -> Tensor:
-        """hypot_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        """In place: the length of the hypotenuse over two legs, without overflow on the way (`torch.Tensor.hypot_`).
+
+            sqrt(input^2 + other^2)
+
+        Args:
+            input: A tensor: one leg. It takes the result. The method's `self`.
+            other: A tensor whose shape broadcasts with that of `input`: the other leg.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: An operand is complex, or neither one is floating.
+            TypeError: `input` or `other` is a number.
+
+        Note:
+            An infinite leg gives inf, next to nan too. The gradient at (0, 0) is nan.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([3.0, 5.0])
+            >>> x.hypot_(tt.tensor([4.0, 12.0]))
+            tensor([ 5., 13.])
+
+        Schema::
+
+            hypot_(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        """
     def nextafter(self, other: Tensor) -> Tensor:
-        """nextafter(Tensor self, Tensor other) -> Tensor"""
+        """The next number that the dtype can hold after `input`, on the way to `other` (`torch.nextafter`).
+
+        Args:
+            input: A tensor: where to start. The method's `self`.
+            other: A tensor whose shape broadcasts with that of `input`: the direction.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: An operand is complex, or neither one is floating.
+            TypeError: `input` or `other` is a number.
+
+        Note:
+            Where the two are equal the result is `other`; nan in either gives nan.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.nextafter(tt.tensor([1.0]), tt.tensor([2.0])) - 1 == tt.finfo(tt.float32).eps
+            tensor([True])
+            >>> tt.nextafter(tt.tensor([1.0, 2.0]), tt.tensor([1.0, 2.0]))
+            tensor([1., 2.])
+
+        Schema::
+
+            nextafter(Tensor self, Tensor other) -> Tensor
+        """
     def nextafter_(self, other: Tensor) -> Tensor:
-        """nextafter_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        """In place: the next number that the dtype can hold after `input`, on the way to `other` (`torch.Tensor.nextafter_`).
+
+        Args:
+            input: A tensor: where to start. It takes the result. The method's `self`.
+            other: A tensor whose shape broadcasts with that of `input`: the direction.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: An operand is complex, or neither one is floating.
+            TypeError: `input` or `other` is a number.
+
+        Note:
+            Where the two are equal the result is `other`; nan in either gives nan.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.nextafter(tt.tensor([1.0]), tt.tensor([2.0])) - 1 == tt.finfo(tt.float32).eps
+            tensor([True])
+            >>> x = tt.tensor([1.0, 2.0])
+            >>> x.nextafter_(tt.tensor([1.0, 2.0]))
+            tensor([1., 2.])
+
+        Schema::
+
+            nextafter_(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        """
     def nan_to_num(
         self, nan: float | None = ..., posinf: float | None = ..., neginf: float | None = ...
     ) -> Tensor:
-        """nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor"""
+        """The elements with nan and the infinities replaced by numbers (`torch.nan_to_num`).
+
+        Args:
+            input: A tensor of any shape; integers and bools stay as they are. The method's `self`.
+            nan: The number that replaces nan; None means 0.
+            posinf: The number that replaces inf; None means the largest finite number of the dtype.
+            neginf: The number that replaces -inf; None means the lowest finite number of the dtype.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype.
+
+        Note:
+            The parts of a complex number are replaced one by one. The gradient of a replaced element is
+            zero.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.nan_to_num(tt.tensor([float('nan'), float('inf'), 1.0]), nan=0.0, posinf=9.0)
+            tensor([0., 9., 1.])
+
+        Schema::
+
+            nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor
+        """
     def nan_to_num_(
         self, nan: float | None = ..., posinf: float | None = ..., neginf: float | None = ...
     ) -> Tensor:
-        """nan_to_num_(Tensor(a!) self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor(a!)"""
+        """In place: the elements with nan and the infinities replaced by numbers (`torch.Tensor.nan_to_num_`).
+
+        Args:
+            input: A tensor of any shape; integers and bools stay as they are. It takes the result. The
+                method's `self`.
+            nan: The number that replaces nan; None means 0.
+            posinf: The number that replaces inf; None means the largest finite number of the dtype.
+            neginf: The number that replaces -inf; None means the lowest finite number of the dtype.
+
+        Returns:
+            `input`, changed in place.
+
+        Note:
+            The parts of a complex number are replaced one by one. The gradient of a replaced element is
+            zero.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([float('nan'), float('inf'), 1.0])
+            >>> x.nan_to_num_(nan=0.0, posinf=9.0)
+            tensor([0., 9., 1.])
+
+        Schema::
+
+            nan_to_num_(Tensor(a!) self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor(a!)
+        """
     def frexp(self) -> tuple[Tensor, Tensor]:
-        """frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)"""
+        """Mantissa and exponent to base 2 of each element (`torch.frexp`).
+
+            input = mantissa * 2 ** exponent, 0.5 <= |mantissa| < 1
+
+        Args:
+            input: A floating tensor of any shape. The method's `self`.
+            out: A tuple of tensors that take the results (mantissa, exponent) and are returned: each of the
+                result's shape, or empty and then resized.
+
+        Returns:
+            A pair of tensors of `input`'s shape: the mantissa, of `input`'s dtype, and the exponent, of
+            int32.
+
+        Raises:
+            RuntimeError: `input` is not floating.
+
+        Note:
+            Zero, nan and the infinities are their own mantissas, with exponent 0. `out` takes a pair of
+            tensors. `tt.ldexp` is the inverse.
+
+        Example:
+            >>> import triten as tt
+            >>> mantissa, exponent = tt.frexp(tt.tensor([8.0, 0.75, -3.0]))
+            >>> mantissa
+            tensor([ 0.5000,  0.7500, -0.7500])
+            >>> exponent
+            tensor([4, 0, 2], dtype=triten.int32)
+
+        Schema::
+
+            frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)
+        """
     def ldexp(self, other: Tensor) -> Tensor:
-        """ldexp.Tensor(Tensor self, Tensor other) -> Tensor"""
+        """Each element times a power of two (`torch.ldexp`).
+
+            input * 2 ** other
+
+        Args:
+            input: A tensor: the mantissas. The method's `self`.
+            other: A tensor whose shape broadcasts with that of `input`: the exponents, as a rule integers.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A floating or complex tensor of the broadcast shape; of the default floating dtype where both
+            operands are of integers.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            TypeError: `input` or `other` is a number.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.ldexp(tt.tensor([1.0, 1.5, -3.0]), tt.tensor([3, 1, -1]))
+            tensor([ 8.0000,  3.0000, -1.5000])
+
+        Schema::
+
+            ldexp.Tensor(Tensor self, Tensor other) -> Tensor
+        """
     def ldexp_(self, other: Tensor) -> Tensor:
-        """ldexp_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        """In place: each element times a power of two (`torch.Tensor.ldexp_`).
+
+            input * 2 ** other
+
+        Args:
+            input: A tensor: the mantissas. It takes the result. The method's `self`.
+            other: A tensor whose shape broadcasts with that of `input`: the exponents, as a rule integers.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            TypeError: `input` or `other` is a number.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.0, 1.5, -3.0])
+            >>> x.ldexp_(tt.tensor([3, 1, -1]))
+            tensor([ 8.0000,  3.0000, -1.5000])
+
+        Schema::
+
+            ldexp_(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        """
     def deg2rad(self) -> Tensor:
-        """deg2rad(Tensor self) -> Tensor"""
+        """Angles in degrees, converted to radians (`torch.deg2rad`).
+
+            x * pi / 180
+
+        Args:
+            input: A tensor of any shape, real; integers and bools are converted to the default floating
+                dtype. The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+        Raises:
+            RuntimeError: `input` is complex.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.deg2rad(tt.tensor([0.0, 90.0, 180.0]))
+            tensor([0.0000, 1.5708, 3.1416])
+
+        Schema::
+
+            deg2rad(Tensor self) -> Tensor
+        """
     def deg2rad_(self) -> Tensor:
-        """deg2rad_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: angles in degrees, converted to radians (`torch.Tensor.deg2rad_`).
+
+            x * pi / 180
+
+        Args:
+            input: A tensor of any shape, real; integers and bools are converted to the default floating
+                dtype. It takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: `input` is complex.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([0.0, 90.0, 180.0])
+            >>> x.deg2rad_()
+            tensor([0.0000, 1.5708, 3.1416])
+
+        Schema::
+
+            deg2rad_(Tensor(a!) self) -> Tensor(a!)
+        """
     def rad2deg(self) -> Tensor:
-        """rad2deg(Tensor self) -> Tensor"""
+        """Angles in radians, converted to degrees (`torch.rad2deg`).
+
+            x * 180 / pi
+
+        Args:
+            input: A tensor of any shape, real; integers and bools are converted to the default floating
+                dtype. The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+        Raises:
+            RuntimeError: `input` is complex.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.rad2deg(tt.tensor([0.0, tt.pi / 2, tt.pi]))
+            tensor([  0.,  90., 180.])
+
+        Schema::
+
+            rad2deg(Tensor self) -> Tensor
+        """
     def rad2deg_(self) -> Tensor:
-        """rad2deg_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: angles in radians, converted to degrees (`torch.Tensor.rad2deg_`).
+
+            x * 180 / pi
+
+        Args:
+            input: A tensor of any shape, real; integers and bools are converted to the default floating
+                dtype. It takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: `input` is complex.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([0.0, tt.pi / 2, tt.pi])
+            >>> x.rad2deg_()
+            tensor([  0.,  90., 180.])
+
+        Schema::
+
+            rad2deg_(Tensor(a!) self) -> Tensor(a!)
+        """
     def logaddexp(self, other: Tensor) -> Tensor:
-        """logaddexp(Tensor self, Tensor other) -> Tensor"""
+        """The logarithm of the sum of two exponentials, without overflow on the way (`torch.logaddexp`).
+
+            ln(e ** input + e ** other)
+
+        Args:
+            input: A floating or complex tensor. The method's `self`.
+            other: A tensor whose shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: Neither operand is floating or complex.
+            TypeError: `input` or `other` is a number.
+
+        Note:
+            It adds probabilities that are held as logarithms. Two operands of -inf give -inf.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.logaddexp(tt.tensor([0.0, 1000.0]), tt.tensor([0.0, 1000.0]))
+            tensor([6.9315e-01, 1.0007e+03])
+
+        Schema::
+
+            logaddexp(Tensor self, Tensor other) -> Tensor
+        """
     def logaddexp2(self, other: Tensor) -> Tensor:
-        """logaddexp2(Tensor self, Tensor other) -> Tensor"""
+        """The logarithm to base 2 of the sum of two powers of two, without overflow on the way (`torch.logaddexp2`).
+
+            log2(2 ** input + 2 ** other)
+
+        Args:
+            input: A floating tensor. The method's `self`.
+            other: A tensor whose shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: An operand is complex, or neither one is floating.
+            TypeError: `input` or `other` is a number.
+
+        Note:
+            Two operands of -inf give -inf.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.logaddexp2(tt.tensor([0.0, 1000.0]), tt.tensor([0.0, 1000.0]))
+            tensor([1.0000e+00, 1.0010e+03])
+
+        Schema::
+
+            logaddexp2(Tensor self, Tensor other) -> Tensor
+        """
     def xlogy(self, other: Tensor | Number) -> Tensor:
-        """xlogy.Tensor(Tensor self, Tensor other) -> Tensor"""
+        """One tensor times the logarithm of another one; zero times any logarithm is zero (`torch.xlogy`).
+
+            input * ln(other), and 0 where input = 0
+
+        Args:
+            input: A tensor, or a number if `other` is a tensor. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of the dtype to which `input` and `other` promote. Integers
+            and bools give the default floating dtype.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: `input` or `other` is complex.
+
+        Note:
+            nan in `other` gives nan, next to a zero in `input` too.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.xlogy(tt.tensor([0.0, 1.0, 2.0]), tt.tensor([0.0, 1.0, 2.0]))
+            tensor([0.0000, 0.0000, 1.3863])
+
+        Schema::
+
+            xlogy.Tensor(Tensor self, Tensor other) -> Tensor
+        """
     def xlogy_(self, other: Tensor | Number) -> Tensor:
-        """xlogy_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        """In place: one tensor times the logarithm of another one; zero times any logarithm is zero (`torch.Tensor.xlogy_`).
+
+            input * ln(other), and 0 where input = 0
+
+        Args:
+            input: A tensor, or a number if `other` is a tensor. It takes the result. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+            NotImplementedError: `input` or `other` is complex.
+
+        Note:
+            nan in `other` gives nan, next to a zero in `input` too.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([0.0, 1.0, 2.0])
+            >>> x.xlogy_(tt.tensor([0.0, 1.0, 2.0]))
+            tensor([0.0000, 0.0000, 1.3863])
+
+        Schema::
+
+            xlogy_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        """
     def logit(self, eps: float | None = ...) -> Tensor:
-        """logit(Tensor self, float? eps=None) -> Tensor"""
+        """The inverse of the logistic sigmoid: the logarithm of the odds (`torch.logit`).
+
+            ln(x / (1 - x))
+
+        Args:
+            input: A tensor of probabilities, of any shape; integers and bools are converted to the default
+                floating dtype. The method's `self`.
+            eps: If given, elements are first clamped to [eps, 1 - eps].
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+        Raises:
+            NotImplementedError: `input` is complex.
+
+        Note:
+            Without `eps`, 0 gives -inf, 1 gives inf, and numbers outside [0, 1] give nan. The gradient is
+            zero where an element was clamped.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.logit(tt.tensor([0.0, 0.5, 1.0]), eps=0.25)
+            tensor([-1.0986,  0.0000,  1.0986])
+
+        Schema::
+
+            logit(Tensor self, float? eps=None) -> Tensor
+        """
     def logit_(self, eps: float | None = ...) -> Tensor:
-        """logit_(Tensor(a!) self, float? eps=None) -> Tensor(a!)"""
+        """In place: the inverse of the logistic sigmoid: the logarithm of the odds (`torch.Tensor.logit_`).
+
+            ln(x / (1 - x))
+
+        Args:
+            input: A tensor of probabilities, of any shape; integers and bools are converted to the default
+                floating dtype. It takes the result. The method's `self`.
+            eps: If given, elements are first clamped to [eps, 1 - eps].
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            NotImplementedError: `input` is complex.
+
+        Note:
+            Without `eps`, 0 gives -inf, 1 gives inf, and numbers outside [0, 1] give nan. The gradient is
+            zero where an element was clamped.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([0.0, 0.5, 1.0])
+            >>> x.logit_(eps=0.25)
+            tensor([-1.0986,  0.0000,  1.0986])
+
+        Schema::
+
+            logit_(Tensor(a!) self, float? eps=None) -> Tensor(a!)
+        """
     def sinc(self) -> Tensor:
-        """sinc(Tensor self) -> Tensor"""
+        """The normalised sinc function of each element (`torch.sinc`).
+
+            sin(pi * x) / (pi * x), and 1 for x = 0
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype.
+                The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype, or of the default floating dtype for integers and bools.
+
+        Note:
+            The result at other whole numbers is zero but for rounding.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.sinc(tt.tensor([0.0, 0.5]))
+            tensor([1.0000, 0.6366])
+
+        Schema::
+
+            sinc(Tensor self) -> Tensor
+        """
     def sinc_(self) -> Tensor:
-        """sinc_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the normalised sinc function of each element (`torch.Tensor.sinc_`).
+
+            sin(pi * x) / (pi * x), and 1 for x = 0
+
+        Args:
+            input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
+                takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Note:
+            The result at other whole numbers is zero but for rounding.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([0.0, 0.5])
+            >>> x.sinc_()
+            tensor([1.0000, 0.6366])
+
+        Schema::
+
+            sinc_(Tensor(a!) self) -> Tensor(a!)
+        """
     def multiply(self, other: Tensor | Number) -> Tensor:
-        """multiply.Tensor(Tensor self, Tensor other) -> Tensor"""
+        """The product of two tensors, element by element (`torch.multiply`).
+
+        Another name of `tt.mul`.
+
+            input * other
+
+        Args:
+            input: A tensor or a number. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+
+        Note:
+            Integers wrap around on overflow. The product of two bools is their logical and. For the product
+            of matrices use `tt.matmul`.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.multiply(tt.tensor([1.0, 2.0, 3.0]), tt.tensor([2.0, 2.0, 0.5]))
+            tensor([2.0000, 4.0000, 1.5000])
+
+        Schema::
+
+            multiply.Tensor(Tensor self, Tensor other) -> Tensor
+        """
     def multiply_(self, other: Tensor | Number) -> Tensor:
-        """multiply_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        """In place: the product of two tensors, element by element (`torch.Tensor.multiply_`).
+
+        Another name of `tt.mul_`.
+
+            input * other
+
+        Args:
+            input: A tensor or a number. It takes the result. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+
+        Note:
+            Integers wrap around on overflow. The product of two bools is their logical and. For the product
+            of matrices use `tt.matmul`.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.0, 2.0, 3.0])
+            >>> x.multiply_(tt.tensor([2.0, 2.0, 0.5]))
+            tensor([2.0000, 4.0000, 1.5000])
+
+        Schema::
+
+            multiply_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        """
     def subtract(self, other: Tensor | Number, *, alpha: Number = ...) -> Tensor:
-        """subtract.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
+        """The difference of two tensors, the second one scaled by `alpha` (`torch.subtract`).
+
+        Another name of `tt.sub`.
+
+            input - alpha * other
+
+        Args:
+            input: A tensor or a number. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`.
+            alpha: A number by which `other` is multiplied before the subtraction; an integer where the
+                result is of integers.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of the dtype to which `input` and `other` promote.
+
+        Raises:
+            RuntimeError: The shapes do not broadcast, `input` or `other` is of bools, or `alpha` is
+                floating for a result of integers or complex for a result of real numbers.
+
+        Note:
+            Integers wrap around on overflow. For bools use `tt.logical_xor` or `~`.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.subtract(tt.tensor([10.0, 20.0]), tt.tensor([1.0, 2.0]))
+            tensor([ 9., 18.])
+
+        Schema::
+
+            subtract.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
+        """
     def subtract_(self, other: Tensor | Number, *, alpha: Number = ...) -> Tensor:
-        """subtract_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"""
+        """In place: the difference of two tensors, the second one scaled by `alpha` (`torch.Tensor.subtract_`).
+
+        Another name of `tt.sub_`.
+
+            input - alpha * other
+
+        Args:
+            input: A tensor or a number. It takes the result. The method's `self`.
+            other: A tensor or a number whose shape broadcasts with that of `input`.
+            alpha: A number by which `other` is multiplied before the subtraction; an integer where the
+                result is of integers.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes do not broadcast, `input` or `other` is of bools, or `alpha` is
+                floating for a result of integers or complex for a result of real numbers.
+
+        Note:
+            Integers wrap around on overflow. For bools use `tt.logical_xor` or `~`.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([10.0, 20.0])
+            >>> x.subtract_(tt.tensor([1.0, 2.0]))
+            tensor([ 9., 18.])
+
+        Schema::
+
+            subtract_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)
+        """
     @overload
     def divide(self, other: Tensor | Number) -> Tensor:
-        """divide.Tensor(Tensor self, Tensor other) -> Tensor
-        divide.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor
+        """The quotient of two tensors, rounded to a whole number if `rounding_mode` asks for it (`torch.divide`).
+
+        Another name of `tt.div`.
+
+            input / other
+
+        Signatures::
+
+            tt.divide(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor
+            tt.divide(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None, out: Tensor | None = None) -> Tensor
+
+        Args:
+            input: The dividend: a tensor or a number. The method's `self`.
+            other: The divisor: a tensor or a number whose shape broadcasts with that of `input`.
+            rounding_mode: None for the quotient itself; 'trunc' rounds it towards zero, as integers are
+                divided in C; 'floor' rounds it down, as `//` does in Python.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of the dtype to which `input` and `other` promote; without a
+            rounding mode integers and bools give the default floating dtype.
+
+        Raises:
+            RuntimeError: The shapes do not broadcast, `rounding_mode` is another string, or on the CPU an
+                integer is divided by zero with a rounding mode.
+            NotImplementedError: `rounding_mode` is given and the operands are complex or both of bools.
+
+        Note:
+            Floating numbers divided by zero give inf, or nan for 0 / 0. Integers divided by zero with a
+            rounding mode are undefined on CUDA. With a rounding mode the gradient is zero.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.divide(tt.tensor([-7, 7]), 2, rounding_mode="floor")
+            tensor([-4,  3])
+            >>> tt.divide(tt.tensor([-7.0, 7.0]), 2)
+            tensor([-3.5000,  3.5000])
+
+        Schema::
+
+            divide.Tensor(Tensor self, Tensor other) -> Tensor
+            divide.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor
         """
     @overload
     def divide(self, other: Tensor | Number, *, rounding_mode: str | None) -> Tensor: ...
     @overload
     def divide_(self, other: Tensor | Number) -> Tensor:
-        """divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
-        divide_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)
+        """In place: the quotient of two tensors, rounded to a whole number if `rounding_mode` asks for it (`torch.Tensor.divide_`).
+
+        Another name of `tt.div_`.
+
+            input / other
+
+        Signatures::
+
+            tt.divide_(input: Tensor, other: Tensor | Number) -> Tensor
+            tt.divide_(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None) -> Tensor
+
+        Args:
+            input: The dividend: a tensor or a number. It takes the result. The method's `self`.
+            other: The divisor: a tensor or a number whose shape broadcasts with that of `input`.
+            rounding_mode: None for the quotient itself; 'trunc' rounds it towards zero, as integers are
+                divided in C; 'floor' rounds it down, as `//` does in Python.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes do not broadcast, `rounding_mode` is another string, or on the CPU an
+                integer is divided by zero with a rounding mode.
+            NotImplementedError: `rounding_mode` is given and the operands are complex or both of bools.
+
+        Note:
+            Floating numbers divided by zero give inf, or nan for 0 / 0. Integers divided by zero with a
+            rounding mode are undefined on CUDA. With a rounding mode the gradient is zero.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.div(tt.tensor([-7, 7]), 2, rounding_mode="floor")
+            tensor([-4,  3])
+            >>> x = tt.tensor([-7.0, 7.0])
+            >>> x.divide_(2)
+            tensor([-3.5000,  3.5000])
+
+        Schema::
+
+            divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+            divide_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)
         """
     @overload
     def divide_(self, other: Tensor | Number, *, rounding_mode: str | None) -> Tensor: ...
     def true_divide(self, other: Tensor | Number) -> Tensor:
-        """true_divide.Tensor(Tensor self, Tensor other) -> Tensor"""
+        """The quotient of two tensors, never rounded to a whole number: `tt.div` without a rounding mode (`torch.true_divide`).
+
+            input / other
+
+        Args:
+            input: The dividend: a tensor or a number. The method's `self`.
+            other: The divisor: a tensor or a number whose shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and of the dtype to which `input` and `other` promote. Integers
+            and bools give the default floating dtype.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+
+        Note:
+            Division by zero gives inf, or nan for 0 / 0.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.true_divide(tt.tensor([1.0, 5.0]), 2)
+            tensor([0.5000, 2.5000])
+
+        Schema::
+
+            true_divide.Tensor(Tensor self, Tensor other) -> Tensor
+        """
     def true_divide_(self, other: Tensor | Number) -> Tensor:
-        """true_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        """In place: the quotient of two tensors, never rounded to a whole number: `tt.div` without a rounding mode (`torch.Tensor.true_divide_`).
+
+            input / other
+
+        Args:
+            input: The dividend: a tensor or a number. It takes the result. The method's `self`.
+            other: The divisor: a tensor or a number whose shape broadcasts with that of `input`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes of `input` and `other` do not broadcast.
+
+        Note:
+            Division by zero gives inf, or nan for 0 / 0.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.0, 5.0])
+            >>> x.true_divide_(2)
+            tensor([0.5000, 2.5000])
+
+        Schema::
+
+            true_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        """
     @overload
     def float_power(self, exponent: Tensor) -> Tensor:
-        """float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor
-        float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor
-        float_power.Scalar(Scalar self, Tensor exponent) -> Tensor
+        """Powers computed in double precision, whatever the dtypes (`torch.float_power`).
+
+            input ** exponent
+
+        Signatures::
+
+            tt.float_power(input: Tensor, exponent: Tensor, *, out: Tensor | None = None) -> Tensor
+            tt.float_power(input: Tensor, exponent: Number, *, out: Tensor | None = None) -> Tensor
+            tt.float_power(input: Number, exponent: Tensor, *, out: Tensor | None = None) -> Tensor
+
+        Args:
+            input: The base: a tensor, or a number if `exponent` is a tensor. The method's `self`.
+            exponent: The exponent: a number, or a tensor whose shape broadcasts with that of `input`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape, of float64, or of complex128 if base or exponent is complex.
+
+        Raises:
+            RuntimeError: The shapes do not broadcast, or the in-place form is called on a tensor of another
+                dtype than the result's.
+
+        Note:
+            Integers to negative powers give fractions. A negative real base to a fractional exponent is
+            nan.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.float_power(tt.tensor([2, 4]), tt.tensor([-1.0, 0.5]))
+            tensor([0.5000, 2.0000], dtype=triten.float64)
+
+        Schema::
+
+            float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor
+            float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor
+            float_power.Scalar(Scalar self, Tensor exponent) -> Tensor
         """
     @overload
     def float_power(self, exponent: Number) -> Tensor: ...
     @overload
     def float_power_(self, exponent: Tensor) -> Tensor:
-        """float_power_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)
-        float_power_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)
+        """In place: powers computed in double precision, whatever the dtypes (`torch.Tensor.float_power_`).
+
+            input ** exponent
+
+        Signatures::
+
+            tt.Tensor.float_power_(self, exponent: Tensor) -> Tensor
+            tt.Tensor.float_power_(self, exponent: Number) -> Tensor
+
+        Args:
+            input: The base: a tensor, or a number if `exponent` is a tensor. It takes the result. The
+                method's `self`.
+            exponent: The exponent: a number, or a tensor whose shape broadcasts with that of `input`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: The shapes do not broadcast, or the in-place form is called on a tensor of another
+                dtype than the result's.
+
+        Note:
+            Integers to negative powers give fractions. A negative real base to a fractional exponent is
+            nan.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([2.0, 4.0], dtype=tt.float64)
+            >>> x.float_power_(2)
+            tensor([ 4., 16.], dtype=triten.float64)
+
+        Schema::
+
+            float_power_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)
+            float_power_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)
         """
     @overload
     def float_power_(self, exponent: Number) -> Tensor: ...
     def angle(self) -> Tensor:
-        """angle(Tensor self) -> Tensor"""
+        """The angle of each complex number in the plane, in radians from -pi to pi (`torch.angle`).
+
+            atan2(imag(x), real(x))
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape: of the corresponding real dtype for complex numbers, of the default
+            floating dtype for integers and bools, of `input`'s dtype otherwise.
+
+        Note:
+            A negative real number gives pi, any other real one 0, and nan gives nan. The gradient of real
+            numbers is zero.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.angle(tt.tensor([1 + 0j, 1j, -1 + 0j]))
+            tensor([0.0000, 1.5708, 3.1416])
+
+        Schema::
+
+            angle(Tensor self) -> Tensor
+        """
 
     # random
     def uniform_(self, from_: float = ..., to: float = ..., *, generator: Generator | None = ...) -> Tensor:
-        """uniform_(Tensor(a!) self, float from=0., float to=1., *, Generator? generator=None) -> Tensor(a!)"""
+        """Fills the tensor with numbers drawn uniformly from [from, to) (`torch.Tensor.uniform_`).
+
+        Args:
+            input: A floating or complex tensor. Of complex elements both parts are drawn. The method's
+                `self`.
+            from_: The lower end of the range.
+            to: The upper end of the range, which is not drawn itself.
+            generator: The source of the random numbers; by default the device's own generator.
+
+        Returns:
+            The tensor itself.
+
+        Raises:
+            RuntimeError: `from` is greater than `to`.
+            NotImplementedError: The tensor is of integers or bools.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.empty(1000).uniform_(1, 3)
+            >>> bool((x >= 1).all()), bool((x < 3).all())
+            (True, True)
+
+        Schema::
+
+            uniform_(Tensor(a!) self, float from=0., float to=1., *, Generator? generator=None) -> Tensor(a!)
+        """
     def normal_(self, mean: float = ..., std: float = ..., *, generator: Generator | None = ...) -> Tensor:
-        """normal_(Tensor(a!) self, float mean=0., float std=1., *, Generator? generator=None) -> Tensor(a!)"""
+        """Fills the tensor with numbers drawn from one normal distribution (`torch.Tensor.normal_`).
+
+        Args:
+            input: A floating or complex tensor. A complex element's parts have half the variance each. The
+                method's `self`.
+            mean: The mean of the distribution.
+            std: The standard deviation, which is not negative.
+            generator: The source of the random numbers; by default the device's own generator.
+
+        Returns:
+            The tensor itself.
+
+        Raises:
+            RuntimeError: `std` is negative.
+            NotImplementedError: The tensor is of integers or bools.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.empty(2, 3).normal_(mean=1.0, std=0.0)
+            tensor([[1., 1., 1.],
+                    [1., 1., 1.]])
+
+        Schema::
+
+            normal_(Tensor(a!) self, float mean=0., float std=1., *, Generator? generator=None) -> Tensor(a!)
+        """
     def log_normal_(
         self, mean: float = ..., std: float = ..., *, generator: Generator | None = ...
     ) -> Tensor:
-        """log_normal_(Tensor(a!) self, float mean=1., float std=2., *, Generator? generator=None) -> Tensor(a!)"""
+        """Fills the tensor with exponentials of numbers drawn from a normal distribution (`torch.Tensor.log_normal_`).
+
+            exp(mean + std * z), z normal with mean 0 and standard deviation 1
+
+        Args:
+            input: A floating tensor. The method's `self`.
+            mean: The mean of the normal distribution, not of the results.
+            std: The standard deviation of the normal distribution, greater than 0.
+            generator: The source of the random numbers; by default the device's own generator.
+
+        Returns:
+            The tensor itself.
+
+        Raises:
+            RuntimeError: `std` is not greater than 0.
+            NotImplementedError: The tensor is not floating.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.empty(1000).log_normal_(0, 1)
+            >>> bool((x > 0).all())
+            True
+
+        Schema::
+
+            log_normal_(Tensor(a!) self, float mean=1., float std=2., *, Generator? generator=None) -> Tensor(a!)
+        """
     def cauchy_(
         self, median: float = ..., sigma: float = ..., *, generator: Generator | None = ...
     ) -> Tensor:
-        """cauchy_(Tensor(a!) self, float median=0., float sigma=1., *, Generator? generator=None) -> Tensor(a!)"""
+        """Fills the tensor with numbers drawn from a Cauchy distribution (`torch.Tensor.cauchy_`).
+
+            density sigma / (pi * ((x - median)^2 + sigma^2))
+
+        Args:
+            input: A floating tensor. The method's `self`.
+            median: The median of the distribution, which has no mean.
+            sigma: The scale, greater than 0; half of the numbers lie within `sigma` of the median.
+            generator: The source of the random numbers; by default the device's own generator.
+
+        Returns:
+            The tensor itself.
+
+        Raises:
+            RuntimeError: `sigma` is not greater than 0, or the tensor is not floating.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.empty(2, 3).cauchy_(0, 1).shape
+            triten.Size([2, 3])
+
+        Schema::
+
+            cauchy_(Tensor(a!) self, float median=0., float sigma=1., *, Generator? generator=None) -> Tensor(a!)
+        """
     def exponential_(self, lambd: float = ..., *, generator: Generator | None = ...) -> Tensor:
-        """exponential_(Tensor(a!) self, float lambd=1., *, Generator? generator=None) -> Tensor(a!)"""
+        """Fills the tensor with numbers drawn from an exponential distribution (`torch.Tensor.exponential_`).
+
+            density lambd * exp(-lambd * x) for x > 0
+
+        Args:
+            input: A floating tensor. The method's `self`.
+            lambd: The rate, greater than 0; the mean is 1 / lambd.
+            generator: The source of the random numbers; by default the device's own generator.
+
+        Returns:
+            The tensor itself.
+
+        Raises:
+            RuntimeError: `lambd` is not greater than 0, or the tensor is not floating.
+
+        Note:
+            0 is not drawn; in float16 the smallest numbers can round to it.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.empty(1000).exponential_(2)
+            >>> bool((x > 0).all())
+            True
+
+        Schema::
+
+            exponential_(Tensor(a!) self, float lambd=1., *, Generator? generator=None) -> Tensor(a!)
+        """
     def geometric_(self, p: float, *, generator: Generator | None = ...) -> Tensor:
-        """geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)"""
+        """Fills the tensor with numbers of trials up to the first success (`torch.Tensor.geometric_`).
+
+            P(k) = p * (1 - p)^(k - 1) for k = 1, 2, 3, ...
+
+        Args:
+            input: A floating or integer tensor. The method's `self`.
+            p: The probability of success of each trial, between 0 and 1, both excluded.
+            generator: The source of the random numbers; by default the device's own generator.
+
+        Returns:
+            The tensor itself.
+
+        Raises:
+            RuntimeError: `p` is not between 0 and 1.
+            NotImplementedError: The tensor is complex or of bools.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.empty(1000).geometric_(0.5)
+            >>> bool((x >= 1).all())
+            True
+
+        Schema::
+
+            geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)
+        """
     @overload
     def random_(self, from_: int, to: int | None, *, generator: Generator | None = ...) -> Tensor:
-        """random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)
-        random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)
-        random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)
+        """Fills the tensor with integers drawn uniformly from a range (`torch.Tensor.random_`).
+
+        Signatures::
+
+            tt.Tensor.random_(self, from_: int, to: int | None, *, generator: Generator | None = None) -> Tensor
+            tt.Tensor.random_(self, to: int, *, generator: Generator | None = None) -> Tensor
+            tt.Tensor.random_(self, *, generator: Generator | None = None) -> Tensor
+
+        Args:
+            input: A tensor of real numbers or bools. The method's `self`.
+            from_: The lower end of the range, by default 0.
+            to: The upper end of the range, which is not drawn itself. With None, the range goes up to the
+                dtype's largest integer.
+            generator: The source of the random numbers; by default the device's own generator.
+
+        Returns:
+            The tensor itself.
+
+        Raises:
+            RuntimeError: `from` is not less than `to`, or the dtype cannot hold a number of the range.
+
+        Note:
+            Without arguments, integers lie between 0 and the dtype's largest; floating numbers between 0
+            and 2^m, m being the number of bits of the mantissa (24 for float32), so that each is exact.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.empty(4).random_(7, 8)
+            tensor([7., 7., 7., 7.])
+
+        Schema::
+
+            random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)
+            random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)
+            random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)
         """
     @overload
     def random_(self, to: int, *, generator: Generator | None = ...) -> Tensor: ...
@@ -1164,29 +11323,160 @@ class TensorMethods:
     def random_(self, *, generator: Generator | None = ...) -> Tensor: ...
     @overload
     def bernoulli_(self, p: Tensor, *, generator: Generator | None = ...) -> Tensor:
-        """bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)
-        bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)
+        """Fills the tensor with ones, drawn with the probability `p`, and zeros (`torch.Tensor.bernoulli_`).
+
+        Signatures::
+
+            tt.Tensor.bernoulli_(self, p: Tensor, *, generator: Generator | None = None) -> Tensor
+            tt.Tensor.bernoulli_(self, p: float = 0.5, *, generator: Generator | None = None) -> Tensor
+
+        Args:
+            input: A tensor of real numbers or bools. Its own elements play no part. The method's `self`.
+            p: The probability of 1, between 0 and 1; a number, or a floating tensor whose shape broadcasts
+                to that of the tensor.
+            generator: The source of the random numbers; by default the device's own generator.
+
+        Returns:
+            The tensor itself.
+
+        Raises:
+            RuntimeError: A probability lies outside [0, 1], or `p` is a tensor of integers or of a shape
+                that does not broadcast.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.empty(3).bernoulli_(tt.tensor([0.0, 1.0, 1.0]))
+            tensor([0., 1., 1.])
+
+        Schema::
+
+            bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)
+            bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)
         """
     @overload
     def bernoulli_(self, p: float = ..., *, generator: Generator | None = ...) -> Tensor: ...
     @overload
     def bernoulli(self, *, generator: Generator | None = ...) -> Tensor:
-        """bernoulli(Tensor self, *, Generator? generator=None) -> Tensor
-        bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor
+        """Ones, drawn with given probabilities, and zeros (`torch.bernoulli`).
+
+        Signatures::
+
+            tt.bernoulli(input: Tensor, *, generator: Generator | None = None, out: Tensor | None = None) -> Tensor
+            tt.bernoulli(input: Tensor, p: float, *, generator: Generator | None = None) -> Tensor
+
+        Args:
+            input: The probabilities of 1, a floating tensor with elements in [0, 1]. With `p` it gives
+                shape and dtype alone. The method's `self`.
+            p: One probability for all elements, in place of those in `input`.
+            generator: The source of the random numbers; by default the device's own generator.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of zeros and ones of `input`'s shape and dtype.
+
+        Raises:
+            RuntimeError: A probability is nan or lies outside [0, 1].
+            NotImplementedError: `input` is of integers or bools and `p` is not given.
+
+        Note:
+            The gradient of the probabilities is 0.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.bernoulli(tt.tensor([0.0, 1.0, 1.0]))
+            tensor([0., 1., 1.])
+
+        Schema::
+
+            bernoulli(Tensor self, *, Generator? generator=None) -> Tensor
+            bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor
         """
     @overload
     def bernoulli(self, p: float, *, generator: Generator | None = ...) -> Tensor: ...
     def multinomial(
         self, num_samples: int, replacement: bool = ..., *, generator: Generator | None = ...
     ) -> Tensor:
-        """multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor"""
+        """Indices drawn with probabilities in proportion to given weights (`torch.multinomial`).
+
+        Args:
+            input: The weights of K indices, a floating tensor of shape (K,) or of rows (N, K). They need
+                not sum to 1. The method's `self`.
+            num_samples: The number of indices that are drawn from each row.
+            replacement: Whether an index may be drawn several times.
+            generator: The source of the random numbers; by default the device's own generator.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            An int64 tensor of shape (num_samples,) or (N, num_samples).
+
+        Raises:
+            RuntimeError: `input` has other than 1 or 2 dimensions, is not floating, or holds a negative
+                weight, nan or inf; the weights of a row sum to 0; `num_samples` is not positive, or exceeds
+                K without replacement.
+
+        Note:
+            Without replacement, indices of weight 0 come after all others where `num_samples` exceeds the
+            number of these.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.multinomial(tt.tensor([[0.0, 1.0, 0.0], [2.0, 0.0, 0.0]]), 2, replacement=True)
+            tensor([[1, 1],
+                    [0, 0]])
+
+        Schema::
+
+            multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor
+        """
 
     # reduction
     @overload
     def sum(self, *, dtype: dtype | None = ...) -> Tensor:
-        """sum(Tensor self, *, ScalarType? dtype=None) -> Tensor
-        sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
-        sum.dim_DimnameList(Tensor self, Dimname[1] dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
+        """The sum of all elements, or of those along given dimensions (`torch.sum`).
+
+            sum_i x_i
+
+        Signatures::
+
+            tt.sum(input: Tensor, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor
+            tt.sum(input: Tensor, dim: int | Sequence[int] | None, keepdim: bool = False, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor
+
+        Args:
+            input: A tensor of any shape and dtype. The method's `self`.
+            dim: The dimension, or a tuple of dimensions (numbers or names), that is summed; None and ()
+                mean all of them.
+            keepdim: Whether summed dimensions stay in the result with size 1.
+            dtype: The dtype to which `input` is converted before the sum. By default integers and bools are
+                summed as int64, other dtypes as themselves.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape without the summed dimensions, of dtype `dtype`, int64 or `input`'s.
+
+        Raises:
+            IndexError: `dim` is out of range.
+            RuntimeError: A dimension stands twice in `dim`.
+
+        Note:
+            The sum of no elements is 0. float16 and bfloat16 are added up in float32 and rounded once.
+            Integers wrap around on overflow.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[1, 2], [3, 4]])
+            >>> tt.sum(x)
+            tensor(10)
+            >>> tt.sum(x, dim=0)
+            tensor([4, 6])
+
+        Schema::
+
+            sum(Tensor self, *, ScalarType? dtype=None) -> Tensor
+            sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
+            sum.dim_DimnameList(Tensor self, Dimname[1] dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
         """
     @overload
     def sum(
@@ -1196,9 +11486,48 @@ class TensorMethods:
     def sum(self, dim: str | Sequence[str], keepdim: bool = ..., *, dtype: dtype | None = ...) -> Tensor: ...
     @overload
     def mean(self, *, dtype: dtype | None = ...) -> Tensor:
-        """mean(Tensor self, *, ScalarType? dtype=None) -> Tensor
-        mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
-        mean.names_dim(Tensor self, Dimname[1] dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
+        """The arithmetic mean of all elements, or of those along given dimensions (`torch.mean`).
+
+            sum_i x_i / n
+
+        Signatures::
+
+            tt.mean(input: Tensor, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor
+            tt.mean(input: Tensor, dim: int | Sequence[int] | None, keepdim: bool = False, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor
+
+        Args:
+            input: A tensor of any shape. Integers and bools need `dtype`. The method's `self`.
+            dim: The dimension, or a tuple of dimensions (numbers or names), that is averaged; None and ()
+                mean all of them.
+            keepdim: Whether averaged dimensions stay in the result with size 1.
+            dtype: The floating or complex dtype to which `input` is converted first; by default its own.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape without the averaged dimensions, of dtype `dtype` or `input`'s.
+
+        Raises:
+            IndexError: `dim` is out of range.
+            RuntimeError: The dtype is neither floating nor complex, or a dimension stands twice in `dim`.
+
+        Note:
+            The mean of no elements is nan.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[1.0, 2.0], [3.0, 6.0]])
+            >>> tt.mean(x)
+            tensor(3.)
+            >>> tt.mean(x, dim=1, keepdim=True)
+            tensor([[1.5000],
+                    [4.5000]])
+
+        Schema::
+
+            mean(Tensor self, *, ScalarType? dtype=None) -> Tensor
+            mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
+            mean.names_dim(Tensor self, Dimname[1] dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
         """
     @overload
     def mean(
@@ -1208,28 +11537,237 @@ class TensorMethods:
     def mean(self, dim: str | Sequence[str], keepdim: bool = ..., *, dtype: dtype | None = ...) -> Tensor: ...
     @overload
     def prod(self, *, dtype: dtype | None = ...) -> Tensor:
-        """prod(Tensor self, *, ScalarType? dtype=None) -> Tensor
-        prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
-        prod.dim_Dimname(Tensor self, Dimname dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
+        """The product of all elements, or of those along one dimension (`torch.prod`).
+
+            x_1 * x_2 * ... * x_n
+
+        Signatures::
+
+            tt.prod(input: Tensor, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor
+            tt.prod(input: Tensor, dim: int, keepdim: bool = False, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor
+
+        Args:
+            input: A tensor of any shape and dtype. The method's `self`.
+            dim: The one dimension (a number or a name) along which elements are multiplied; by default all
+                of them are.
+            keepdim: Whether `dim` stays in the result with size 1.
+            dtype: The dtype to which `input` is converted first. By default integers and bools become
+                int64.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape without `dim`, or without dimensions, of dtype `dtype`, int64 or
+            `input`'s.
+
+        Raises:
+            IndexError: `dim` is out of range.
+            TypeError: `dim` is a tuple.
+
+        Note:
+            The product of no elements is 1. The gradient is right where elements are 0.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.prod(tt.tensor([1, 2, 3, 4]))
+            tensor(24)
+
+        Schema::
+
+            prod(Tensor self, *, ScalarType? dtype=None) -> Tensor
+            prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
+            prod.dim_Dimname(Tensor self, Dimname dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
         """
     @overload
     def prod(self, dim: int, keepdim: bool = ..., *, dtype: dtype | None = ...) -> Tensor: ...
     @overload
     def prod(self, dim: str, keepdim: bool = ..., *, dtype: dtype | None = ...) -> Tensor: ...
     def amax(self, dim: int | Sequence[int] = ..., keepdim: bool = ...) -> Tensor:
-        """amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"""
+        """The largest elements along given dimensions, without their indices (`torch.amax`).
+
+        Args:
+            input: A tensor of real numbers or bools. The method's `self`.
+            dim: The dimension, or a tuple of dimensions, that is reduced; () means all of them.
+            keepdim: Whether reduced dimensions stay in the result with size 1.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s dtype and of its shape without the reduced dimensions.
+
+        Raises:
+            IndexError: `dim` is out of range or of size 0.
+            RuntimeError: `input` has no elements and `dim` is (), or a dimension stands twice in `dim`.
+            NotImplementedError: `input` is complex.
+
+        Note:
+            A nan among the elements gives nan. The gradient is shared equally among equal largest elements,
+            whereas `max` along a dimension gives all of it to the element that it picked.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[1.0, 3.0], [4.0, 2.0]])
+            >>> tt.amax(x, dim=1)
+            tensor([3., 4.])
+
+        Schema::
+
+            amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor
+        """
     def amin(self, dim: int | Sequence[int] = ..., keepdim: bool = ...) -> Tensor:
-        """amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"""
+        """The smallest elements along given dimensions, without their indices (`torch.amin`).
+
+        Args:
+            input: A tensor of real numbers or bools. The method's `self`.
+            dim: The dimension, or a tuple of dimensions, that is reduced; () means all of them.
+            keepdim: Whether reduced dimensions stay in the result with size 1.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s dtype and of its shape without the reduced dimensions.
+
+        Raises:
+            IndexError: `dim` is out of range or of size 0.
+            RuntimeError: `input` has no elements and `dim` is (), or a dimension stands twice in `dim`.
+            NotImplementedError: `input` is complex.
+
+        Note:
+            A nan among the elements gives nan. The gradient is shared equally among equal smallest
+            elements, whereas `min` along a dimension gives all of it to the element that it picked.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[1.0, 3.0], [4.0, 2.0]])
+            >>> tt.amin(x, dim=1)
+            tensor([1., 2.])
+
+        Schema::
+
+            amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor
+        """
     def aminmax(self, *, dim: int | None = ..., keepdim: bool = ...) -> tuple[Tensor, Tensor]:
-        """aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)"""
+        """The smallest and the largest elements, from one pass over the input (`torch.aminmax`).
+
+        Args:
+            input: A tensor of real numbers or bools. The method's `self`.
+            dim: The one dimension that is reduced; by default all of them are.
+            keepdim: Whether reduced dimensions stay in the results with size 1.
+            out: A tuple of tensors that take the results (min, max) and are returned: each of the result's
+                shape, or empty and then resized.
+
+        Returns:
+            A named tuple `(min, max)` of two tensors of `input`'s dtype, both of its shape without the
+            reduced dimensions.
+
+        Raises:
+            IndexError: `dim` is out of range or of size 0.
+            RuntimeError: `input` has no elements and `dim` is None.
+            NotImplementedError: `input` is complex.
+
+        Note:
+            A nan among the elements makes both results nan.
+
+        Example:
+            >>> import triten as tt
+            >>> low, high = tt.aminmax(tt.tensor([[1, 5], [3, 0]]), dim=0)
+            >>> low
+            tensor([1, 0])
+            >>> high
+            tensor([3, 5])
+
+        Schema::
+
+            aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)
+        """
     def hash_tensor(self, dim: int | Sequence[int] = ..., *, keepdim: bool = ..., mode: int = ...) -> Tensor:
-        """hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor"""
+        """A 64-bit hash of all elements, or of those along given dimensions: their bits, joined by exclusive or (`torch.hash_tensor`).
+
+            bits(x_1) xor bits(x_2) xor ... xor bits(x_n)
+
+        Args:
+            input: A tensor of real numbers or bools. Floating elements are hashed as float64, integers and
+                bools as int64. The method's `self`.
+            dim: The dimension, or a tuple of dimensions, that is hashed; () means all of them.
+            keepdim: Whether hashed dimensions stay in the result with size 1.
+            mode: The kind of hash; 0, exclusive or, is the only one.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A uint64 tensor of `input`'s shape without the hashed dimensions.
+
+        Raises:
+            IndexError: `dim` is out of range.
+            RuntimeError: `mode` is not 0, or `input` has no elements and `dim` is ().
+            NotImplementedError: `input` is complex.
+
+        Note:
+            The hash does not depend on the order of the elements, and two equal elements cancel each other.
+            It serves to notice changes by accident, not forgeries.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.hash_tensor(tt.tensor([1, 2, 4]))
+            tensor(7, dtype=triten.uint64)
+
+        Schema::
+
+            hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor
+        """
     @overload
     def max(self, dim: int, keepdim: bool = ...) -> tuple[Tensor, Tensor]:
-        """max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
-        max.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)
-        max.other(Tensor self, Tensor other) -> Tensor
-        max(Tensor self) -> Tensor
+        """The largest element, the largest elements along one dimension with their indices, or of two tensors (`torch.max`).
+
+        Signatures::
+
+            tt.max(input: Tensor, dim: int, keepdim: bool = False, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]
+            tt.max(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
+            tt.max(input: Tensor, *, out: Tensor | None = None) -> Tensor
+
+        Args:
+            input: A tensor of real numbers or bools. The method's `self`.
+            dim: The dimension (a number or a name) along which the largest elements and their indices are
+                sought.
+            keepdim: Whether `dim` stays in both results with size 1.
+            other: A second tensor, whose shape broadcasts with `input`'s; the result is then
+                `maximum(input, other)`.
+            out: The tensor that takes the result, or a tuple of those that take (values, indices): each of
+                the result's shape, or empty and then resized.
+
+        Returns:
+            Without `dim`, a tensor without dimensions; with it, a named tuple `(values, indices)` of
+            `input`'s shape without `dim`, the indices of dtype int64; with `other`, a tensor of the
+            broadcast shape and the promoted dtype.
+
+        Raises:
+            IndexError: `dim` is out of range or of size 0.
+            RuntimeError: `input` has no elements and `dim` is not given, or `input` is complex and `dim` or
+                `other` is given.
+            NotImplementedError: `input` is complex and neither `dim` nor `other` is given.
+
+        Note:
+            A nan counts as the largest number. Among equal elements the first one's index is given. Along a
+            dimension the gradient goes to that element alone; without one, equal largest elements share it
+            equally.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[1, 7], [4, 2]])
+            >>> tt.max(x)
+            tensor(7)
+            >>> values, indices = tt.max(x, dim=1)
+            >>> indices
+            tensor([1, 0])
+            >>> tt.max(tt.tensor([1, 5]), tt.tensor([3, 2]))
+            tensor([3, 5])
+
+        Schema::
+
+            max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
+            max.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)
+            max.other(Tensor self, Tensor other) -> Tensor
+            max(Tensor self) -> Tensor
         """
     @overload
     def max(self, dim: str, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
@@ -1239,10 +11777,57 @@ class TensorMethods:
     def max(self) -> Tensor: ...
     @overload
     def min(self, dim: int, keepdim: bool = ...) -> tuple[Tensor, Tensor]:
-        """min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
-        min.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)
-        min.other(Tensor self, Tensor other) -> Tensor
-        min(Tensor self) -> Tensor
+        """The smallest element, the smallest elements along one dimension with their indices, or of two tensors (`torch.min`).
+
+        Signatures::
+
+            tt.min(input: Tensor, dim: int, keepdim: bool = False, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]
+            tt.min(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
+            tt.min(input: Tensor, *, out: Tensor | None = None) -> Tensor
+
+        Args:
+            input: A tensor of real numbers or bools. The method's `self`.
+            dim: The dimension (a number or a name) along which the smallest elements and their indices are
+                sought.
+            keepdim: Whether `dim` stays in both results with size 1.
+            other: A second tensor, whose shape broadcasts with `input`'s; the result is then
+                `minimum(input, other)`.
+            out: The tensor that takes the result, or a tuple of those that take (values, indices): each of
+                the result's shape, or empty and then resized.
+
+        Returns:
+            Without `dim`, a tensor without dimensions; with it, a named tuple `(values, indices)` of
+            `input`'s shape without `dim`, the indices of dtype int64; with `other`, a tensor of the
+            broadcast shape and the promoted dtype.
+
+        Raises:
+            IndexError: `dim` is out of range or of size 0.
+            RuntimeError: `input` has no elements and `dim` is not given, or `input` is complex and `dim` or
+                `other` is given.
+            NotImplementedError: `input` is complex and neither `dim` nor `other` is given.
+
+        Note:
+            A nan counts as the smallest number. Among equal elements the first one's index is given. Along
+            a dimension the gradient goes to that element alone; without one, equal smallest elements share
+            it equally.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[1, 7], [4, 2]])
+            >>> tt.min(x)
+            tensor(1)
+            >>> values, indices = tt.min(x, dim=1)
+            >>> indices
+            tensor([0, 1])
+            >>> tt.min(tt.tensor([1, 5]), tt.tensor([3, 2]))
+            tensor([1, 2])
+
+        Schema::
+
+            min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
+            min.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)
+            min.other(Tensor self, Tensor other) -> Tensor
+            min(Tensor self) -> Tensor
         """
     @overload
     def min(self, dim: str, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
@@ -1251,15 +11836,116 @@ class TensorMethods:
     @overload
     def min(self) -> Tensor: ...
     def argmax(self, dim: int | None = ..., keepdim: bool = ...) -> Tensor:
-        """argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"""
+        """The index of the largest element, of all or along one dimension (`torch.argmax`).
+
+        Args:
+            input: A tensor of real numbers. The method's `self`.
+            dim: The dimension that is searched. By default all elements are, and the index is that into the
+                flattened tensor.
+            keepdim: Whether searched dimensions stay in the result with size 1.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            An int64 tensor of `input`'s shape without `dim`, or without dimensions.
+
+        Raises:
+            IndexError: `dim` is out of range or of size 0, or `input` has no elements and `dim` is None.
+            RuntimeError: `input` is complex or of bools.
+
+        Note:
+            Among equal elements the first one counts, and a nan counts as the largest number. The result
+            carries no gradient.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[1.0, 3.0], [4.0, 0.0]])
+            >>> tt.argmax(x)
+            tensor(2)
+            >>> tt.argmax(x, dim=1)
+            tensor([1, 0])
+
+        Schema::
+
+            argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor
+        """
     def argmin(self, dim: int | None = ..., keepdim: bool = ...) -> Tensor:
-        """argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"""
+        """The index of the smallest element, of all or along one dimension (`torch.argmin`).
+
+        Args:
+            input: A tensor of real numbers. The method's `self`.
+            dim: The dimension that is searched. By default all elements are, and the index is that into the
+                flattened tensor.
+            keepdim: Whether searched dimensions stay in the result with size 1.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            An int64 tensor of `input`'s shape without `dim`, or without dimensions.
+
+        Raises:
+            IndexError: `dim` is out of range or of size 0, or `input` has no elements and `dim` is None.
+            RuntimeError: `input` is complex or of bools.
+
+        Note:
+            Among equal elements the first one counts, and a nan counts as the smallest number. The result
+            carries no gradient.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[1.0, 3.0], [4.0, 0.0]])
+            >>> tt.argmin(x)
+            tensor(3)
+            >>> tt.argmin(x, dim=1)
+            tensor([0, 1])
+
+        Schema::
+
+            argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor
+        """
     @overload
     def any(self) -> Tensor:
-        """any(Tensor self) -> Tensor
-        any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor
-        any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor
-        any.dimname(Tensor self, Dimname dim, bool keepdim=False) -> Tensor
+        """Whether at least one element is not zero, of all or along given dimensions (`torch.any`).
+
+        Signatures::
+
+            tt.any(input: Tensor, *, out: Tensor | None = None) -> Tensor
+            tt.any(input: Tensor, dim: int, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor
+            tt.any(input: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor
+
+        Args:
+            input: A tensor of any shape and dtype; every element but 0 and False counts as true, nan too.
+                The method's `self`.
+            dim: The dimension, or a tuple of dimensions, that is reduced, or a name; None means all of
+                them, () none.
+            keepdim: Whether reduced dimensions stay in the result with size 1.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A bool tensor (uint8 for a uint8 input) of `input`'s shape without the reduced dimensions.
+
+        Raises:
+            IndexError: `dim` is out of range.
+            RuntimeError: A dimension stands twice in `dim`.
+
+        Note:
+            Of no elements the answer is False.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[True, False], [False, False]])
+            >>> tt.any(x)
+            tensor(True)
+            >>> tt.any(x, dim=1)
+            tensor([ True, False])
+
+        Schema::
+
+            any(Tensor self) -> Tensor
+            any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor
+            any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor
+            any.dimname(Tensor self, Dimname dim, bool keepdim=False) -> Tensor
         """
     @overload
     def any(self, dim: int, keepdim: bool = ...) -> Tensor: ...
@@ -1269,10 +11955,47 @@ class TensorMethods:
     def any(self, dim: str, keepdim: bool = ...) -> Tensor: ...
     @overload
     def all(self) -> Tensor:
-        """all(Tensor self) -> Tensor
-        all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor
-        all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor
-        all.dimname(Tensor self, Dimname dim, bool keepdim=False) -> Tensor
+        """Whether no element is zero, of all or along given dimensions (`torch.all`).
+
+        Signatures::
+
+            tt.all(input: Tensor, *, out: Tensor | None = None) -> Tensor
+            tt.all(input: Tensor, dim: int, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor
+            tt.all(input: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor
+
+        Args:
+            input: A tensor of any shape and dtype; every element but 0 and False counts as true, nan too.
+                The method's `self`.
+            dim: The dimension, or a tuple of dimensions, that is reduced, or a name; None means all of
+                them, () none.
+            keepdim: Whether reduced dimensions stay in the result with size 1.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A bool tensor (uint8 for a uint8 input) of `input`'s shape without the reduced dimensions.
+
+        Raises:
+            IndexError: `dim` is out of range.
+            RuntimeError: A dimension stands twice in `dim`.
+
+        Note:
+            Of no elements the answer is True.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[True, True], [True, False]])
+            >>> tt.all(x)
+            tensor(False)
+            >>> tt.all(x, dim=1)
+            tensor([ True, False])
+
+        Schema::
+
+            all(Tensor self) -> Tensor
+            all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor
+            all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor
+            all.dimname(Tensor self, Dimname dim, bool keepdim=False) -> Tensor
         """
     @overload
     def all(self, dim: int, keepdim: bool = ...) -> Tensor: ...
@@ -1282,18 +12005,89 @@ class TensorMethods:
     def all(self, dim: str, keepdim: bool = ...) -> Tensor: ...
     @overload
     def count_nonzero(self, dim: Sequence[int]) -> Tensor:
-        """count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor
-        count_nonzero(Tensor self, int? dim=None) -> Tensor
+        """The number of elements that are not zero, of all or along given dimensions (`torch.count_nonzero`).
+
+        Signatures::
+
+            tt.count_nonzero(input: Tensor, dim: Sequence[int]) -> Tensor
+            tt.count_nonzero(input: Tensor, dim: int | None = None) -> Tensor
+
+        Args:
+            input: A tensor of any shape and dtype; nan counts as not zero. The method's `self`.
+            dim: The dimension, or a tuple of dimensions, along which one counts; None and () mean all of
+                them.
+
+        Returns:
+            An int64 tensor of `input`'s shape without the dimensions in `dim`.
+
+        Raises:
+            IndexError: `dim` is out of range.
+            RuntimeError: A dimension stands twice in `dim`.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[0, 1], [3, 2]])
+            >>> tt.count_nonzero(x)
+            tensor(3)
+            >>> tt.count_nonzero(x, dim=0)
+            tensor([1, 2])
+
+        Schema::
+
+            count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor
+            count_nonzero(Tensor self, int? dim=None) -> Tensor
         """
     @overload
     def count_nonzero(self, dim: int | None = ...) -> Tensor: ...
     @overload
     def var(self, unbiased: bool = ...) -> Tensor:
-        """var(Tensor self, bool unbiased=True) -> Tensor
-        var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor
-        var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor
-        var.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> Tensor
-        var.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> Tensor
+        """The variance of all elements, or of those along given dimensions (`torch.var`).
+
+            sum_i |x_i - mean|^2 / max(0, n - correction)
+
+        Signatures::
+
+            tt.var(input: Tensor, unbiased: bool = True) -> Tensor
+            tt.var(input: Tensor, dim: int | Sequence[int] | None, unbiased: bool = True, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor
+            tt.var(input: Tensor, dim: int | Sequence[int] | None = None, *, correction: Number | None = None, keepdim: bool = False, out: Tensor | None = None) -> Tensor
+
+        Args:
+            input: A floating or complex tensor. The method's `self`.
+            unbiased: The older way to choose the correction: True means 1, False means 0.
+            dim: The dimension, or a tuple of dimensions (numbers or names), that is reduced; None and ()
+                mean all of them.
+            keepdim: Whether reduced dimensions stay in the result with size 1.
+            correction: The number by which the divisor is smaller than n, the number of elements. The
+                default 1 estimates the variance of a population from a sample; 0 gives the variance of the
+                elements themselves.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A real tensor of `input`'s precision and of its shape without the reduced dimensions.
+
+        Raises:
+            IndexError: `dim` is out of range.
+            RuntimeError: `input` is of integers or bools, or a dimension stands twice in `dim`.
+
+        Note:
+            Where n is not greater than `correction` the division is by 0, and the result nan or inf.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.0, 2.0, 3.0])
+            >>> tt.var(x)
+            tensor(1.)
+            >>> tt.var(x, correction=0)
+            tensor(0.6667)
+
+        Schema::
+
+            var(Tensor self, bool unbiased=True) -> Tensor
+            var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor
+            var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor
+            var.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> Tensor
+            var.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> Tensor
         """
     @overload
     def var(self, dim: int | Sequence[int] | None, unbiased: bool = ..., keepdim: bool = ...) -> Tensor: ...
@@ -1309,11 +12103,51 @@ class TensorMethods:
     ) -> Tensor: ...
     @overload
     def std(self, unbiased: bool = ...) -> Tensor:
-        """std(Tensor self, bool unbiased=True) -> Tensor
-        std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor
-        std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor
-        std.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> Tensor
-        std.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> Tensor
+        """The standard deviation of all elements, or of those along given dimensions (`torch.std`).
+
+            sqrt(sum_i |x_i - mean|^2 / max(0, n - correction))
+
+        Signatures::
+
+            tt.std(input: Tensor, unbiased: bool = True) -> Tensor
+            tt.std(input: Tensor, dim: int | Sequence[int] | None, unbiased: bool = True, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor
+            tt.std(input: Tensor, dim: int | Sequence[int] | None = None, *, correction: Number | None = None, keepdim: bool = False, out: Tensor | None = None) -> Tensor
+
+        Args:
+            input: A floating or complex tensor. The method's `self`.
+            unbiased: The older way to choose the correction: True means 1, False means 0.
+            dim: The dimension, or a tuple of dimensions (numbers or names), that is reduced; None and ()
+                mean all of them.
+            keepdim: Whether reduced dimensions stay in the result with size 1.
+            correction: The number by which the divisor is smaller than n, the number of elements. The
+                default 1 suits a sample of a population; 0 gives the standard deviation of the elements
+                themselves.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A real tensor of `input`'s precision and of its shape without the reduced dimensions.
+
+        Raises:
+            IndexError: `dim` is out of range.
+            RuntimeError: `input` is of integers or bools, or a dimension stands twice in `dim`.
+
+        Note:
+            Where n is not greater than `correction` the division is by 0, and the result nan or inf.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[1.0, 3.0], [2.0, 8.0]])
+            >>> tt.std(x, dim=1, correction=0)
+            tensor([1., 3.])
+
+        Schema::
+
+            std(Tensor self, bool unbiased=True) -> Tensor
+            std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor
+            std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor
+            std.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> Tensor
+            std.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> Tensor
         """
     @overload
     def std(self, dim: int | Sequence[int] | None, unbiased: bool = ..., keepdim: bool = ...) -> Tensor: ...
@@ -1329,57 +12163,287 @@ class TensorMethods:
     ) -> Tensor: ...
     @overload
     def logsumexp(self, dim: int | Sequence[int], keepdim: bool = ...) -> Tensor:
-        """logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor
-        logsumexp.names(Tensor self, Dimname[1] dim, bool keepdim=False) -> Tensor
+        """The logarithm of the sum of exponentials along given dimensions (`torch.logsumexp`).
+
+            log(sum_i exp(x_i))
+
+        Args:
+            input: A tensor of any shape; integers and bools give the default floating dtype. The method's
+                `self`.
+            dim: The dimension, or a tuple of dimensions (numbers or names), that is reduced. It has no
+                default.
+            keepdim: Whether reduced dimensions stay in the result with size 1.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A floating or complex tensor of `input`'s shape without the reduced dimensions.
+
+        Raises:
+            IndexError: `dim` is out of range.
+            RuntimeError: A dimension stands twice in `dim`.
+
+        Note:
+            The maximum is taken out of the sum first, so that large elements do not overflow. Of no
+            elements, or of nothing but -inf, the result is -inf.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.logsumexp(tt.tensor([[0.0, 0.0], [1000.0, 1000.0]]), dim=1)
+            tensor([6.9315e-01, 1.0007e+03])
+
+        Schema::
+
+            logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor
+            logsumexp.names(Tensor self, Dimname[1] dim, bool keepdim=False) -> Tensor
         """
     @overload
     def logsumexp(self, dim: str | Sequence[str], keepdim: bool = ...) -> Tensor: ...
     @overload
     def cumsum(self, dim: int, *, dtype: dtype | None = ...) -> Tensor:
-        """cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor
-        cumsum.dimname(Tensor self, Dimname dim, *, ScalarType? dtype=None) -> Tensor
+        """The sums of each element and all those before it, along one dimension (`torch.cumsum`).
+
+            y_i = x_1 + x_2 + ... + x_i
+
+        Args:
+            input: A tensor of any shape and dtype. The method's `self`.
+            dim: The dimension (a number or a name) along which elements are added up.
+            dtype: The dtype to which `input` is converted first. By default integers and bools become
+                int64.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape, of dtype `dtype`, int64 or `input`'s.
+
+        Raises:
+            IndexError: `dim` is out of range.
+
+        Note:
+            A nan makes all later sums nan. The in-place form keeps the dtype of its tensor.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.cumsum(tt.tensor([1, 2, 3, 4]), dim=0)
+            tensor([ 1,  3,  6, 10])
+
+        Schema::
+
+            cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor
+            cumsum.dimname(Tensor self, Dimname dim, *, ScalarType? dtype=None) -> Tensor
         """
     @overload
     def cumsum(self, dim: str, *, dtype: dtype | None = ...) -> Tensor: ...
     @overload
     def cumsum_(self, dim: int, *, dtype: dtype | None = ...) -> Tensor:
-        """cumsum_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)
-        cumsum_.dimname(Tensor(a!) self, Dimname dim, *, ScalarType? dtype=None) -> Tensor(a!)
+        """In place: the sums of each element and all those before it, along one dimension (`torch.Tensor.cumsum_`).
+
+            y_i = x_1 + x_2 + ... + x_i
+
+        Args:
+            input: A tensor of any shape and dtype. It takes the result. The method's `self`.
+            dim: The dimension (a number or a name) along which elements are added up.
+            dtype: The dtype to which `input` is converted first. By default integers and bools become
+                int64.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            IndexError: `dim` is out of range.
+
+        Note:
+            A nan makes all later sums nan. The in-place form keeps the dtype of its tensor.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1, 2, 3, 4])
+            >>> x.cumsum_(dim=0)
+            tensor([ 1,  3,  6, 10])
+
+        Schema::
+
+            cumsum_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)
+            cumsum_.dimname(Tensor(a!) self, Dimname dim, *, ScalarType? dtype=None) -> Tensor(a!)
         """
     @overload
     def cumsum_(self, dim: str, *, dtype: dtype | None = ...) -> Tensor: ...
     @overload
     def cumprod(self, dim: int, *, dtype: dtype | None = ...) -> Tensor:
-        """cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor
-        cumprod.dimname(Tensor self, Dimname dim, *, ScalarType? dtype=None) -> Tensor
+        """The products of each element and all those before it, along one dimension (`torch.cumprod`).
+
+            y_i = x_1 * x_2 * ... * x_i
+
+        Args:
+            input: A tensor of any shape and dtype. The method's `self`.
+            dim: The dimension (a number or a name) along which elements are multiplied.
+            dtype: The dtype to which `input` is converted first. By default integers and bools become
+                int64.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape, of dtype `dtype`, int64 or `input`'s.
+
+        Raises:
+            IndexError: `dim` is out of range.
+
+        Note:
+            The gradient is right where elements are 0. The in-place form keeps the dtype of its tensor.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.cumprod(tt.tensor([1, 2, 3, 4]), dim=0)
+            tensor([ 1,  2,  6, 24])
+
+        Schema::
+
+            cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor
+            cumprod.dimname(Tensor self, Dimname dim, *, ScalarType? dtype=None) -> Tensor
         """
     @overload
     def cumprod(self, dim: str, *, dtype: dtype | None = ...) -> Tensor: ...
     @overload
     def cumprod_(self, dim: int, *, dtype: dtype | None = ...) -> Tensor:
-        """cumprod_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)
-        cumprod_.dimname(Tensor(a!) self, Dimname dim, *, ScalarType? dtype=None) -> Tensor(a!)
+        """In place: the products of each element and all those before it, along one dimension (`torch.Tensor.cumprod_`).
+
+            y_i = x_1 * x_2 * ... * x_i
+
+        Args:
+            input: A tensor of any shape and dtype. It takes the result. The method's `self`.
+            dim: The dimension (a number or a name) along which elements are multiplied.
+            dtype: The dtype to which `input` is converted first. By default integers and bools become
+                int64.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            IndexError: `dim` is out of range.
+
+        Note:
+            The gradient is right where elements are 0. The in-place form keeps the dtype of its tensor.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1, 2, 3, 4])
+            >>> x.cumprod_(dim=0)
+            tensor([ 1,  2,  6, 24])
+
+        Schema::
+
+            cumprod_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)
+            cumprod_.dimname(Tensor(a!) self, Dimname dim, *, ScalarType? dtype=None) -> Tensor(a!)
         """
     @overload
     def cumprod_(self, dim: str, *, dtype: dtype | None = ...) -> Tensor: ...
     @overload
     def logcumsumexp(self, dim: int) -> Tensor:
-        """logcumsumexp(Tensor self, int dim) -> Tensor
-        logcumsumexp.dimname(Tensor self, Dimname dim) -> Tensor
+        """The logarithm of the running sum of exponentials along one dimension (`torch.logcumsumexp`).
+
+            y_i = log(exp(x_1) + exp(x_2) + ... + exp(x_i))
+
+        Args:
+            input: A floating or complex tensor of any shape. The method's `self`.
+            dim: The dimension (a number or a name) along which the sum runs.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype.
+
+        Raises:
+            IndexError: `dim` is out of range.
+            NotImplementedError: `input` is of integers or bools.
+
+        Note:
+            Large elements do not overflow. Leading elements of -inf give -inf.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.logcumsumexp(tt.tensor([0.0, 0.0, 0.0]), dim=0)
+            tensor([0.0000, 0.6931, 1.0986])
+
+        Schema::
+
+            logcumsumexp(Tensor self, int dim) -> Tensor
+            logcumsumexp.dimname(Tensor self, Dimname dim) -> Tensor
         """
     @overload
     def logcumsumexp(self, dim: str) -> Tensor: ...
     @overload
     def cummax(self, dim: int) -> tuple[Tensor, Tensor]:
-        """cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)
-        cummax.dimname(Tensor self, Dimname dim) -> (Tensor values, Tensor indices)
+        """The largest element so far along one dimension, with its index (`torch.cummax`).
+
+            y_i = max(x_1, x_2, ..., x_i)
+
+        Args:
+            input: A tensor of real numbers or bools. The method's `self`.
+            dim: The dimension (a number or a name) along which the maximum runs.
+            out: A tuple of tensors that take the results (values, indices) and are returned: each of the
+                result's shape, or empty and then resized.
+
+        Returns:
+            A named tuple `(values, indices)` of `input`'s shape: the maxima, of its dtype, and their places
+            along `dim`, of dtype int64.
+
+        Raises:
+            IndexError: `dim` is out of range.
+            NotImplementedError: `input` is complex.
+
+        Note:
+            Among equal elements the last one's index is given. From the first nan on, all values are nan.
+
+        Example:
+            >>> import triten as tt
+            >>> values, indices = tt.cummax(tt.tensor([1, 3, 3, 2]), dim=0)
+            >>> values
+            tensor([1, 3, 3, 3])
+            >>> indices
+            tensor([0, 1, 2, 2])
+
+        Schema::
+
+            cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)
+            cummax.dimname(Tensor self, Dimname dim) -> (Tensor values, Tensor indices)
         """
     @overload
     def cummax(self, dim: str) -> tuple[Tensor, Tensor]: ...
     @overload
     def cummin(self, dim: int) -> tuple[Tensor, Tensor]:
-        """cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)
-        cummin.dimname(Tensor self, Dimname dim) -> (Tensor values, Tensor indices)
+        """The smallest element so far along one dimension, with its index (`torch.cummin`).
+
+            y_i = min(x_1, x_2, ..., x_i)
+
+        Args:
+            input: A tensor of real numbers or bools. The method's `self`.
+            dim: The dimension (a number or a name) along which the minimum runs.
+            out: A tuple of tensors that take the results (values, indices) and are returned: each of the
+                result's shape, or empty and then resized.
+
+        Returns:
+            A named tuple `(values, indices)` of `input`'s shape: the minima, of its dtype, and their places
+            along `dim`, of dtype int64.
+
+        Raises:
+            IndexError: `dim` is out of range.
+            NotImplementedError: `input` is complex.
+
+        Note:
+            Among equal elements the last one's index is given. From the first nan on, all values are nan.
+
+        Example:
+            >>> import triten as tt
+            >>> values, indices = tt.cummin(tt.tensor([3, 1, 1, 2]), dim=0)
+            >>> values
+            tensor([3, 1, 1, 1])
+            >>> indices
+            tensor([0, 1, 2, 2])
+
+        Schema::
+
+            cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)
+            cummin.dimname(Tensor self, Dimname dim) -> (Tensor values, Tensor indices)
         """
     @overload
     def cummin(self, dim: str) -> tuple[Tensor, Tensor]: ...
@@ -1387,8 +12451,35 @@ class TensorMethods:
     # searching
     @overload
     def mode(self, dim: int = ..., keepdim: bool = ...) -> tuple[Tensor, Tensor]:
-        """mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)
-        mode.dimname(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)
+        """The most frequent element along a dimension, the smallest of several, and an index of it (`torch.mode`).
+
+        Args:
+            input: A tensor of any shape; not complex. The method's `self`.
+            dim: The dimension along which elements are counted, or its name; negative dimensions count from
+                the end.
+            keepdim: Whether `dim` remains in the result, with size 1.
+            out: A tuple of tensors that take the results (values, indices) and are returned: each of the
+                result's shape, or empty and then resized.
+
+        Returns:
+            A named tuple of `values`, of `input`'s dtype, and `indices`, int64, both without `dim`. The
+            index is that of the last such element.
+
+        Raises:
+            IndexError: `dim` is out of range or has no elements.
+            NotImplementedError: `input` is complex.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.mode(tt.tensor([1, 2, 2, 3, 3]))
+            triten.return_types.mode(
+            values=tensor(2),
+            indices=tensor(2))
+
+        Schema::
+
+            mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)
+            mode.dimname(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)
         """
     @overload
     def mode(self, dim: str, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
@@ -1396,54 +12487,411 @@ class TensorMethods:
     # shapes
     @overload
     def hsplit(self, sections: int) -> Sequence[Tensor]:
-        """hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]
-        hsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]
+        """Views of pieces side by side, along the columns (`torch.hsplit`).
+
+        Signatures::
+
+            tt.hsplit(input: Tensor, sections: int) -> Sequence[Tensor]
+            tt.hsplit(input: Tensor, indices: Sequence[int]) -> Sequence[Tensor]
+
+        Args:
+            input: A tensor of at least one dimension; it is split along dimension 1, and a vector along
+                dimension 0. The method's `self`.
+            sections: The number of pieces, all of one size.
+            indices: Instead of `sections`, the indices at which a piece ends and the next begins, as for
+                `tensor_split`.
+
+        Returns:
+            A tuple of `sections` or `len(indices) + 1` tensors that share `input`'s memory.
+
+        Raises:
+            RuntimeError: `sections` does not divide the dimension's size, or `input` has no dimensions.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.hsplit(tt.tensor([[1, 2, 3, 4]]), 2)
+            (tensor([[1, 2]]), tensor([[3, 4]]))
+
+        Schema::
+
+            hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]
+            hsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]
         """
     @overload
     def hsplit(self, indices: Sequence[int]) -> Sequence[Tensor]: ...
     @overload
     def vsplit(self, sections: int) -> Sequence[Tensor]:
-        """vsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]
-        vsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]
+        """Views of pieces one above the other, along the rows (`torch.vsplit`).
+
+        Signatures::
+
+            tt.vsplit(input: Tensor, sections: int) -> Sequence[Tensor]
+            tt.vsplit(input: Tensor, indices: Sequence[int]) -> Sequence[Tensor]
+
+        Args:
+            input: A tensor of at least two dimensions; it is split along dimension 0. The method's `self`.
+            sections: The number of pieces, all of one size.
+            indices: Instead of `sections`, the indices at which a piece ends and the next begins, as for
+                `tensor_split`.
+
+        Returns:
+            A tuple of `sections` or `len(indices) + 1` tensors that share `input`'s memory.
+
+        Raises:
+            RuntimeError: `sections` does not divide the dimension's size, or `input` has fewer than two
+                dimensions.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.vsplit(tt.tensor([[1, 2], [3, 4]]), 2)
+            (tensor([[1, 2]]), tensor([[3, 4]]))
+
+        Schema::
+
+            vsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]
+            vsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]
         """
     @overload
     def vsplit(self, indices: Sequence[int]) -> Sequence[Tensor]: ...
     @overload
     def dsplit(self, sections: int) -> Sequence[Tensor]:
-        """dsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]
-        dsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]
+        """Views of pieces one behind the other, along the third dimension (`torch.dsplit`).
+
+        Signatures::
+
+            tt.dsplit(input: Tensor, sections: int) -> Sequence[Tensor]
+            tt.dsplit(input: Tensor, indices: Sequence[int]) -> Sequence[Tensor]
+
+        Args:
+            input: A tensor of at least three dimensions; it is split along dimension 2. The method's
+                `self`.
+            sections: The number of pieces, all of one size.
+            indices: Instead of `sections`, the indices at which a piece ends and the next begins, as for
+                `tensor_split`.
+
+        Returns:
+            A tuple of `sections` or `len(indices) + 1` tensors that share `input`'s memory.
+
+        Raises:
+            RuntimeError: `sections` does not divide the dimension's size, or `input` has fewer than three
+                dimensions.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.dsplit(tt.tensor([[[1, 2, 3, 4]]]), (1,))
+            (tensor([[[1]]]), tensor([[[2, 3, 4]]]))
+
+        Schema::
+
+            dsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]
+            dsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]
         """
     @overload
     def dsplit(self, indices: Sequence[int]) -> Sequence[Tensor]: ...
     def unsafe_chunk(self, chunks: int, dim: int = ...) -> Sequence[Tensor]:
-        """unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]"""
+        """The pieces that `chunk` gives, without its check of in-place writes (`torch.unsafe_chunk`).
+
+        Args:
+            input: A tensor of at least one dimension. The method's `self`.
+            chunks: The number of pieces at most; positive.
+            dim: The dimension that is split; negative dimensions count from the end.
+
+        Returns:
+            A tuple of tensors that share `input`'s memory, each of size `ceil(n / chunks)` along `dim`,
+            where n is the dimension's size, and the last of what is left.
+
+        Raises:
+            RuntimeError: `chunks` is not positive, or `input` has no dimensions.
+            IndexError: `dim` is out of range.
+
+        Note:
+            Where autograd records, a piece of `chunk` cannot be written to in place, and a piece of this
+            operator can. Do so only where neither `input` nor another piece that overlaps it is read
+            afterwards.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.unsafe_chunk(tt.arange(5), 3)
+            (tensor([0, 1]), tensor([2, 3]), tensor([4]))
+
+        Schema::
+
+            unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]
+        """
     def unsafe_split(self, split_size: int, dim: int = ...) -> Sequence[Tensor]:
-        """unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]"""
+        """The pieces that `split` gives for one length, without its check of in-place writes (`torch.unsafe_split`).
+
+        Args:
+            input: A tensor of at least one dimension. The method's `self`.
+            split_size: The length of each piece, the last of which may be shorter.
+            dim: The dimension that is split; negative dimensions count from the end.
+
+        Returns:
+            A tuple of tensors that share `input`'s memory.
+
+        Raises:
+            RuntimeError: `split_size` is negative, or 0 for a dimension that is not empty; or `input` has
+                no dimensions.
+            IndexError: `dim` is out of range.
+
+        Note:
+            Where autograd records, a piece of `split` cannot be written to in place, and a piece of this
+            operator can. Do so only where `input` is not read afterwards.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.unsafe_split(tt.arange(5), 2)
+            (tensor([0, 1]), tensor([2, 3]), tensor([4]))
+
+        Schema::
+
+            unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]
+        """
     def unsafe_split_with_sizes(self, split_sizes: Sequence[int], dim: int = ...) -> Sequence[Tensor]:
-        """unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]"""
+        """The pieces that `split_with_sizes` gives, without its check of in-place writes (`torch.unsafe_split_with_sizes`).
+
+        Args:
+            input: A tensor of at least one dimension. The method's `self`.
+            split_sizes: The length of each piece; the sum is the dimension's size.
+            dim: The dimension that is split; negative dimensions count from the end.
+
+        Returns:
+            A tuple of `len(split_sizes)` tensors that share `input`'s memory.
+
+        Raises:
+            RuntimeError: `split_sizes` has a negative entry, or does not add up to the dimension's size.
+            IndexError: `dim` is out of range.
+
+        Note:
+            Where autograd records, a piece of `split_with_sizes` cannot be written to in place, and a piece
+            of this operator can. Do so only where `input` is not read afterwards.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.unsafe_split_with_sizes(tt.arange(5), [1, 4])
+            (tensor([0]), tensor([1, 2, 3, 4]))
+
+        Schema::
+
+            unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]
+        """
     def diag(self, diagonal: int = ...) -> Tensor:
-        """diag(Tensor self, int diagonal=0) -> Tensor"""
+        """A matrix with a vector on a diagonal, or a copy of a matrix's diagonal (`torch.diag`).
+
+        Args:
+            input: A vector or a matrix. The method's `self`.
+            diagonal: Which diagonal; 0 is the main one, positive ones lie above it, negative ones below.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            For a vector of n elements, a square matrix of size `n + abs(diagonal)` with zeros elsewhere;
+            for a matrix, a vector, which is empty where the diagonal lies outside.
+
+        Raises:
+            RuntimeError: `input` has neither one nor two dimensions.
+
+        Note:
+            `diagonal` gives a view, and `diag_embed` works on batches.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.diag(tt.tensor([1, 2]))
+            tensor([[1, 0],
+                    [0, 2]])
+            >>> tt.diag(tt.tensor([[1, 2], [3, 4]]), 1)
+            tensor([2])
+
+        Schema::
+
+            diag(Tensor self, int diagonal=0) -> Tensor
+        """
     def diagflat(self, offset: int = ...) -> Tensor:
-        """diagflat(Tensor self, int offset=0) -> Tensor"""
+        """A square matrix with all elements on a diagonal, in row-major order, and zeros elsewhere (`torch.diagflat`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            offset: Which diagonal; 0 is the main one, positive ones lie above it, negative ones below.
+
+        Returns:
+            A matrix of size `input.numel() + abs(offset)` in both dimensions.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.diagflat(tt.tensor([[1, 2]]), 1)
+            tensor([[0, 1, 0],
+                    [0, 0, 2],
+                    [0, 0, 0]])
+
+        Schema::
+
+            diagflat(Tensor self, int offset=0) -> Tensor
+        """
     def diag_embed(self, offset: int = ..., dim1: int = ..., dim2: int = ...) -> Tensor:
-        """diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor"""
+        """Matrices with the last dimension on a diagonal and zeros elsewhere (`torch.diag_embed`).
+
+        Args:
+            input: A tensor of shape (..., n), of at least one dimension. The method's `self`.
+            offset: Which diagonal; 0 is the main one, positive ones lie above it, negative ones below.
+            dim1: The dimension of the rows in the result.
+            dim2: The dimension of the columns in the result.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A new tensor with one dimension more; `dim1` and `dim2` have size `n + abs(offset)`, and the
+            other dimensions of `input` keep their order.
+
+        Raises:
+            RuntimeError: `dim1` and `dim2` are the same dimension.
+            IndexError: `dim1` or `dim2` is out of range, or `input` has no dimensions.
+
+        Note:
+            `diagonal` of the result, with the same arguments, is `input` again.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.diag_embed(tt.tensor([1, 2]))
+            tensor([[1, 0],
+                    [0, 2]])
+
+        Schema::
+
+            diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor
+        """
     def narrow_copy(self, dim: int, start: int, length: int) -> Tensor:
-        """narrow_copy(Tensor self, int dim, SymInt start, SymInt length) -> Tensor"""
+        """A copy of a range of indices along a dimension (`torch.narrow_copy`).
+
+        Args:
+            input: A tensor of at least one dimension. The method's `self`.
+            dim: The dimension that is narrowed; negative dimensions count from the end.
+            start: The first index; negative indices count from the end.
+            length: The number of indices taken; not negative.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A new tensor with size `length` along `dim`.
+
+        Raises:
+            IndexError: `dim` or `start` is out of range.
+            RuntimeError: `length` is negative, or `start + length` exceeds the dimension's size.
+
+        Note:
+            `narrow` gives a view of the same elements.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.narrow_copy(tt.arange(6), 0, 2, 3)
+            tensor([2, 3, 4])
+
+        Schema::
+
+            narrow_copy(Tensor self, int dim, SymInt start, SymInt length) -> Tensor
+        """
     def sum_to_size(self, *sizes: int | Sequence[int], size: Sequence[int] | None = ...) -> Tensor:
-        """sum_to_size(Tensor self, SymInt[] size) -> Tensor"""
+        """Sums over the dimensions along which a shape would be broadcast to `input`'s (`torch.Tensor.sum_to_size`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            *size: The shape of the result, as a tuple or one by one; it broadcasts to `input`'s shape.
+
+        Returns:
+            A tensor of shape `size`, int64 for sums of integers and bools; `input` itself where the shapes
+            are the same.
+
+        Raises:
+            RuntimeError: `size` does not broadcast to `input`'s shape.
+
+        Note:
+            This is the gradient of `expand`.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[1, 2], [3, 4]])
+            >>> x.sum_to_size(1, 2)
+            tensor([[4, 6]])
+
+        Schema::
+
+            sum_to_size(Tensor self, SymInt[] size) -> Tensor
+        """
 
     # softmax
     @overload
     def softmax(self, dim: int, dtype: dtype | None = ...) -> Tensor:
-        """softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor
-        softmax.Dimname(Tensor self, Dimname dim, ScalarType? dtype=None) -> Tensor
+        """Exponentials along one dimension, divided by their sum (`torch.softmax`).
+
+            exp(x_i) / sum_j exp(x_j)
+
+        Args:
+            input: A tensor of real numbers of any shape. Integers and bools need `dtype`. The method's
+                `self`.
+            dim: The dimension (a number or a name) along which the results sum to 1; negative ones count
+                from the end.
+            dtype: The floating dtype to which `input` is converted before the computation; by default its
+                own.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape, and of dtype `dtype` or `input`'s.
+
+        Raises:
+            IndexError: `dim` is out of range.
+            NotImplementedError: `input` is complex, or of integers or bools while `dtype` is not given.
+
+        Note:
+            The maximum is subtracted first, so that large elements do not overflow. A row of nothing but
+            -inf gives nan.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.softmax(tt.tensor([0.0, 1.0]), 0)
+            tensor([0.2689, 0.7311])
+
+        Schema::
+
+            softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor
+            softmax.Dimname(Tensor self, Dimname dim, ScalarType? dtype=None) -> Tensor
         """
     @overload
     def softmax(self, dim: str, dtype: dtype | None = ...) -> Tensor: ...
     @overload
     def log_softmax(self, dim: int, dtype: dtype | None = ...) -> Tensor:
-        """log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor
-        log_softmax.Dimname(Tensor self, Dimname dim, ScalarType? dtype=None) -> Tensor
+        """The logarithm of softmax along one dimension (`torch.log_softmax`).
+
+            x_i - log(sum_j exp(x_j))
+
+        Args:
+            input: A tensor of real numbers of any shape. Integers and bools need `dtype`. The method's
+                `self`.
+            dim: The dimension (a number or a name) along which the exponentials of the results sum to 1.
+            dtype: The floating dtype to which `input` is converted before the computation; by default its
+                own.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape, and of dtype `dtype` or `input`'s.
+
+        Raises:
+            IndexError: `dim` is out of range.
+            NotImplementedError: `input` is complex, or of integers or bools while `dtype` is not given.
+
+        Note:
+            More precise than the logarithm of `softmax`, and finite where that is -inf. A row of nothing
+            but -inf gives nan.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.log_softmax(tt.tensor([0.0, 0.0]), 0)
+            tensor([-0.6931, -0.6931])
+
+        Schema::
+
+            log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor
+            log_softmax.Dimname(Tensor self, Dimname dim, ScalarType? dtype=None) -> Tensor
         """
     @overload
     def log_softmax(self, dim: str, dtype: dtype | None = ...) -> Tensor: ...
@@ -1451,10 +12899,46 @@ class TensorMethods:
     # sorting
     @overload
     def sort(self, dim: int = ..., descending: bool = ...) -> tuple[Tensor, Tensor]:
-        """sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)
-        sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)
-        sort.dimname(Tensor self, Dimname dim, bool descending=False) -> (Tensor values, Tensor indices)
-        sort.dimname_stable(Tensor self, *, bool? stable, Dimname dim, bool descending=False) -> (Tensor values, Tensor indices)
+        """The elements along a dimension in order, and the indices from which they come (`torch.sort`).
+
+        Signatures::
+
+            tt.sort(input: Tensor, dim: int = -1, descending: bool = False, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]
+            tt.sort(input: Tensor, *, stable: bool | None, dim: int = -1, descending: bool = False, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]
+
+        Args:
+            input: A tensor of any shape and of a dtype that has an order; bools too. The method's `self`.
+            dim: The dimension along which elements are sorted, or its name; negative dimensions count from
+                the end.
+            descending: Whether the largest elements come first.
+            stable: Whether equal elements keep their order; by default they may change it.
+            out: A tuple of tensors that take the results (values, indices) and are returned: each of the
+                result's shape, or empty and then resized.
+
+        Returns:
+            A named tuple of `values`, of `input`'s shape and dtype, and `indices`, int64, with `values`
+            equal to `input.gather(dim, indices)`.
+
+        Raises:
+            IndexError: `dim` is out of range.
+            RuntimeError: `input` is complex.
+
+        Note:
+            nan counts as larger than any number. The gradient goes to the elements where they were.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.sort(tt.tensor([3.0, 1.0, 2.0]))
+            triten.return_types.sort(
+            values=tensor([1., 2., 3.]),
+            indices=tensor([1, 2, 0]))
+
+        Schema::
+
+            sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)
+            sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)
+            sort.dimname(Tensor self, Dimname dim, bool descending=False) -> (Tensor values, Tensor indices)
+            sort.dimname_stable(Tensor self, *, bool? stable, Dimname dim, bool descending=False) -> (Tensor values, Tensor indices)
         """
     @overload
     def sort(
@@ -1466,30 +12950,189 @@ class TensorMethods:
     def sort(self, *, stable: bool | None, dim: str, descending: bool = ...) -> tuple[Tensor, Tensor]: ...
     @overload
     def argsort(self, dim: int = ..., descending: bool = ...) -> Tensor:
-        """argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor
-        argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor
-        argsort.dimname(Tensor self, Dimname dim, bool descending=False) -> Tensor
+        """The indices that put the elements along a dimension in order (`torch.argsort`).
+
+        Signatures::
+
+            tt.argsort(input: Tensor, dim: int = -1, descending: bool = False) -> Tensor
+            tt.argsort(input: Tensor, *, stable: bool, dim: int = -1, descending: bool = False, out: Tensor | None = None) -> Tensor
+
+        Args:
+            input: A tensor of any shape and of a dtype that has an order. The method's `self`.
+            dim: The dimension along which elements are sorted, or its name; negative dimensions count from
+                the end.
+            descending: Whether the largest elements come first.
+            stable: Whether equal elements keep their order; by default they may change it.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            An int64 tensor of `input`'s shape; these are the second result of `sort`.
+
+        Raises:
+            IndexError: `dim` is out of range.
+            RuntimeError: `input` is complex.
+
+        Note:
+            `take_along_dim` picks the elements in this order, from this or another tensor.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.argsort(tt.tensor([3.0, 1.0, 2.0]))
+            tensor([1, 2, 0])
+
+        Schema::
+
+            argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor
+            argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor
+            argsort.dimname(Tensor self, Dimname dim, bool descending=False) -> Tensor
         """
     @overload
     def argsort(self, *, stable: bool, dim: int = ..., descending: bool = ...) -> Tensor: ...
     @overload
     def argsort(self, dim: str, descending: bool = ...) -> Tensor: ...
     def msort(self) -> Tensor:
-        """msort(Tensor self) -> Tensor"""
+        """The elements along the first dimension in ascending order (`torch.msort`).
+
+        Args:
+            input: A tensor of any shape and of a dtype that has an order. The method's `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape and dtype.
+
+        Note:
+            This is the first result of `sort` with `dim` 0.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.msort(tt.tensor([[3, 1], [2, 4]]))
+            tensor([[2, 1],
+                    [3, 4]])
+
+        Schema::
+
+            msort(Tensor self) -> Tensor
+        """
     def topk(self, k: int, dim: int = ..., largest: bool = ..., sorted: bool = ...) -> tuple[Tensor, Tensor]:
-        """topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)"""
+        """The k largest, or smallest, elements along a dimension, and their indices (`torch.topk`).
+
+        Args:
+            input: A tensor of any shape and of a dtype that has an order, but for bools. The method's
+                `self`.
+            k: The number of elements, from 0 to the dimension's size.
+            dim: The dimension along which elements compete; negative dimensions count from the end.
+            largest: Whether the largest elements are taken, and not the smallest.
+            sorted: Whether the results stand in order; otherwise their order may be any.
+            out: A tuple of tensors that take the results (values, indices) and are returned: each of the
+                result's shape, or empty and then resized.
+
+        Returns:
+            A named tuple of `values`, of `input`'s dtype, and `indices`, int64, both with size `k` along
+            `dim`.
+
+        Raises:
+            RuntimeError: `k` is negative or larger than the dimension's size, or `input` is complex or
+                bool.
+            IndexError: `dim` is out of range.
+
+        Note:
+            nan counts as larger than any number.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.topk(tt.tensor([1.0, 5.0, 3.0]), 2)
+            triten.return_types.topk(
+            values=tensor([5., 3.]),
+            indices=tensor([1, 2]))
+
+        Schema::
+
+            topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)
+        """
     @overload
     def kthvalue(self, k: int, dim: int = ..., keepdim: bool = ...) -> tuple[Tensor, Tensor]:
-        """kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)
-        kthvalue.dimname(Tensor self, SymInt k, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)
+        """The k-th smallest element along a dimension, and its index (`torch.kthvalue`).
+
+        Args:
+            input: A real tensor of any shape. The method's `self`.
+            k: The rank, from 1 for the smallest to the dimension's size.
+            dim: The dimension along which elements are ranked, or its name; negative dimensions count from
+                the end.
+            keepdim: Whether `dim` remains in the result, with size 1.
+            out: A tuple of tensors that take the results (values, indices) and are returned: each of the
+                result's shape, or empty and then resized.
+
+        Returns:
+            A named tuple of `values`, of `input`'s dtype, and `indices`, int64, both without `dim`.
+
+        Raises:
+            RuntimeError: `k` is less than 1 or larger than the dimension's size.
+            IndexError: `dim` is out of range or has no elements.
+            NotImplementedError: `input` is complex or bool.
+
+        Note:
+            nan counts as larger than any number. Of equal elements, the index may be any one's.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.kthvalue(tt.tensor([3.0, 1.0, 2.0]), 2)
+            triten.return_types.kthvalue(
+            values=tensor(2.),
+            indices=tensor(2))
+
+        Schema::
+
+            kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)
+            kthvalue.dimname(Tensor self, SymInt k, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)
         """
     @overload
     def kthvalue(self, k: int, dim: str, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
     @overload
     def median(self) -> Tensor:
-        """median(Tensor self) -> Tensor
-        median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
-        median.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)
+        """The median of all elements, or along a dimension; the lower of two middle ones (`torch.median`).
+
+        Signatures::
+
+            tt.median(input: Tensor, *, out: Tensor | None = None) -> Tensor
+            tt.median(input: Tensor, dim: int, keepdim: bool = False, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]
+
+        Args:
+            input: A real tensor of any shape. The method's `self`.
+            dim: The dimension along which the median is taken, or its name; by default it is that of all
+                elements.
+            keepdim: Whether `dim` remains in the result, with size 1.
+            out: The tensor that takes the result, or a tuple of those that take (values, indices): each of
+                the result's shape, or empty and then resized.
+
+        Returns:
+            A tensor of `input`'s dtype without dimensions; with `dim`, a named tuple of `values`, of
+            `input`'s dtype, and `indices`, int64, both without `dim`.
+
+        Raises:
+            IndexError: `dim` is out of range or has no elements.
+            NotImplementedError: `input` is complex or bool.
+
+        Note:
+            Where there is a nan, the median is nan; `nanmedian` leaves them out. For the mean of the two
+            middle elements take `quantile` at 0.5. Without `dim`, equal elements share the gradient; with
+            it, the element of the index has all of it. The median of no floating elements is nan.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.median(tt.tensor([4.0, 1.0, 3.0, 2.0]))
+            tensor(2.)
+            >>> tt.median(tt.tensor([[4, 1, 3], [2, 9, 7]]), 1)
+            triten.return_types.median(
+            values=tensor([3, 7]),
+            indices=tensor([2, 2]))
+
+        Schema::
+
+            median(Tensor self) -> Tensor
+            median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
+            median.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)
         """
     @overload
     def median(self, dim: int, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
@@ -1497,9 +13140,42 @@ class TensorMethods:
     def median(self, dim: str, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
     @overload
     def nanmedian(self) -> Tensor:
-        """nanmedian(Tensor self) -> Tensor
-        nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
-        nanmedian.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)
+        """The median of the elements that are not nan, of all or along a dimension; the lower of two middle ones (`torch.nanmedian`).
+
+        Signatures::
+
+            tt.nanmedian(input: Tensor, *, out: Tensor | None = None) -> Tensor
+            tt.nanmedian(input: Tensor, dim: int, keepdim: bool = False, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]
+
+        Args:
+            input: A real tensor of any shape. The method's `self`.
+            dim: The dimension along which the median is taken, or its name; by default it is that of all
+                elements.
+            keepdim: Whether `dim` remains in the result, with size 1.
+            out: The tensor that takes the result, or a tuple of those that take (values, indices): each of
+                the result's shape, or empty and then resized.
+
+        Returns:
+            A tensor of `input`'s dtype without dimensions; with `dim`, a named tuple of `values`, of
+            `input`'s dtype, and `indices`, int64, both without `dim`.
+
+        Raises:
+            IndexError: `dim` is out of range or has no elements.
+            NotImplementedError: `input` is complex or bool.
+
+        Note:
+            Where all elements are nan, so is the median.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.nanmedian(tt.tensor([4.0, float("nan"), 3.0, 2.0]))
+            tensor(3.)
+
+        Schema::
+
+            nanmedian(Tensor self) -> Tensor
+            nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
+            nanmedian.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)
         """
     @overload
     def nanmedian(self, dim: int, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
@@ -1508,53 +13184,603 @@ class TensorMethods:
 
     # special
     def lgamma(self) -> Tensor:
-        """lgamma(Tensor self) -> Tensor"""
+        """Natural logarithm of the absolute value of the gamma function (`torch.lgamma`).
+
+            log(abs(gamma(x)))
+
+        Args:
+            input: A tensor of any shape, real; integers and bools give the default dtype. The method's
+                `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape.
+
+        Raises:
+            NotImplementedError: `input` is complex.
+
+        Note:
+            The result is inf at 0, at the negative integers, and at both infinities. For a positive integer
+            n it is the logarithm of (n - 1)!. The derivative is `tt.digamma`.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.lgamma(tt.tensor([1.0, 3.0, 0.0]))
+            tensor([0.0000, 0.6931,    inf])
+
+        Schema::
+
+            lgamma(Tensor self) -> Tensor
+        """
     def lgamma_(self) -> Tensor:
-        """lgamma_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: natural logarithm of the absolute value of the gamma function (`torch.Tensor.lgamma_`).
+
+            log(abs(gamma(x)))
+
+        Args:
+            input: A tensor of any shape, real; integers and bools give the default dtype. It takes the
+                result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            NotImplementedError: `input` is complex.
+
+        Note:
+            The result is inf at 0, at the negative integers, and at both infinities. For a positive integer
+            n it is the logarithm of (n - 1)!. The derivative is `tt.digamma`.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.0, 3.0, 0.0])
+            >>> x.lgamma_()
+            tensor([0.0000, 0.6931,    inf])
+
+        Schema::
+
+            lgamma_(Tensor(a!) self) -> Tensor(a!)
+        """
     def digamma(self) -> Tensor:
-        """digamma(Tensor self) -> Tensor"""
+        """Logarithmic derivative of the gamma function (`torch.digamma`).
+
+            d/dx log(gamma(x))
+
+        Args:
+            input: A tensor of any shape, real; integers and bools give the default dtype. The method's
+                `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape.
+
+        Raises:
+            NotImplementedError: `input` is complex.
+
+        Note:
+            The result is -inf at 0.0, inf at -0.0, and nan at the negative integers and at -inf.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.digamma(tt.tensor([1.0, 2.0]))
+            tensor([-0.5772,  0.4228])
+
+        Schema::
+
+            digamma(Tensor self) -> Tensor
+        """
     def digamma_(self) -> Tensor:
-        """digamma_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: logarithmic derivative of the gamma function (`torch.Tensor.digamma_`).
+
+            d/dx log(gamma(x))
+
+        Args:
+            input: A tensor of any shape, real; integers and bools give the default dtype. It takes the
+                result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            NotImplementedError: `input` is complex.
+
+        Note:
+            The result is -inf at 0.0, inf at -0.0, and nan at the negative integers and at -inf.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.0, 2.0])
+            >>> x.digamma_()
+            tensor([-0.5772,  0.4228])
+
+        Schema::
+
+            digamma_(Tensor(a!) self) -> Tensor(a!)
+        """
     def polygamma(self, n: int) -> Tensor:
-        """polygamma(int n, Tensor self) -> Tensor"""
+        """Derivative of order `n` of the digamma function (`torch.polygamma`).
+
+            (d/dx)^n digamma(x) = (-1)^(n + 1) * n! * zeta(n + 1, x)
+
+        Args:
+            n: The order of the derivative, an integer that is not negative; 0 gives `tt.digamma` itself.
+            input: A tensor of any shape, real; integers and bools give the default dtype. The method's
+                `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape.
+
+        Raises:
+            RuntimeError: `n` is negative.
+            NotImplementedError: `input` is complex.
+
+        Note:
+            The first argument of the function is `n`; the method is `x.polygamma(n)`. The result is
+            infinite at 0.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.polygamma(1, tt.tensor([1.0, 2.0]))
+            tensor([1.6449, 0.6449])
+
+        Schema::
+
+            polygamma(int n, Tensor self) -> Tensor
+        """
     def polygamma_(self, n: int) -> Tensor:
-        """polygamma_(Tensor(a!) self, int n) -> Tensor(a!)"""
+        """In place: derivative of order `n` of the digamma function (`torch.Tensor.polygamma_`).
+
+            (d/dx)^n digamma(x) = (-1)^(n + 1) * n! * zeta(n + 1, x)
+
+        Args:
+            input: A tensor of any shape, real; integers and bools give the default dtype. It takes the
+                result. The method's `self`.
+            n: The order of the derivative, an integer that is not negative; 0 gives `tt.digamma` itself.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: `n` is negative.
+            NotImplementedError: `input` is complex.
+
+        Note:
+            The first argument of the function is `n`; the method is `x.polygamma(n)`. The result is
+            infinite at 0.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.0, 2.0])
+            >>> x.polygamma_(1)
+            tensor([1.6449, 0.6449])
+
+        Schema::
+
+            polygamma_(Tensor(a!) self, int n) -> Tensor(a!)
+        """
     def mvlgamma(self, p: int) -> Tensor:
-        """mvlgamma(Tensor self, int p) -> Tensor"""
+        """Natural logarithm of the multivariate gamma function (`torch.mvlgamma`).
+
+            p (p - 1) / 4 * log(pi) + sum_(i = 1..p) lgamma(x - (i - 1) / 2)
+
+        Args:
+            input: A tensor of any shape, real; integers give the default dtype. The function is meant for
+                elements greater than (p - 1) / 2. The method's `self`.
+            p: The dimension, a positive integer; 1 gives `tt.lgamma`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape.
+
+        Raises:
+            RuntimeError: `p` is less than 1, or `input` is of dtype bool.
+            NotImplementedError: `input` is complex.
+
+        Note:
+            Elements of at most (p - 1) / 2 are not refused; the formula is evaluated there too.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.mvlgamma(tt.tensor([2.0, 3.0]), 2)
+            tensor([0.4516, 1.5502])
+
+        Schema::
+
+            mvlgamma(Tensor self, int p) -> Tensor
+        """
     def mvlgamma_(self, p: int) -> Tensor:
-        """mvlgamma_(Tensor(a!) self, int p) -> Tensor(a!)"""
+        """In place: natural logarithm of the multivariate gamma function (`torch.Tensor.mvlgamma_`).
+
+            p (p - 1) / 4 * log(pi) + sum_(i = 1..p) lgamma(x - (i - 1) / 2)
+
+        Args:
+            input: A tensor of any shape, real; integers give the default dtype. The function is meant for
+                elements greater than (p - 1) / 2. It takes the result. The method's `self`.
+            p: The dimension, a positive integer; 1 gives `tt.lgamma`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: `p` is less than 1, or `input` is of dtype bool.
+            NotImplementedError: `input` is complex.
+
+        Note:
+            Elements of at most (p - 1) / 2 are not refused; the formula is evaluated there too.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([2.0, 3.0])
+            >>> x.mvlgamma_(2)
+            tensor([0.4516, 1.5502])
+
+        Schema::
+
+            mvlgamma_(Tensor(a!) self, int p) -> Tensor(a!)
+        """
     def igamma(self, other: Tensor) -> Tensor:
-        """igamma(Tensor self, Tensor other) -> Tensor"""
+        """Regularised lower incomplete gamma function (`torch.igamma`).
+
+            1 / gamma(a) * integral of t^(a - 1) e^-t from 0 to x, with a of `input` and x of `other`
+
+        Args:
+            input: The parameter a, a floating tensor of any shape, not negative. The method's `self`.
+            other: The upper limit x, not negative; its shape broadcasts with `input`'s.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and the promoted dtype, with values from 0 to 1.
+
+        Raises:
+            NotImplementedError: Both operands are of integers or bools, or one is complex.
+            RuntimeError: The shapes cannot be broadcast.
+
+        Note:
+            A negative operand gives nan, as do two zeros. The gradient exists with respect to `other` only;
+            backward raises NotImplementedError for `input`. `tt.igammac` is 1 minus this function.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.igamma(tt.tensor([1.0, 4.0]), tt.tensor([0.0, 3.0]))
+            tensor([0.0000, 0.3528])
+
+        Schema::
+
+            igamma(Tensor self, Tensor other) -> Tensor
+        """
     def igamma_(self, other: Tensor) -> Tensor:
-        """igamma_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        """In place: regularised lower incomplete gamma function (`torch.Tensor.igamma_`).
+
+            1 / gamma(a) * integral of t^(a - 1) e^-t from 0 to x, with a of `input` and x of `other`
+
+        Args:
+            input: The parameter a, a floating tensor of any shape, not negative. It takes the result. The
+                method's `self`.
+            other: The upper limit x, not negative; its shape broadcasts with `input`'s.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            NotImplementedError: Both operands are of integers or bools, or one is complex.
+            RuntimeError: The shapes cannot be broadcast.
+
+        Note:
+            A negative operand gives nan, as do two zeros. The gradient exists with respect to `other` only;
+            backward raises NotImplementedError for `input`. `tt.igammac` is 1 minus this function.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.0, 4.0])
+            >>> x.igamma_(tt.tensor([0.0, 3.0]))
+            tensor([0.0000, 0.3528])
+
+        Schema::
+
+            igamma_(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        """
     def igammac(self, other: Tensor) -> Tensor:
-        """igammac(Tensor self, Tensor other) -> Tensor"""
+        """Regularised upper incomplete gamma function (`torch.igammac`).
+
+            1 / gamma(a) * integral of t^(a - 1) e^-t from x to infinity, with a of `input` and x of `other`
+
+        Args:
+            input: The parameter a, a floating tensor of any shape, not negative. The method's `self`.
+            other: The lower limit x, not negative; its shape broadcasts with `input`'s.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of the broadcast shape and the promoted dtype, with values from 0 to 1.
+
+        Raises:
+            NotImplementedError: Both operands are of integers or bools, or one is complex.
+            RuntimeError: The shapes cannot be broadcast.
+
+        Note:
+            A negative operand gives nan, as do two zeros. The gradient exists with respect to `other` only;
+            backward raises NotImplementedError for `input`. Small results are accurate, where 1 -
+            `tt.igamma` would cancel.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.igammac(tt.tensor([1.0, 4.0]), tt.tensor([0.0, 3.0]))
+            tensor([1.0000, 0.6472])
+
+        Schema::
+
+            igammac(Tensor self, Tensor other) -> Tensor
+        """
     def igammac_(self, other: Tensor) -> Tensor:
-        """igammac_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        """In place: regularised upper incomplete gamma function (`torch.Tensor.igammac_`).
+
+            1 / gamma(a) * integral of t^(a - 1) e^-t from x to infinity, with a of `input` and x of `other`
+
+        Args:
+            input: The parameter a, a floating tensor of any shape, not negative. It takes the result. The
+                method's `self`.
+            other: The lower limit x, not negative; its shape broadcasts with `input`'s.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            NotImplementedError: Both operands are of integers or bools, or one is complex.
+            RuntimeError: The shapes cannot be broadcast.
+
+        Note:
+            A negative operand gives nan, as do two zeros. The gradient exists with respect to `other` only;
+            backward raises NotImplementedError for `input`. Small results are accurate, where 1 -
+            `tt.igamma` would cancel.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.0, 4.0])
+            >>> x.igammac_(tt.tensor([0.0, 3.0]))
+            tensor([1.0000, 0.6472])
+
+        Schema::
+
+            igammac_(Tensor(a!) self, Tensor other) -> Tensor(a!)
+        """
     def erfinv(self) -> Tensor:
-        """erfinv(Tensor self) -> Tensor"""
+        """Inverse of the error function (`torch.erfinv`).
+
+            the y with erf(y) = x
+
+        Args:
+            input: A tensor of any shape, real; integers and bools give the default dtype. The method's
+                `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape; -inf at -1, inf at 1, and nan outside of [-1, 1].
+
+        Raises:
+            NotImplementedError: `input` is complex.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.erfinv(tt.tensor([0.0, 0.5, 1.0, 1.5]))
+            tensor([0.0000, 0.4769,    inf,    nan])
+
+        Schema::
+
+            erfinv(Tensor self) -> Tensor
+        """
     def erfinv_(self) -> Tensor:
-        """erfinv_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: inverse of the error function (`torch.Tensor.erfinv_`).
+
+            the y with erf(y) = x
+
+        Args:
+            input: A tensor of any shape, real; integers and bools give the default dtype. It takes the
+                result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            NotImplementedError: `input` is complex.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([0.0, 0.5, 1.0, 1.5])
+            >>> x.erfinv_()
+            tensor([0.0000, 0.4769,    inf,    nan])
+
+        Schema::
+
+            erfinv_(Tensor(a!) self) -> Tensor(a!)
+        """
     def i0(self) -> Tensor:
-        """i0(Tensor self) -> Tensor"""
+        """Modified Bessel function of the first kind of order 0 (`torch.i0`).
+
+            sum_(k = 0..inf) (x^2 / 4)^k / (k!)^2
+
+        Args:
+            input: A tensor of any shape, real; integers and bools give the default dtype. The method's
+                `self`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape.
+
+        Raises:
+            NotImplementedError: `input` is complex.
+
+        Note:
+            The function grows like exp(abs(x)); `tt.special.i0e` does not overflow. The derivative is
+            `tt.special.i1`.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.i0(tt.tensor([0.0, 1.0, -1.0]))
+            tensor([1.0000, 1.2661, 1.2661])
+
+        Schema::
+
+            i0(Tensor self) -> Tensor
+        """
     def i0_(self) -> Tensor:
-        """i0_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: modified Bessel function of the first kind of order 0 (`torch.Tensor.i0_`).
+
+            sum_(k = 0..inf) (x^2 / 4)^k / (k!)^2
+
+        Args:
+            input: A tensor of any shape, real; integers and bools give the default dtype. It takes the
+                result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            NotImplementedError: `input` is complex.
+
+        Note:
+            The function grows like exp(abs(x)); `tt.special.i0e` does not overflow. The derivative is
+            `tt.special.i1`.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([0.0, 1.0, -1.0])
+            >>> x.i0_()
+            tensor([1.0000, 1.2661, 1.2661])
+
+        Schema::
+
+            i0_(Tensor(a!) self) -> Tensor(a!)
+        """
 
     # statistics
     def nansum(
         self, dim: int | Sequence[int] | None = ..., keepdim: bool = ..., *, dtype: dtype | None = ...
     ) -> Tensor:
-        """nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+        """The sum of all elements that are not nan, or of those along given dimensions (`torch.nansum`).
+
+        Args:
+            input: A tensor of any shape; nan counts as 0. The method's `self`.
+            dim: The dimension, or a tuple of dimensions, that is summed; None and () mean all of them.
+            keepdim: Whether summed dimensions stay in the result with size 1.
+            dtype: The dtype to which `input` is converted before the sum. By default integers and bools are
+                summed as int64.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape without the summed dimensions, of dtype `dtype`, int64 or `input`'s.
+
+        Raises:
+            IndexError: `dim` is out of range.
+            RuntimeError: A dimension stands twice in `dim`.
+
+        Note:
+            The sum of nothing but nan is 0.
+
+            Not supported: Complex numbers on the CPU.
+
+        Example:
+            >>> import triten as tt
+            >>> nan = float("nan")
+            >>> tt.nansum(tt.tensor([1.0, nan, 2.0]))
+            tensor(3.)
+
+        Schema::
+
+            nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
+        """
     def nanmean(
         self, dim: int | Sequence[int] | None = ..., keepdim: bool = ..., *, dtype: dtype | None = ...
     ) -> Tensor:
-        """nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+        """The mean of all elements that are not nan, or of those along given dimensions (`torch.nanmean`).
+
+        Args:
+            input: A floating tensor of any shape. The method's `self`.
+            dim: The dimension, or a tuple of dimensions, that is averaged; None and () mean all of them.
+            keepdim: Whether averaged dimensions stay in the result with size 1.
+            dtype: The floating dtype in which the sum is computed and the mean given; by default `input`'s.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s shape without the averaged dimensions.
+
+        Raises:
+            IndexError: `dim` is out of range.
+            RuntimeError: `input` is of integers or bools, whatever `dtype` is.
+
+        Note:
+            The divisor is the number of elements that are not nan. The mean of nothing but nan is nan.
+
+            Not supported: Complex numbers on the CPU.
+
+        Example:
+            >>> import triten as tt
+            >>> nan = float("nan")
+            >>> tt.nanmean(tt.tensor([1.0, nan, 3.0]))
+            tensor(2.)
+
+        Schema::
+
+            nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
+        """
     @overload
     def quantile(
         self, q: Tensor, dim: int | None = ..., keepdim: bool = ..., *, interpolation: str = ...
     ) -> Tensor:
-        """quantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor
-        quantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor
+        """The values below which given shares of the sorted elements lie, overall or along one dimension (`torch.quantile`).
+
+        Signatures::
+
+            tt.quantile(input: Tensor, q: Tensor, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear', out: Tensor | None = None) -> Tensor
+            tt.quantile(input: Tensor, q: float, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear', out: Tensor | None = None) -> Tensor
+
+        Args:
+            input: A tensor of float32 or float64. The method's `self`.
+            q: The shares, between 0 and 1: a number, or a tensor without dimensions or of one dimension
+                with `input`'s dtype.
+            dim: The dimension along which elements are sorted; by default `input` is flattened first.
+            keepdim: Whether `dim` (or, by default, every dimension) stays in the result with size 1.
+            interpolation: The value where q falls between two sorted elements a and b. 'linear' gives a +
+                (b - a) * fraction, 'lower' a, 'higher' b, 'nearest' the one whose rank is nearer (at a tie
+                the even rank) and 'midpoint' (a + b) / 2.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s dtype. A q of one dimension puts its size before the shape that is left of
+            `input`'s.
+
+        Raises:
+            IndexError: `dim` is out of range.
+            RuntimeError: q lies outside [0, 1], has another dtype than `input` or more than one dimension,
+                `interpolation` is none of the above, or `input` is empty or of another dtype than float32
+                and float64.
+
+        Note:
+            The rank of the share q among n elements is q * (n - 1), counted from 0. A nan among the
+            elements gives nan; `nanquantile` ignores it.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([3.0, 1.0, 4.0, 2.0])
+            >>> tt.quantile(x, 0.5)
+            tensor(2.5000)
+            >>> tt.quantile(x, tt.tensor([0.0, 0.5, 1.0]), interpolation="lower")
+            tensor([1., 2., 4.])
+
+        Schema::
+
+            quantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor
+            quantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor
         """
     @overload
     def quantile(
@@ -1564,17 +13790,121 @@ class TensorMethods:
     def nanquantile(
         self, q: Tensor, dim: int | None = ..., keepdim: bool = ..., *, interpolation: str = ...
     ) -> Tensor:
-        """nanquantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor
-        nanquantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor
+        """Quantiles of the elements that are not nan, overall or along one dimension (`torch.nanquantile`).
+
+        Signatures::
+
+            tt.nanquantile(input: Tensor, q: Tensor, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear', out: Tensor | None = None) -> Tensor
+            tt.nanquantile(input: Tensor, q: float, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear', out: Tensor | None = None) -> Tensor
+
+        Args:
+            input: A tensor of float32 or float64. The method's `self`.
+            q: The shares, between 0 and 1: a number, or a tensor without dimensions or of one dimension
+                with `input`'s dtype.
+            dim: The dimension along which elements are sorted; by default `input` is flattened first.
+            keepdim: Whether `dim` (or, by default, every dimension) stays in the result with size 1.
+            interpolation: The value between two sorted elements: 'linear', 'lower', 'higher', 'midpoint' or
+                'nearest', as in `quantile`.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of `input`'s dtype. A q of one dimension puts its size before the shape that is left of
+            `input`'s.
+
+        Raises:
+            IndexError: `dim` is out of range.
+            RuntimeError: q lies outside [0, 1], has another dtype than `input` or more than one dimension,
+                `interpolation` is none of the above, or `input` is empty or of another dtype than float32
+                and float64.
+
+        Note:
+            Where all elements are nan the result is nan.
+
+        Example:
+            >>> import triten as tt
+            >>> nan = float("nan")
+            >>> tt.nanquantile(tt.tensor([1.0, nan, 3.0]), 0.5)
+            tensor(2.)
+
+        Schema::
+
+            nanquantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor
+            nanquantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor
         """
     @overload
     def nanquantile(
         self, q: float, dim: int | None = ..., keepdim: bool = ..., *, interpolation: str = ...
     ) -> Tensor: ...
     def histc(self, bins: int = ..., min: Number = ..., max: Number = ...) -> Tensor:
-        """histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor"""
+        """The numbers of elements in bins of equal width (`torch.histc`).
+
+        Args:
+            input: A floating tensor of any shape, which is flattened. On CUDA integers are allowed too. The
+                method's `self`.
+            bins: The number of bins.
+            min: The lower end of the first bin.
+            max: The upper end of the last bin. Where `min` equals `max`, as by default, the smallest and
+                the largest element take their places.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of shape (bins,) and `input`'s dtype.
+
+        Raises:
+            RuntimeError: `bins` is not positive, `max` is less than `min`, or an end of the range is not
+                finite.
+            NotImplementedError: `input` is complex or of bools, or of integers on the CPU.
+
+        Note:
+            Elements outside the range and nan are not counted. A bin contains its lower end and not its
+            upper one, except the last, which contains both.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.histc(tt.tensor([1.0, 2.0, 1.0]), bins=4, min=0, max=3)
+            tensor([0., 2., 1., 0.])
+
+        Schema::
+
+            histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor
+        """
     def bincount(self, weights: Tensor | None = ..., minlength: int = ...) -> Tensor:
-        """bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor"""
+        """The number of times that each integer occurs (`torch.bincount`).
+
+            result[v] = sum over i with input_i = v of weights_i (or 1)
+
+        Args:
+            input: A tensor of shape (N,) of integers that are not negative. The method's `self`.
+            weights: A tensor of shape (N,) that is added up in place of ones.
+            minlength: The least length of the result.
+
+        Returns:
+            A tensor of length max(minlength, largest element + 1), of dtype int64. With weights it is
+            float32 for float32 weights and float64 for others.
+
+        Raises:
+            RuntimeError: `input` has not one dimension or holds a negative number, `weights` has another
+                shape, or `minlength` is negative.
+            NotImplementedError: `input` is not of integers.
+
+        Note:
+            The length of the result depends on the values of `input`, so that on CUDA the host waits for
+            them.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([0, 1, 1, 3])
+            >>> tt.bincount(x)
+            tensor([1, 2, 0, 1])
+            >>> tt.bincount(x, weights=tt.tensor([1.0, 0.5, 0.5, 2.0]))
+            tensor([1., 1., 0., 2.])
+
+        Schema::
+
+            bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor
+        """
 
     # storage
     def resize_(
@@ -1583,16 +13913,112 @@ class TensorMethods:
         size: Sequence[int] | None = ...,
         memory_format: memory_format | None = ...,
     ) -> Tensor:
-        """resize_(Tensor(a!) self, SymInt[] size, *, MemoryFormat? memory_format=None) -> Tensor(a!)"""
+        """Gives a tensor another shape in place, with more memory if the elements need it (`torch.Tensor.resize_`).
+
+        Args:
+            input: The tensor to resize. The method's `self`.
+            *size: The new sizes, as a tuple or as several arguments; none of them negative.
+            memory_format: The strides to take: `tt.contiguous_format`, the default, or `tt.channels_last`
+                for 4 dimensions.
+
+        Returns:
+            `input`.
+
+        Raises:
+            RuntimeError: `input` requires grad, a size is negative, or the memory format does not fit the
+                number of dimensions.
+
+        Note:
+            The bytes stay where they are and are read in the new shape. A smaller shape keeps the memory;
+            in a larger one the elements beyond the old ones are undefined until written. Views of the same
+            storage are not resized. For a new shape with the same number of elements use `view` or
+            `reshape`.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1, 2, 3, 4, 5, 6])
+            >>> x.resize_(2, 2)
+            tensor([[1, 2],
+                    [3, 4]])
+
+        Schema::
+
+            resize_(Tensor(a!) self, SymInt[] size, *, MemoryFormat? memory_format=None) -> Tensor(a!)
+        """
     def resize_as_(self, the_template: Tensor, *, memory_format: memory_format | None = ...) -> Tensor:
-        """resize_as_(Tensor(a!) self, Tensor the_template, *, MemoryFormat? memory_format=None) -> Tensor(a!)"""
+        """Gives a tensor the shape of another one in place, with more memory if the elements need it (`torch.resize_as_`).
+
+        Args:
+            input: The tensor to resize. The method's `self`.
+            the_template: The tensor whose shape `input` gets.
+            memory_format: The strides to take: `tt.contiguous_format`, the default; `tt.preserve_format`
+                for those of `the_template`; or `tt.channels_last` for 4 dimensions.
+
+        Returns:
+            `input`.
+
+        Raises:
+            RuntimeError: `input` requires grad, or the memory format does not fit the number of dimensions.
+
+        Note:
+            Elements beyond the old ones are undefined until written, as with `Tensor.resize_`.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1, 2, 3, 4, 5, 6])
+            >>> x.resize_as_(tt.zeros(2, 2))
+            tensor([[1, 2],
+                    [3, 4]])
+
+        Schema::
+
+            resize_as_(Tensor(a!) self, Tensor the_template, *, MemoryFormat? memory_format=None) -> Tensor(a!)
+        """
     @overload
     def set_(self, source: Storage) -> Tensor:
-        """set_.source_Storage(Tensor(a!) self, Storage source) -> Tensor(a!)
-        set_.source_Storage_storage_offset(Tensor(a!) self, Storage source, SymInt storage_offset, SymInt[] size, SymInt[] stride=[]) -> Tensor(a!)
-        set_.source_Tensor(Tensor(a!) self, Tensor source) -> Tensor(a!)
-        set_.source_Tensor_storage_offset(Tensor(a!) self, Tensor source, SymInt storage_offset, SymInt[] size, SymInt[] stride=[]) -> Tensor(a!)
-        set_(Tensor(a!) self) -> Tensor(a!)
+        """Makes a tensor look at the memory of another tensor, or of a storage (`torch.Tensor.set_`).
+
+        Signatures::
+
+            tt.Tensor.set_(self, source: Storage) -> Tensor
+            tt.Tensor.set_(self, source: Storage, storage_offset: int, size: Sequence[int], stride: Sequence[int] = ()) -> Tensor
+            tt.Tensor.set_(self, source: Tensor) -> Tensor
+            tt.Tensor.set_(self, source: Tensor, storage_offset: int, size: Sequence[int], stride: Sequence[int] = ()) -> Tensor
+            tt.Tensor.set_(self) -> Tensor
+
+        Args:
+            input: The tensor to change. The method's `self`.
+            source: A tensor or a storage; without one `input` becomes an empty tensor of shape (0,) with a
+                storage of its own.
+            storage_offset: The place of the first element in the storage, counted in elements.
+            size: The sizes to take; by default those of the tensor `source`, or all of the storage in one
+                dimension.
+            stride: The step from one element to the next in each dimension; contiguous by default.
+
+        Returns:
+            `input`.
+
+        Raises:
+            RuntimeError: `source` is a tensor of another dtype, `input` requires grad, `storage_offset` is
+                negative, or `size` and `stride` differ in length.
+
+        Note:
+            The two then share their elements: what is written to one appears in the other. A storage that
+            is too small for the sizes grows.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1, 2, 3, 4])
+            >>> tt.empty(0, dtype=tt.int64).set_(x, 1, (2,))
+            tensor([2, 3])
+
+        Schema::
+
+            set_.source_Storage(Tensor(a!) self, Storage source) -> Tensor(a!)
+            set_.source_Storage_storage_offset(Tensor(a!) self, Storage source, SymInt storage_offset, SymInt[] size, SymInt[] stride=[]) -> Tensor(a!)
+            set_.source_Tensor(Tensor(a!) self, Tensor source) -> Tensor(a!)
+            set_.source_Tensor_storage_offset(Tensor(a!) self, Tensor source, SymInt storage_offset, SymInt[] size, SymInt[] stride=[]) -> Tensor(a!)
+            set_(Tensor(a!) self) -> Tensor(a!)
         """
     @overload
     def set_(
@@ -1607,56 +14033,328 @@ class TensorMethods:
     @overload
     def set_(self) -> Tensor: ...
     def is_set_to(self, tensor: Tensor) -> bool:
-        """is_set_to(Tensor self, Tensor tensor) -> bool"""
+        """Whether two tensors are the same view of the same memory (`torch.Tensor.is_set_to`).
+
+        Args:
+            input: A tensor. The method's `self`.
+            tensor: The tensor to compare with.
+
+        Returns:
+            A Python bool: True if storage, offset, sizes and strides are the same.
+
+        Raises:
+            TypeError: `tensor` is no tensor.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1, 2])
+            >>> x.view(2).is_set_to(x), x.clone().is_set_to(x)
+            (True, False)
+
+        Schema::
+
+            is_set_to(Tensor self, Tensor tensor) -> bool
+        """
 
     # views
     @overload
     def view(self, *sizes: int | Sequence[int], size: Sequence[int] | None = ...) -> Tensor:
-        """view(Tensor(a) self, SymInt[] size) -> Tensor(a)
-        view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)
+        """The same elements in another shape, or their bytes as another dtype, without a copy (`torch.Tensor.view`).
+
+        Signatures::
+
+            tt.Tensor.view(self, *sizes: int | Sequence[int], size: Sequence[int] | None = None) -> Tensor
+            tt.Tensor.view(self, dtype: dtype) -> Tensor
+
+        Args:
+            input: A tensor of any shape and strides. The method's `self`.
+            *size: The sizes of the result, as a tuple or one by one; one of them may be -1 and follows from
+                the number of elements.
+
+        Returns:
+            A tensor that shares `input`'s memory, of shape `size`; with `dtype`, of that dtype and of
+            `input`'s shape. Where the two dtypes differ in bytes an element, the last dimension grows or
+            shrinks by their ratio.
+
+        Raises:
+            RuntimeError: `size` does not hold as many elements as `input`, or `input`'s strides do not
+                allow the shape without a copy (`reshape` copies then); or the last dimension cannot be
+                divided among elements of `dtype`.
+
+        Note:
+            A dimension can be split always, and neighbouring dimensions can be merged where `stride[i] ==
+            stride[i + 1] * size[i + 1]`. A contiguous tensor allows every shape. The view by dtype is not
+            differentiable.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.arange(6)
+            >>> x.view(2, -1)
+            tensor([[0, 1, 2],
+                    [3, 4, 5]])
+
+        Schema::
+
+            view(Tensor(a) self, SymInt[] size) -> Tensor(a)
+            view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)
         """
     @overload
     def view(self, dtype: dtype) -> Tensor: ...
     def as_strided(
         self, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = ...
     ) -> Tensor:
-        """as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)"""
+        """A view of `input`'s memory with any sizes and strides (`torch.as_strided`).
+
+        Args:
+            input: A tensor whose memory is viewed; its own sizes do not matter. The method's `self`.
+            size: The sizes of the result.
+            stride: For each dimension of the result, the number of elements in memory from one index to the
+                next; not negative.
+            storage_offset: The place of the result's first element in the memory, in elements from its
+                start; by default `input.storage_offset()`.
+
+        Returns:
+            A tensor of shape `size` that shares `input`'s memory.
+
+        Raises:
+            RuntimeError: `size` and `stride` differ in length, a stride is negative, or an element would
+                lie outside the memory.
+
+        Note:
+            Elements may overlap. In-place operators on such a view give undefined values or raise; copy it
+            with `clone` first. Prefer the other views where they suffice, for they check more and run as
+            fast.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.as_strided(tt.arange(6), (3, 2), (1, 2))
+            tensor([[0, 2],
+                    [1, 3],
+                    [2, 4]])
+
+        Schema::
+
+            as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)
+        """
     def _strided_from(self, size: Sequence[int], stride: Sequence[int], offset: int) -> Tensor:
         """_strided_from(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor(a)"""
     def expand(
         self, *sizes: int | Sequence[int], size: Sequence[int] | None = ..., implicit: bool = ...
     ) -> Tensor:
-        """expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)"""
+        """A view in which dimensions of size 1 are repeated without a copy (`torch.Tensor.expand`).
+
+        Args:
+            input: A tensor of at most `len(size)` dimensions. The method's `self`.
+            *size: The sizes of the result, as a tuple or one by one; -1 keeps a dimension's size. More
+                sizes than `input` has dimensions give new dimensions in front.
+            implicit: Marks an expansion that broadcasting added; it changes nothing in the result.
+
+        Returns:
+            A tensor of shape `size` that shares `input`'s memory; its stride is 0 along repeated
+            dimensions.
+
+        Raises:
+            RuntimeError: A dimension of `input` is neither 1 nor the size asked for, there are fewer sizes
+                than dimensions, or a new dimension's size is -1.
+
+        Note:
+            Several elements of the result are one in memory, so an in-place operator on it raises
+            RuntimeError; `clone` it before writing. The gradient is summed over the repeated dimensions.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[1], [2]])
+            >>> x.expand(2, 3)
+            tensor([[1, 1, 1],
+                    [2, 2, 2]])
+
+        Schema::
+
+            expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)
+        """
     def permute(self, *sizes: int | Sequence[int], dims: Sequence[int] | None = ...) -> Tensor:
-        """permute(Tensor(a) self, int[] dims) -> Tensor(a)"""
+        """A view with the dimensions in another order (`torch.permute`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            *dims: Every dimension once; dimension `i` of the result is dimension `dims[i]` of `input`.
+
+        Returns:
+            A tensor that shares `input`'s memory, of shape `[input.shape[d] for d in dims]`.
+
+        Raises:
+            RuntimeError: `dims` does not hold each dimension exactly once.
+            IndexError: One of `dims` is out of range.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.permute(tt.zeros(2, 3, 4), (2, 0, 1)).shape
+            triten.Size([4, 2, 3])
+
+        Schema::
+
+            permute(Tensor(a) self, int[] dims) -> Tensor(a)
+        """
     @overload
     def transpose(self, dim0: int, dim1: int) -> Tensor:
-        """transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)
-        transpose.Dimname(Tensor(a) self, Dimname dim0, Dimname dim1) -> Tensor(a)
+        """A view with two dimensions exchanged (`torch.transpose`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            dim0: The first dimension, or its name; negative dimensions count from the end.
+            dim1: The dimension with which `dim0` changes places.
+
+        Returns:
+            A tensor that shares `input`'s memory, with the sizes and strides of `dim0` and `dim1`
+            exchanged.
+
+        Raises:
+            IndexError: `dim0` or `dim1` is out of range.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.transpose(tt.tensor([[1, 2, 3], [4, 5, 6]]), 0, 1)
+            tensor([[1, 4],
+                    [2, 5],
+                    [3, 6]])
+
+        Schema::
+
+            transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)
+            transpose.Dimname(Tensor(a) self, Dimname dim0, Dimname dim1) -> Tensor(a)
         """
     @overload
     def transpose(self, dim0: str, dim1: str) -> Tensor: ...
     def t(self) -> Tensor:
-        """t(Tensor(a) self) -> Tensor(a)"""
+        """The transpose of a matrix, as a view (`torch.t`).
+
+        Args:
+            input: A tensor of at most two dimensions. The method's `self`.
+
+        Returns:
+            A view of shape (m, n) for `input` of shape (n, m); a view of the same shape for a vector or a
+            scalar.
+
+        Raises:
+            RuntimeError: `input` has more than two dimensions.
+
+        Note:
+            For batches of matrices there are `Tensor.mT` and `transpose(-2, -1)`; for the conjugate
+            transpose, `adjoint`.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.t(tt.tensor([[1, 2, 3], [4, 5, 6]]))
+            tensor([[1, 4],
+                    [2, 5],
+                    [3, 6]])
+
+        Schema::
+
+            t(Tensor(a) self) -> Tensor(a)
+        """
     @overload
     def select(self, dim: int, index: int) -> Tensor:
-        """select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)
-        select.Dimname(Tensor(a) self, Dimname dim, int index) -> Tensor(a)
+        """A view of the slice at one index of a dimension (`torch.select`).
+
+        Args:
+            input: A tensor of at least one dimension. The method's `self`.
+            dim: The dimension, or its name, that the result no longer has; negative dimensions count from
+                the end.
+            index: The index along `dim`; negative indices count from the end.
+
+        Returns:
+            A tensor that shares `input`'s memory and has one dimension fewer.
+
+        Raises:
+            IndexError: `dim` or `index` is out of range, or `input` has no dimensions.
+
+        Note:
+            `tt.select(x, 0, i)` is `x[i]`, and `tt.select(x, 2, i)` is `x[:, :, i]`.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.select(tt.tensor([[1, 2, 3], [4, 5, 6]]), 1, 2)
+            tensor([3, 6])
+
+        Schema::
+
+            select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)
+            select.Dimname(Tensor(a) self, Dimname dim, int index) -> Tensor(a)
         """
     @overload
     def select(self, dim: str, index: int) -> Tensor: ...
     def slice(
         self, dim: int = ..., start: int | None = ..., end: int | None = ..., step: int = ...
     ) -> Tensor:
-        """slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)"""
+        """A view of every `step`-th index of a dimension between two indices (`aten::slice.Tensor`).
+
+        Args:
+            input: A tensor of at least one dimension. The method's `self`.
+            dim: The dimension that is sliced; negative dimensions count from the end.
+            start: The first index; None means 0. Negative indices count from the end, and indices beyond
+                the ends are clamped to them.
+            end: The index before which the slice ends; None means the end.
+            step: The distance between two indices taken; positive.
+
+        Returns:
+            A tensor that shares `input`'s memory, with as many indices along `dim` as the slice holds.
+
+        Raises:
+            RuntimeError: `step` is not positive.
+            IndexError: `dim` is out of range.
+
+        Note:
+            `x.slice(1, a, b, c)` is `x[:, a:b:c]`.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.arange(7)
+            >>> x.slice(0, 1, 6, 2)
+            tensor([1, 3, 5])
+
+        Schema::
+
+            slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)
+        """
     def _slice_first(self, start: int | None, end: int | None, step: int) -> Tensor:
         """_slice_first(Tensor(a) self, SymInt? start, SymInt? end, SymInt step) -> Tensor(a)"""
     @overload
     def squeeze(self) -> Tensor:
-        """squeeze(Tensor(a) self) -> Tensor(a)
-        squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)
-        squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)
-        squeeze.dimname(Tensor(a) self, Dimname dim) -> Tensor(a)
+        """A view without dimensions of size 1 (`torch.squeeze`).
+
+        Signatures::
+
+            tt.squeeze(input: Tensor) -> Tensor
+            tt.squeeze(input: Tensor, dim: int) -> Tensor
+            tt.squeeze(input: Tensor, dim: Sequence[int]) -> Tensor
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            dim: A dimension, its name, or several dimensions; only these are removed, and only where their
+                size is 1. By default every dimension of size 1 is removed.
+
+        Returns:
+            A tensor that shares `input`'s memory; of `input`'s shape where there is nothing to remove.
+
+        Raises:
+            IndexError: `dim` is out of range.
+
+        Note:
+            Without `dim` a batch of one loses its batch dimension too; programs that handle batches give
+            `dim`.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.squeeze(tt.tensor([[[1], [2]]]))
+            tensor([1, 2])
+
+        Schema::
+
+            squeeze(Tensor(a) self) -> Tensor(a)
+            squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)
+            squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)
+            squeeze.dimname(Tensor(a) self, Dimname dim) -> Tensor(a)
         """
     @overload
     def squeeze(self, dim: int) -> Tensor: ...
@@ -1665,62 +14363,491 @@ class TensorMethods:
     @overload
     def squeeze(self, dim: str) -> Tensor: ...
     def unsqueeze(self, dim: int) -> Tensor:
-        """unsqueeze(Tensor(a) self, int dim) -> Tensor(a)"""
+        """A view with a new dimension of size 1 (`torch.unsqueeze`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            dim: The place of the new dimension in the result, from `-input.dim() - 1` to `input.dim()`; -1
+                puts it last.
+
+        Returns:
+            A tensor that shares `input`'s memory and has one dimension more.
+
+        Raises:
+            IndexError: `dim` is out of range.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.unsqueeze(tt.tensor([1, 2]), 1)
+            tensor([[1],
+                    [2]])
+
+        Schema::
+
+            unsqueeze(Tensor(a) self, int dim) -> Tensor(a)
+        """
     def alias(self) -> Tensor:
-        """alias(Tensor(a) self) -> Tensor(a)"""
+        """A view of the whole tensor (`aten::alias`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+
+        Returns:
+            Another tensor object of the same shape, strides and dtype that shares `input`'s memory.
+
+        Note:
+            Unlike `detach`, the result remains in the graph of derivatives.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.alias(tt.tensor([1, 2]))
+            tensor([1, 2])
+
+        Schema::
+
+            alias(Tensor(a) self) -> Tensor(a)
+        """
     def detach(self) -> Tensor:
-        """detach(Tensor(a) self) -> Tensor(a)"""
+        """The same elements outside the graph of derivatives (`torch.detach`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+
+        Returns:
+            A view that does not require grad, whatever `input` does.
+
+        Note:
+            Memory and version counter are shared, so a write to the result changes `input`, and a backward
+            pass that needs the old values raises RuntimeError. `detach_` takes the tensor itself out of the
+            graph.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1.0, 2.0], requires_grad=True)
+            >>> tt.detach(x * 2)
+            tensor([2., 4.])
+
+        Schema::
+
+            detach(Tensor(a) self) -> Tensor(a)
+        """
     def reshape(self, *sizes: int | Sequence[int], shape: Sequence[int] | None = ...) -> Tensor:
-        """reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)"""
+        """The same elements in another shape, as a view where the strides allow it and else as a copy (`torch.reshape`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            *shape: The sizes of the result; one of them may be -1 and follows from the number of elements.
+
+        Returns:
+            A tensor of shape `shape` with `input`'s elements in row-major order.
+
+        Raises:
+            RuntimeError: `shape` does not hold as many elements as `input`, or more than one size is -1.
+
+        Note:
+            Whether memory is shared depends on the strides; use `view` where a copy would be a mistake. -1
+            is ambiguous, and raises RuntimeError, beside a size of 0.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.reshape(tt.arange(6), (3, -1))
+            tensor([[0, 1],
+                    [2, 3],
+                    [4, 5]])
+
+        Schema::
+
+            reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)
+        """
     def _select_first(self, index: Number) -> Tensor:
         """_select_first(Tensor(a) self, Scalar index) -> Tensor(a)"""
     def _basic_index(self, index: Sequence[int]) -> Tensor:
         """_basic_index(Tensor(a) self, int[] index) -> Tensor(a)"""
     def diagonal(self, offset: int = ..., dim1: int = ..., dim2: int = ...) -> Tensor:
-        """diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)"""
+        """A view of the diagonals of the matrices in two dimensions (`torch.diagonal`).
+
+        Args:
+            input: A tensor of at least two dimensions. The method's `self`.
+            offset: Which diagonal; 0 is the main one, positive ones lie above it, negative ones below.
+            dim1: The dimension of the rows.
+            dim2: The dimension of the columns.
+
+        Returns:
+            A tensor that shares `input`'s memory, without `dim1` and `dim2` and with the diagonal as last
+            dimension.
+
+        Raises:
+            RuntimeError: `dim1` and `dim2` are the same dimension.
+            IndexError: `dim1` or `dim2` is out of range.
+
+        Note:
+            A diagonal outside the matrix is empty. `diag_embed` is the reverse, and `linalg.diagonal` takes
+            the last two dimensions by default.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.diagonal(tt.tensor([[1, 2, 3], [4, 5, 6]]), 1)
+            tensor([2, 6])
+
+        Schema::
+
+            diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)
+        """
     def unfold(self, dimension: int, size: int, step: int) -> Tensor:
-        """unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)"""
+        """A view of all windows of one size along a dimension (`torch.Tensor.unfold`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            dimension: The dimension along which the windows lie.
+            size: The number of elements in a window, at most the dimension's size.
+            step: The distance between the starts of two windows; positive.
+
+        Returns:
+            A view with `(input.size(dimension) - size) // step + 1` windows at `dimension`, and each
+            window's elements in a new last dimension.
+
+        Raises:
+            RuntimeError: `size` is negative or larger than the dimension, or `step` is not positive.
+            IndexError: `dimension` is out of range.
+
+        Note:
+            Windows overlap in memory where `step` is less than `size`. A scalar gives a vector of one
+            element for `size` 1. The blocks of images that `nn.functional.unfold` extracts are another
+            operator's.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.arange(5)
+            >>> x.unfold(0, 3, 2)
+            tensor([[0, 1, 2],
+                    [2, 3, 4]])
+
+        Schema::
+
+            unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)
+        """
     @overload
     def narrow(self, dim: int, start: Tensor, length: int) -> Tensor:
-        """narrow.Tensor(Tensor(a) self, int dim, Tensor start, SymInt length) -> Tensor(a)
-        narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)
+        """A view of a range of indices along a dimension (`torch.narrow`).
+
+        Signatures::
+
+            tt.narrow(input: Tensor, dim: int, start: Tensor, length: int) -> Tensor
+            tt.narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor
+
+        Args:
+            input: A tensor of at least one dimension. The method's `self`.
+            dim: The dimension that is narrowed; negative dimensions count from the end.
+            start: The first index, an int or a tensor of one integer without dimensions; negative indices
+                count from the end.
+            length: The number of indices taken; not negative.
+
+        Returns:
+            A tensor that shares `input`'s memory and has size `length` along `dim`.
+
+        Raises:
+            IndexError: `dim` or `start` is out of range.
+            RuntimeError: `length` is negative, `start + length` exceeds the dimension's size, or `input`
+                has no dimensions.
+
+        Note:
+            Unlike a slice, a range that leaves the dimension is an error.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.narrow(tt.arange(6), 0, 2, 3)
+            tensor([2, 3, 4])
+
+        Schema::
+
+            narrow.Tensor(Tensor(a) self, int dim, Tensor start, SymInt length) -> Tensor(a)
+            narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)
         """
     @overload
     def narrow(self, dim: int, start: int, length: int) -> Tensor: ...
     def view_as(self, other: Tensor) -> Tensor:
-        """view_as(Tensor(a) self, Tensor other) -> Tensor(a)"""
+        """The same elements in another tensor's shape, without a copy (`torch.Tensor.view_as`).
+
+        Args:
+            input: A tensor with as many elements as `other`. The method's `self`.
+            other: The tensor whose shape the result has.
+
+        Returns:
+            A tensor that shares `input`'s memory: `input.view(other.size())`.
+
+        Raises:
+            RuntimeError: `other` holds another number of elements, or `input`'s strides do not allow its
+                shape without a copy.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.arange(4)
+            >>> x.view_as(tt.zeros(2, 2))
+            tensor([[0, 1],
+                    [2, 3]])
+
+        Schema::
+
+            view_as(Tensor(a) self, Tensor other) -> Tensor(a)
+        """
     def reshape_as(self, other: Tensor) -> Tensor:
-        """reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)"""
+        """The same elements in another tensor's shape, as a view where the strides allow it and else as a copy (`torch.Tensor.reshape_as`).
+
+        Args:
+            input: A tensor with as many elements as `other`. The method's `self`.
+            other: The tensor whose shape the result has.
+
+        Returns:
+            `input.reshape(other.size())`.
+
+        Raises:
+            RuntimeError: `other` holds another number of elements.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.arange(4)
+            >>> x.reshape_as(tt.zeros(2, 2))
+            tensor([[0, 1],
+                    [2, 3]])
+
+        Schema::
+
+            reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)
+        """
     def expand_as(self, other: Tensor) -> Tensor:
-        """expand_as(Tensor(a) self, Tensor other) -> Tensor(a)"""
+        """A view with dimensions of size 1 repeated, without a copy, to another tensor's shape (`torch.Tensor.expand_as`).
+
+        Args:
+            input: A tensor whose shape broadcasts to `other`'s. The method's `self`.
+            other: The tensor whose shape the result has.
+
+        Returns:
+            A tensor that shares `input`'s memory: `input.expand(other.size())`.
+
+        Raises:
+            RuntimeError: A dimension of `input` is neither 1 nor `other`'s, or `input` has more dimensions
+                than `other`.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1, 2])
+            >>> x.expand_as(tt.zeros(2, 2))
+            tensor([[1, 2],
+                    [1, 2]])
+
+        Schema::
+
+            expand_as(Tensor(a) self, Tensor other) -> Tensor(a)
+        """
     def broadcast_to(self, *sizes: int | Sequence[int], size: Sequence[int] | None = ...) -> Tensor:
-        """broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)"""
+        """A view in which dimensions of size 1, and new ones in front, are repeated to a shape (`torch.broadcast_to`).
+
+        Args:
+            input: A tensor whose shape broadcasts to `size`. The method's `self`.
+            *size: The sizes of the result; -1 keeps a dimension's size.
+
+        Returns:
+            A tensor of shape `size` that shares `input`'s memory; its stride is 0 along repeated
+            dimensions.
+
+        Raises:
+            RuntimeError: `input`'s shape does not broadcast to `size`.
+
+        Note:
+            This is `Tensor.expand` as a function. `clone` the result before writing to it, for several of
+            its elements are one in memory.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.broadcast_to(tt.tensor([1, 2, 3]), (2, 3))
+            tensor([[1, 2, 3],
+                    [1, 2, 3]])
+
+        Schema::
+
+            broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)
+        """
     @overload
     def movedim(self, source: Sequence[int], destination: Sequence[int]) -> Tensor:
-        """movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)
-        movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)
+        """A view with some dimensions moved to other places and the rest in their order (`torch.movedim`).
+
+        Signatures::
+
+            tt.movedim(input: Tensor, source: Sequence[int], destination: Sequence[int]) -> Tensor
+            tt.movedim(input: Tensor, source: int, destination: int) -> Tensor
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            source: The dimension, or dimensions, to move; each at most once.
+            destination: The places of `source`'s dimensions in the result, as many and each at most once.
+
+        Returns:
+            A tensor that shares `input`'s memory.
+
+        Raises:
+            RuntimeError: `source` and `destination` differ in length, or one of them repeats a dimension.
+            IndexError: A dimension is out of range.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.movedim(tt.zeros(2, 3, 4), 0, -1).shape
+            triten.Size([3, 4, 2])
+
+        Schema::
+
+            movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)
+            movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)
         """
     @overload
     def movedim(self, source: int, destination: int) -> Tensor: ...
     @overload
     def moveaxis(self, source: Sequence[int], destination: Sequence[int]) -> Tensor:
-        """moveaxis.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)
-        moveaxis.int(Tensor(a) self, int source, int destination) -> Tensor(a)
+        """A view with some dimensions moved to other places and the rest in their order (`torch.moveaxis`).
+
+        Another name of `tt.movedim`.
+
+        Signatures::
+
+            tt.moveaxis(input: Tensor, source: Sequence[int], destination: Sequence[int]) -> Tensor
+            tt.moveaxis(input: Tensor, source: int, destination: int) -> Tensor
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            source: The dimension, or dimensions, to move; each at most once.
+            destination: The places of `source`'s dimensions in the result, as many and each at most once.
+
+        Returns:
+            A tensor that shares `input`'s memory.
+
+        Raises:
+            RuntimeError: `source` and `destination` differ in length, or one of them repeats a dimension.
+            IndexError: A dimension is out of range.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.moveaxis(tt.zeros(2, 3, 4), 0, -1).shape
+            triten.Size([3, 4, 2])
+
+        Schema::
+
+            moveaxis.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)
+            moveaxis.int(Tensor(a) self, int source, int destination) -> Tensor(a)
         """
     @overload
     def moveaxis(self, source: int, destination: int) -> Tensor: ...
     def swapaxes(self, axis0: int, axis1: int) -> Tensor:
-        """swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)"""
+        """A view with two dimensions exchanged, by NumPy's name (`torch.swapaxes`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            axis0: The first dimension; negative dimensions count from the end.
+            axis1: The dimension with which `axis0` changes places.
+
+        Returns:
+            A tensor that shares `input`'s memory, with the sizes and strides of `axis0` and `axis1`
+            exchanged.
+
+        Raises:
+            IndexError: `axis0` or `axis1` is out of range.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.swapaxes(tt.tensor([[1, 2, 3], [4, 5, 6]]), 0, 1)
+            tensor([[1, 4],
+                    [2, 5],
+                    [3, 6]])
+
+        Schema::
+
+            swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)
+        """
     def swapdims(self, dim0: int, dim1: int) -> Tensor:
-        """swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)"""
+        """A view with two dimensions exchanged (`torch.swapdims`).
+
+        Another name of `tt.transpose`.
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+            dim0: The first dimension, or its name; negative dimensions count from the end.
+            dim1: The dimension with which `dim0` changes places.
+
+        Returns:
+            A tensor that shares `input`'s memory, with the sizes and strides of `dim0` and `dim1`
+            exchanged.
+
+        Raises:
+            IndexError: `dim0` or `dim1` is out of range.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.swapdims(tt.tensor([[1, 2, 3], [4, 5, 6]]), 0, 1)
+            tensor([[1, 4],
+                    [2, 5],
+                    [3, 6]])
+
+        Schema::
+
+            swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)
+        """
     def adjoint(self) -> Tensor:
-        """adjoint(Tensor(a) self) -> Tensor(a)"""
+        """The conjugate transpose of a matrix, or of each matrix of a batch (`torch.adjoint`).
+
+            conj(A_ji)
+
+        Args:
+            input: A tensor of shape (..., m, n). The method's `self`.
+
+        Returns:
+            A tensor of shape (..., n, m). For real dtypes it is a view of `input`; for complex ones it
+            holds the conjugates.
+
+        Raises:
+            RuntimeError: `input` has one dimension.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.adjoint(tt.tensor([[1 + 1j, 2j]]))
+            tensor([[1.-1.j],
+                    [0.-2.j]])
+
+        Schema::
+
+            adjoint(Tensor(a) self) -> Tensor(a)
+        """
     @overload
     def flatten(self, start_dim: int = ..., end_dim: int = ...) -> Tensor:
-        """flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)
-        flatten.named_out_dim(Tensor(a) self, int start_dim, int end_dim, Dimname out_dim) -> Tensor(a)
-        flatten.using_names(Tensor(a) self, Dimname start_dim, Dimname end_dim, Dimname out_dim) -> Tensor(a)
-        flatten.DimnameList(Tensor(a) self, Dimname[] dims, Dimname out_dim) -> Tensor(a)
+        """Neighbouring dimensions merged into one, as a view where the strides allow it and else as a copy (`torch.flatten`).
+
+        Args:
+            input: A tensor of any shape; a scalar gives a vector of one element. The method's `self`.
+            start_dim: The first of the dimensions that are merged, or its name.
+            end_dim: The last of them, included, or its name.
+            out_dim: A name of a dimension, for tensors whose dimensions have names.
+            dims: A name of a dimension, for tensors whose dimensions have names.
+
+        Returns:
+            A tensor whose dimension `start_dim` has the product of the merged sizes; `input` itself where
+            nothing is merged.
+
+        Raises:
+            RuntimeError: `start_dim` comes after `end_dim`.
+            IndexError: `start_dim` or `end_dim` is out of range.
+
+        Note:
+            A tensor with named dimensions takes the new dimension's name behind the two, or a list of names
+            to merge.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.flatten(tt.tensor([[[1, 2], [3, 4]]]), 1)
+            tensor([[1, 2, 3, 4]])
+
+        Schema::
+
+            flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)
+            flatten.named_out_dim(Tensor(a) self, int start_dim, int end_dim, Dimname out_dim) -> Tensor(a)
+            flatten.using_names(Tensor(a) self, Dimname start_dim, Dimname end_dim, Dimname out_dim) -> Tensor(a)
+            flatten.DimnameList(Tensor(a) self, Dimname[] dims, Dimname out_dim) -> Tensor(a)
         """
     @overload
     def flatten(self, start_dim: int, end_dim: int, out_dim: str) -> Tensor: ...
@@ -1730,29 +14857,186 @@ class TensorMethods:
     def flatten(self, dims: Sequence[str | None], out_dim: str) -> Tensor: ...
     @overload
     def unflatten(self, dim: int, sizes: Sequence[int]) -> Tensor:
-        """unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)
-        unflatten._namedshape(Tensor(a) self, Dimname dim, Any sizes) -> Tensor(a)
+        """A view in which one dimension is split into several (`torch.unflatten`).
+
+        Args:
+            input: A tensor of at least one dimension. The method's `self`.
+            dim: The dimension that is split, or its name.
+            sizes: The sizes of the new dimensions, whose product is the old size; one of them may be -1.
+                With named dimensions, pairs of name and size.
+
+        Returns:
+            A tensor with `len(sizes)` dimensions in place of `dim`.
+
+        Raises:
+            RuntimeError: The product of `sizes` is not the dimension's size, more than one of them is -1,
+                or there are none.
+            IndexError: `dim` is out of range.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.unflatten(tt.arange(6), 0, (2, -1))
+            tensor([[0, 1, 2],
+                    [3, 4, 5]])
+
+        Schema::
+
+            unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)
+            unflatten._namedshape(Tensor(a) self, Dimname dim, Any sizes) -> Tensor(a)
         """
     @overload
     def unflatten(self, dim: str, sizes: Any) -> Tensor: ...
     def ravel(self) -> Tensor:
-        """ravel(Tensor(a) self) -> Tensor(a)"""
+        """All elements in one dimension, in row-major order (`torch.ravel`).
+
+        Args:
+            input: A tensor of any shape. The method's `self`.
+
+        Returns:
+            A contiguous tensor of shape `(input.numel(),)`, which shares memory with `input` where its
+            strides allow it.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.ravel(tt.tensor([[1, 2], [3, 4]]))
+            tensor([1, 2, 3, 4])
+
+        Schema::
+
+            ravel(Tensor(a) self) -> Tensor(a)
+        """
     @overload
     def split(self, split_size: int, dim: int = ...) -> Sequence[Tensor]:
-        """split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]
-        split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]
+        """Views of consecutive pieces of a dimension, of one length or of lengths given (`torch.split`).
+
+        Signatures::
+
+            tt.split(input: Tensor, split_size: int, dim: int = 0) -> Sequence[Tensor]
+            tt.split(input: Tensor, split_size: Sequence[int], dim: int = 0) -> Sequence[Tensor]
+
+        Args:
+            input: A tensor of at least one dimension. The method's `self`.
+            split_size: The length of each piece, the last of which may be shorter; or the lengths of all
+                pieces, whose sum is the dimension's size.
+            dim: The dimension that is split; negative dimensions count from the end.
+
+        Returns:
+            A tuple of tensors that share `input`'s memory.
+
+        Raises:
+            RuntimeError: `split_size` is negative, or 0 for a dimension that is not empty; the lengths do
+                not add up to the dimension's size; or `input` has no dimensions.
+            IndexError: `dim` is out of range.
+
+        Note:
+            Where autograd records, the pieces cannot be written to in place.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.split(tt.arange(5), 2)
+            (tensor([0, 1]), tensor([2, 3]), tensor([4]))
+
+        Schema::
+
+            split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]
+            split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]
         """
     @overload
     def split(self, split_size: Sequence[int], dim: int = ...) -> Sequence[Tensor]: ...
     def split_with_sizes(self, split_sizes: Sequence[int], dim: int = ...) -> Sequence[Tensor]:
-        """split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]"""
+        """Views of consecutive pieces of a dimension, of lengths given (`torch.split_with_sizes`).
+
+        Args:
+            input: A tensor of at least one dimension. The method's `self`.
+            split_sizes: The length of each piece; the sum is the dimension's size.
+            dim: The dimension that is split; negative dimensions count from the end.
+
+        Returns:
+            A tuple of `len(split_sizes)` tensors that share `input`'s memory.
+
+        Raises:
+            RuntimeError: `split_sizes` has a negative entry, or does not add up to the dimension's size.
+            IndexError: `dim` is out of range.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.split_with_sizes(tt.arange(5), [1, 4])
+            (tensor([0]), tensor([1, 2, 3, 4]))
+
+        Schema::
+
+            split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]
+        """
     def chunk(self, chunks: int, dim: int = ...) -> Sequence[Tensor]:
-        """chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]"""
+        """Views of at most a given number of consecutive pieces of a dimension, equal but for the last (`torch.chunk`).
+
+        Args:
+            input: A tensor of at least one dimension. The method's `self`.
+            chunks: The number of pieces at most; positive.
+            dim: The dimension that is split; negative dimensions count from the end.
+
+        Returns:
+            A tuple of tensors that share `input`'s memory, each of size `ceil(n / chunks)` along `dim`,
+            where n is the dimension's size, and the last of what is left.
+
+        Raises:
+            RuntimeError: `chunks` is not positive, or `input` has no dimensions.
+            IndexError: `dim` is out of range.
+
+        Note:
+            There are fewer pieces than `chunks` where the rounded size uses up the dimension earlier; 5
+            elements in 4 chunks give pieces of 2, 2 and 1. `tensor_split` always gives the number asked
+            for.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.chunk(tt.arange(5), 3)
+            (tensor([0, 1]), tensor([2, 3]), tensor([4]))
+
+        Schema::
+
+            chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]
+        """
     @overload
     def tensor_split(self, sections: int, dim: int = ...) -> Sequence[Tensor]:
-        """tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]
-        tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]
-        tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor(a)[]
+        """Views of a number of nearly equal pieces of a dimension, or of the pieces between given indices (`torch.tensor_split`).
+
+        Signatures::
+
+            tt.tensor_split(input: Tensor, sections: int, dim: int = 0) -> Sequence[Tensor]
+            tt.tensor_split(input: Tensor, indices: Sequence[int], dim: int = 0) -> Sequence[Tensor]
+            tt.tensor_split(input: Tensor, tensor_indices_or_sections: Tensor, dim: int = 0) -> Sequence[Tensor]
+
+        Args:
+            input: A tensor of at least one dimension. The method's `self`.
+            sections: The number of pieces. The first `n % sections` of them, where n is the dimension's
+                size, have one index more than the others.
+            dim: The dimension that is split; negative dimensions count from the end.
+            indices: The indices at which a piece ends and the next begins, instead of `sections`; as in
+                slices, negative ones count from the end and those beyond it give empty pieces.
+            tensor_indices_or_sections: One of the two as an int64 tensor on the CPU, of no dimensions for
+                the number of pieces and of one for the indices.
+
+        Returns:
+            A tuple of `sections` or `len(indices) + 1` tensors that share `input`'s memory.
+
+        Raises:
+            RuntimeError: `sections` is not positive, `input` has no dimensions, or the tensor of indices is
+                not int64 or has more than one dimension.
+            IndexError: `dim` is out of range.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor_split(tt.arange(5), 2)
+            (tensor([0, 1, 2]), tensor([3, 4]))
+            >>> tt.tensor_split(tt.arange(5), (1, 3))
+            (tensor([0]), tensor([1, 2]), tensor([3, 4]))
+
+        Schema::
+
+            tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]
+            tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]
+            tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor(a)[]
         """
     @overload
     def tensor_split(self, indices: Sequence[int], dim: int = ...) -> Sequence[Tensor]: ...
@@ -1760,35 +15044,242 @@ class TensorMethods:
     def tensor_split(self, tensor_indices_or_sections: Tensor, dim: int = ...) -> Sequence[Tensor]: ...
     @overload
     def unbind(self, dim: int = ...) -> Sequence[Tensor]:
-        """unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]
-        unbind.Dimname(Tensor(a -> *) self, Dimname dim) -> Tensor(a)[]
+        """Views of the slices at all indices of a dimension (`torch.unbind`).
+
+        Args:
+            input: A tensor of at least one dimension. The method's `self`.
+            dim: The dimension, or its name, that the results no longer have.
+
+        Returns:
+            A tuple of `input.size(dim)` tensors that share `input`'s memory.
+
+        Raises:
+            IndexError: `dim` is out of range, or `input` has no dimensions.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.unbind(tt.tensor([[1, 2], [3, 4]]))
+            (tensor([1, 2]), tensor([3, 4]))
+
+        Schema::
+
+            unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]
+            unbind.Dimname(Tensor(a -> *) self, Dimname dim) -> Tensor(a)[]
         """
     @overload
     def unbind(self, dim: str) -> Sequence[Tensor]: ...
     def as_strided_(
         self, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = ...
     ) -> Tensor:
-        """as_strided_(Tensor(a!) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a!)"""
+        """In place: a view of `input`'s memory with any sizes and strides (`torch.Tensor.as_strided_`).
+
+        Args:
+            input: A tensor whose memory is viewed; its own sizes do not matter. It takes the result. The
+                method's `self`.
+            size: The sizes of the result.
+            stride: For each dimension of the result, the number of elements in memory from one index to the
+                next; not negative.
+            storage_offset: The place of the result's first element in the memory, in elements from its
+                start; by default `input.storage_offset()`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: `size` and `stride` differ in length, a stride is negative, or an element would
+                lie outside the memory.
+
+        Note:
+            Elements may overlap. In-place operators on such a view give undefined values or raise; copy it
+            with `clone` first. Prefer the other views where they suffice, for they check more and run as
+            fast.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.arange(6)
+            >>> x.as_strided_((3, 2), (1, 2))
+            tensor([[0, 2],
+                    [1, 3],
+                    [2, 4]])
+
+        Schema::
+
+            as_strided_(Tensor(a!) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a!)
+        """
     @overload
     def squeeze_(self) -> Tensor:
-        """squeeze_(Tensor(a!) self) -> Tensor(a!)
-        squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)
-        squeeze_.dims(Tensor(a!) self, int[] dim) -> Tensor(a!)
+        """In place: a view without dimensions of size 1 (`torch.Tensor.squeeze_`).
+
+        Signatures::
+
+            tt.Tensor.squeeze_(self) -> Tensor
+            tt.Tensor.squeeze_(self, dim: int) -> Tensor
+            tt.Tensor.squeeze_(self, dim: Sequence[int]) -> Tensor
+
+        Args:
+            input: A tensor of any shape. It takes the result. The method's `self`.
+            dim: A dimension, its name, or several dimensions; only these are removed, and only where their
+                size is 1. By default every dimension of size 1 is removed.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            IndexError: `dim` is out of range.
+
+        Note:
+            Without `dim` a batch of one loses its batch dimension too; programs that handle batches give
+            `dim`.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[[1], [2]]])
+            >>> x.squeeze_()
+            tensor([1, 2])
+
+        Schema::
+
+            squeeze_(Tensor(a!) self) -> Tensor(a!)
+            squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)
+            squeeze_.dims(Tensor(a!) self, int[] dim) -> Tensor(a!)
         """
     @overload
     def squeeze_(self, dim: int) -> Tensor: ...
     @overload
     def squeeze_(self, dim: Sequence[int]) -> Tensor: ...
     def swapaxes_(self, axis0: int, axis1: int) -> Tensor:
-        """swapaxes_(Tensor(a!) self, int axis0, int axis1) -> Tensor(a!)"""
+        """In place: a view with two dimensions exchanged, by NumPy's name (`torch.Tensor.swapaxes_`).
+
+        Args:
+            input: A tensor of any shape. It takes the result. The method's `self`.
+            axis0: The first dimension; negative dimensions count from the end.
+            axis1: The dimension with which `axis0` changes places.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            IndexError: `axis0` or `axis1` is out of range.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[1, 2, 3], [4, 5, 6]])
+            >>> x.swapaxes_(0, 1)
+            tensor([[1, 4],
+                    [2, 5],
+                    [3, 6]])
+
+        Schema::
+
+            swapaxes_(Tensor(a!) self, int axis0, int axis1) -> Tensor(a!)
+        """
     def swapdims_(self, dim0: int, dim1: int) -> Tensor:
-        """swapdims_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)"""
+        """In place: a view with two dimensions exchanged (`torch.Tensor.swapdims_`).
+
+        Another name of `tt.Tensor.transpose_`.
+
+        Args:
+            input: A tensor of any shape. It takes the result. The method's `self`.
+            dim0: The first dimension, or its name; negative dimensions count from the end.
+            dim1: The dimension with which `dim0` changes places.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            IndexError: `dim0` or `dim1` is out of range.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[1, 2, 3], [4, 5, 6]])
+            >>> x.swapdims_(0, 1)
+            tensor([[1, 4],
+                    [2, 5],
+                    [3, 6]])
+
+        Schema::
+
+            swapdims_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)
+        """
     def t_(self) -> Tensor:
-        """t_(Tensor(a!) self) -> Tensor(a!)"""
+        """In place: the transpose of a matrix, as a view (`torch.Tensor.t_`).
+
+        Args:
+            input: A tensor of at most two dimensions. It takes the result. The method's `self`.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            RuntimeError: `input` has more than two dimensions.
+
+        Note:
+            For batches of matrices there are `Tensor.mT` and `transpose(-2, -1)`; for the conjugate
+            transpose, `adjoint`.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[1, 2, 3], [4, 5, 6]])
+            >>> x.t_()
+            tensor([[1, 4],
+                    [2, 5],
+                    [3, 6]])
+
+        Schema::
+
+            t_(Tensor(a!) self) -> Tensor(a!)
+        """
     def transpose_(self, dim0: int, dim1: int) -> Tensor:
-        """transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)"""
+        """In place: a view with two dimensions exchanged (`torch.Tensor.transpose_`).
+
+        Args:
+            input: A tensor of any shape. It takes the result. The method's `self`.
+            dim0: The first dimension, or its name; negative dimensions count from the end.
+            dim1: The dimension with which `dim0` changes places.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            IndexError: `dim0` or `dim1` is out of range.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([[1, 2, 3], [4, 5, 6]])
+            >>> x.transpose_(0, 1)
+            tensor([[1, 4],
+                    [2, 5],
+                    [3, 6]])
+
+        Schema::
+
+            transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)
+        """
     def unsqueeze_(self, dim: int) -> Tensor:
-        """unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)"""
+        """In place: a view with a new dimension of size 1 (`torch.Tensor.unsqueeze_`).
+
+        Args:
+            input: A tensor of any shape. It takes the result. The method's `self`.
+            dim: The place of the new dimension in the result, from `-input.dim() - 1` to `input.dim()`; -1
+                puts it last.
+
+        Returns:
+            `input`, changed in place.
+
+        Raises:
+            IndexError: `dim` is out of range.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.tensor([1, 2])
+            >>> x.unsqueeze_(1)
+            tensor([[1],
+                    [2]])
+
+        Schema::
+
+            unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)
+        """
 
     # Python's operators
     def __abs__(self) -> Tensor: ...
