@@ -173,8 +173,16 @@ def python_signature(name: str, overloads: list[NativeFunction]) -> PythonSignat
             )
     plain = [f for f in shapes if not takes_names(f)]
     for f in overloads:
-        for argument in f.schema.arguments if f.python_binding == "keywords" else ():
-            if argument.name not in merged:
+        if f.python_binding is True or f.form == "out":
+            continue
+        for index, argument in enumerate(f.schema.arguments):
+            known = merged.get(argument.name)
+            if known is None and f.python_binding == "positional" and index < len(merged):
+                known = list(merged.values())[index]
+            if known is not None:
+                annotation = united(known.annotation, argument_annotation(f, argument))
+                merged[known.name] = replace(known, annotation=annotation)
+            elif f.python_binding == "keywords":
                 merged[argument.name] = replace(_parameter(f, argument, wrapped), keyword_only=True)
     parameters = []
     for parameter in merged.values():

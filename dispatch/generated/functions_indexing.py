@@ -845,7 +845,7 @@ triu__packet = packet(
 triu__plans = triu__packet.plans
 
 
-def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
+def cat(tensors: Sequence[Tensor], dim: int | str = 0, *, out: Tensor | None = None) -> Tensor:
     """Tensors joined along a dimension that they have (`torch.cat`).
 
     Args:
@@ -1483,7 +1483,7 @@ def _index_put_impl_(
     return plan(input, indices, values)
 
 
-def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
+def index_select(input: Tensor, dim: int | str, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The slices at given indices of a dimension, in their order (`torch.index_select`).
 
     Args:
@@ -1851,7 +1851,7 @@ def index_copy_(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tenso
     return plan(input, index, source)
 
 
-def index_fill(input: Tensor, dim: int, index: Tensor, value: Number | Tensor) -> Tensor:
+def index_fill(input: Tensor, dim: int | str, index: Tensor, value: Number | Tensor) -> Tensor:
     """A copy in which the slices at given indices of a dimension hold one value (`torch.index_fill`).
 
     Signatures::
@@ -1901,7 +1901,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Number | Tensor) -
 
 
 def gather(
-    input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Tensor | None = None
+    input: Tensor, dim: int | str, index: Tensor, *, sparse_grad: bool = False, out: Tensor | None = None
 ) -> Tensor:
     """Elements picked along one dimension, each by an index of its own (`torch.gather`).
 

@@ -526,7 +526,7 @@ value_selecting_reduction_backward_plans = value_selecting_reduction_backward_pa
 
 def sum(
     input: Tensor,
-    dim: int | Sequence[int] | None = NOT_GIVEN,
+    dim: int | Sequence[int] | str | Sequence[str] | None = NOT_GIVEN,
     keepdim: bool = NOT_GIVEN,
     *,
     dtype: dtype | None = None,
@@ -593,7 +593,7 @@ def sum(
 
 def mean(
     input: Tensor,
-    dim: int | Sequence[int] | None = NOT_GIVEN,
+    dim: int | Sequence[int] | str | Sequence[str] | None = NOT_GIVEN,
     keepdim: bool = NOT_GIVEN,
     *,
     dtype: dtype | None = None,
@@ -659,7 +659,7 @@ def mean(
 
 def prod(
     input: Tensor,
-    dim: int = NOT_GIVEN,
+    dim: int | str = NOT_GIVEN,
     keepdim: bool = NOT_GIVEN,
     *,
     dtype: dtype | None = None,
@@ -1169,7 +1169,7 @@ def argmin(
 
 def any(
     input: Tensor,
-    dim: int | Sequence[int] | None = NOT_GIVEN,
+    dim: int | Sequence[int] | str | None = NOT_GIVEN,
     keepdim: bool = NOT_GIVEN,
     *,
     out: Tensor | None = None,
@@ -1233,7 +1233,7 @@ def any(
 
 def all(
     input: Tensor,
-    dim: int | Sequence[int] | None = NOT_GIVEN,
+    dim: int | Sequence[int] | str | None = NOT_GIVEN,
     keepdim: bool = NOT_GIVEN,
     *,
     out: Tensor | None = None,
@@ -1576,7 +1576,11 @@ def std_mean(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
 
 
 def logsumexp(
-    input: Tensor, dim: int | Sequence[int], keepdim: bool = False, *, out: Tensor | None = None
+    input: Tensor,
+    dim: int | Sequence[int] | str | Sequence[str],
+    keepdim: bool = False,
+    *,
+    out: Tensor | None = None,
 ) -> Tensor:
     """The logarithm of the sum of exponentials along given dimensions (`torch.logsumexp`).
 
@@ -1638,7 +1642,7 @@ def _vector_norm(input: Tensor, ord: str, dim: Sequence[int], keepdim: bool = Fa
     return plan(input)
 
 
-def cumsum(input: Tensor, dim: int, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor:
+def cumsum(input: Tensor, dim: int | str, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor:
     """The sums of each element and all those before it, along one dimension (`torch.cumsum`).
 
         y_i = x_1 + x_2 + ... + x_i
@@ -1685,7 +1689,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: dtype | None = None, out: Tensor |
     return plan(input)
 
 
-def cumsum_(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tensor:
+def cumsum_(input: Tensor, dim: int | str, *, dtype: dtype | None = None) -> Tensor:
     """In place: the sums of each element and all those before it, along one dimension (`torch.Tensor.cumsum_`).
 
         y_i = x_1 + x_2 + ... + x_i
@@ -1725,7 +1729,9 @@ def cumsum_(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tensor:
     return plan(input)
 
 
-def cumprod(input: Tensor, dim: int, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor:
+def cumprod(
+    input: Tensor, dim: int | str, *, dtype: dtype | None = None, out: Tensor | None = None
+) -> Tensor:
     """The products of each element and all those before it, along one dimension (`torch.cumprod`).
 
         y_i = x_1 * x_2 * ... * x_i
@@ -1772,7 +1778,7 @@ def cumprod(input: Tensor, dim: int, *, dtype: dtype | None = None, out: Tensor 
     return plan(input)
 
 
-def cumprod_(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tensor:
+def cumprod_(input: Tensor, dim: int | str, *, dtype: dtype | None = None) -> Tensor:
     """In place: the products of each element and all those before it, along one dimension (`torch.Tensor.cumprod_`).
 
         y_i = x_1 * x_2 * ... * x_i
@@ -1823,7 +1829,7 @@ def cumprod_backward(grad: Tensor, input: Tensor, dim: int, output: Tensor) -> T
     return plan(grad, input, output)
 
 
-def logcumsumexp(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tensor:
+def logcumsumexp(input: Tensor, dim: int | str, *, out: Tensor | None = None) -> Tensor:
     """The logarithm of the running sum of exponentials along one dimension (`torch.logcumsumexp`).
 
         y_i = log(exp(x_1) + exp(x_2) + ... + exp(x_i))
@@ -1869,7 +1875,9 @@ def logcumsumexp(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tenso
     return plan(input)
 
 
-def cummax(input: Tensor, dim: int, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+def cummax(
+    input: Tensor, dim: int | str, *, out: tuple[Tensor, Tensor] | None = None
+) -> tuple[Tensor, Tensor]:
     """The largest element so far along one dimension, with its index (`torch.cummax`).
 
         y_i = max(x_1, x_2, ..., x_i)
@@ -1919,7 +1927,9 @@ def cummax(input: Tensor, dim: int, *, out: tuple[Tensor, Tensor] | None = None)
     return plan(input)
 
 
-def cummin(input: Tensor, dim: int, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+def cummin(
+    input: Tensor, dim: int | str, *, out: tuple[Tensor, Tensor] | None = None
+) -> tuple[Tensor, Tensor]:
     """The smallest element so far along one dimension, with its index (`torch.cummin`).
 
         y_i = min(x_1, x_2, ..., x_i)

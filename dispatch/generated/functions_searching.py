@@ -391,7 +391,7 @@ def _unique2(
 
 
 def mode(
-    input: Tensor, dim: int = -1, keepdim: bool = False, *, out: tuple[Tensor, Tensor] | None = None
+    input: Tensor, dim: int | str = -1, keepdim: bool = False, *, out: tuple[Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
     """The most frequent element along a dimension, the smallest of several, and an index of it (`torch.mode`).
 

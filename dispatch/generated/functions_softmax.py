@@ -120,7 +120,9 @@ _log_softmax_backward_data_plans = _log_softmax_backward_data_packet.plans
 _log_softmax_backward_data_outs = _log_softmax_backward_data_packet.outs
 
 
-def softmax(input: Tensor, dim: int, dtype: dtype | None = None, *, out: Tensor | None = None) -> Tensor:
+def softmax(
+    input: Tensor, dim: int | str, dtype: dtype | None = None, *, out: Tensor | None = None
+) -> Tensor:
     """Exponentials along one dimension, divided by their sum (`torch.softmax`).
 
         exp(x_i) / sum_j exp(x_j)
@@ -209,7 +211,9 @@ def _softmax_backward_data(
     return plan(grad_output, output)
 
 
-def log_softmax(input: Tensor, dim: int, dtype: dtype | None = None, *, out: Tensor | None = None) -> Tensor:
+def log_softmax(
+    input: Tensor, dim: int | str, dtype: dtype | None = None, *, out: Tensor | None = None
+) -> Tensor:
     """The logarithm of softmax along one dimension (`torch.log_softmax`).
 
         x_i - log(sum_j exp(x_j))

@@ -349,7 +349,12 @@ def topk(
 
 
 def kthvalue(
-    input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out: tuple[Tensor, Tensor] | None = None
+    input: Tensor,
+    k: int,
+    dim: int | str = -1,
+    keepdim: bool = False,
+    *,
+    out: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The k-th smallest element along a dimension, and its index (`torch.kthvalue`).
 
@@ -402,7 +407,7 @@ def kthvalue(
 
 def median(
     input: Tensor,
-    dim: int = NOT_GIVEN,
+    dim: int | str = NOT_GIVEN,
     keepdim: bool = NOT_GIVEN,
     *,
     out: Tensor | tuple[Tensor, Tensor] | None = None,
@@ -467,7 +472,7 @@ def median(
 
 def nanmedian(
     input: Tensor,
-    dim: int = NOT_GIVEN,
+    dim: int | str = NOT_GIVEN,
     keepdim: bool = NOT_GIVEN,
     *,
     out: Tensor | tuple[Tensor, Tensor] | None = None,

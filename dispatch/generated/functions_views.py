@@ -714,7 +714,7 @@ def permute(input: Tensor, *sizes: int | Sequence[int], dims: Sequence[int] | No
     return plan(input)
 
 
-def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
+def transpose(input: Tensor, dim0: int | str, dim1: int | str) -> Tensor:
     """A view with two dimensions exchanged (`torch.transpose`).
 
     Args:
@@ -787,7 +787,7 @@ def t(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def select(input: Tensor, dim: int, index: int) -> Tensor:
+def select(input: Tensor, dim: int | str, index: int) -> Tensor:
     """A view of the slice at one index of a dimension (`torch.select`).
 
     Args:
@@ -824,7 +824,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
     return plan(input)
 
 
-def squeeze(input: Tensor, dim: int | Sequence[int] = NOT_GIVEN) -> Tensor:
+def squeeze(input: Tensor, dim: int | Sequence[int] | str = NOT_GIVEN) -> Tensor:
     """A view without dimensions of size 1 (`torch.squeeze`).
 
     Signatures::
@@ -1241,7 +1241,7 @@ def imag(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
+def narrow(input: Tensor, dim: int, start: int | Tensor, length: int) -> Tensor:
     """A view of a range of indices along a dimension (`torch.narrow`).
 
     Signatures::
@@ -1566,7 +1566,7 @@ def flatten(
     return plan(input)
 
 
-def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
+def unflatten(input: Tensor, dim: int | str, sizes: Sequence[int] | Any) -> Tensor:
     """A view in which one dimension is split into several (`torch.unflatten`).
 
     Args:
@@ -1803,7 +1803,7 @@ def tensor_split(*args: Any, **kwargs: Any) -> Sequence[Tensor]:
     return tensor_split_packet.general(args, kwargs)
 
 
-def unbind(input: Tensor, dim: int = 0) -> Sequence[Tensor]:
+def unbind(input: Tensor, dim: int | str = 0) -> Sequence[Tensor]:
     """Views of the slices at all indices of a dimension (`torch.unbind`).
 
     Args:

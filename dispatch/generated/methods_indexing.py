@@ -212,7 +212,7 @@ class IndexingMethods:
             plan = index_put__packet.miss_method(self, indices, values, accumulate)
         return plan(self, indices, values)
 
-    def index_select(self, dim: int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
+    def index_select(self, dim: int | str, index: Tensor, *, out: Tensor | None = None) -> Tensor:
         if modes or out is not None:
             if modes:
                 return index_select_packet.call_method_parameters(self, dim, index, out=out)
@@ -341,7 +341,7 @@ class IndexingMethods:
             plan = index_copy__packet.miss_method(self, dim, index, source)
         return plan(self, index, source)
 
-    def index_fill(self, dim: int, index: Tensor, value: Number | Tensor) -> Tensor:
+    def index_fill(self, dim: int | str, index: Tensor, value: Number | Tensor) -> Tensor:
         if modes:
             return index_fill_packet.call_method_parameters(self, dim, index, value)
         kind = value.__class__
@@ -355,7 +355,7 @@ class IndexingMethods:
             plan = index_fill_packet.miss_method(self, dim, index, value)
         return plan(self, index, value)
 
-    def index_fill_(self, dim: int, index: Tensor, value: Number | Tensor) -> Tensor:
+    def index_fill_(self, dim: int | str, index: Tensor, value: Number | Tensor) -> Tensor:
         """In place: a copy in which the slices at given indices of a dimension hold one value (`torch.Tensor.index_fill_`).
 
         Signatures::
@@ -405,7 +405,7 @@ class IndexingMethods:
         return plan(self, index, value)
 
     def gather(
-        self, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Tensor | None = None
+        self, dim: int | str, index: Tensor, *, sparse_grad: bool = False, out: Tensor | None = None
     ) -> Tensor:
         if modes or out is not None:
             if modes:

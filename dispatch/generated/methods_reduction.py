@@ -95,7 +95,7 @@ class ReductionMethods:
 
     def sum(
         self,
-        dim: int | Sequence[int] | None = NOT_GIVEN,
+        dim: int | Sequence[int] | str | Sequence[str] | None = NOT_GIVEN,
         keepdim: bool = NOT_GIVEN,
         *,
         dtype: dtype | None = None,
@@ -117,7 +117,7 @@ class ReductionMethods:
 
     def mean(
         self,
-        dim: int | Sequence[int] | None = NOT_GIVEN,
+        dim: int | Sequence[int] | str | Sequence[str] | None = NOT_GIVEN,
         keepdim: bool = NOT_GIVEN,
         *,
         dtype: dtype | None = None,
@@ -139,7 +139,7 @@ class ReductionMethods:
 
     def prod(
         self,
-        dim: int = NOT_GIVEN,
+        dim: int | str = NOT_GIVEN,
         keepdim: bool = NOT_GIVEN,
         *,
         dtype: dtype | None = None,
@@ -296,7 +296,7 @@ class ReductionMethods:
 
     def any(
         self,
-        dim: int | Sequence[int] | None = NOT_GIVEN,
+        dim: int | Sequence[int] | str | None = NOT_GIVEN,
         keepdim: bool = NOT_GIVEN,
         *,
         out: Tensor | None = None,
@@ -317,7 +317,7 @@ class ReductionMethods:
 
     def all(
         self,
-        dim: int | Sequence[int] | None = NOT_GIVEN,
+        dim: int | Sequence[int] | str | None = NOT_GIVEN,
         keepdim: bool = NOT_GIVEN,
         *,
         out: Tensor | None = None,
@@ -378,7 +378,11 @@ class ReductionMethods:
         return std_packet.general((self, *args), kwargs, METHOD)
 
     def logsumexp(
-        self, dim: int | Sequence[int], keepdim: bool = False, *, out: Tensor | None = None
+        self,
+        dim: int | Sequence[int] | str | Sequence[str],
+        keepdim: bool = False,
+        *,
+        out: Tensor | None = None,
     ) -> Tensor:
         if modes or out is not None:
             if modes:
@@ -394,7 +398,7 @@ class ReductionMethods:
             plan = logsumexp_packet.miss_method(self, dim, keepdim)
         return plan(self)
 
-    def cumsum(self, dim: int, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor:
+    def cumsum(self, dim: int | str, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor:
         if modes or out is not None:
             if modes:
                 return cumsum_packet.call_method_parameters(self, dim, dtype, out=out)
@@ -409,7 +413,7 @@ class ReductionMethods:
             plan = cumsum_packet.miss_method(self, dim, dtype)
         return plan(self)
 
-    def cumsum_(self, dim: int, *, dtype: dtype | None = None) -> Tensor:
+    def cumsum_(self, dim: int | str, *, dtype: dtype | None = None) -> Tensor:
         if modes:
             return cumsum__packet.call_method_parameters(self, dim, dtype)
         try:
@@ -418,7 +422,7 @@ class ReductionMethods:
             plan = cumsum__packet.miss_method(self, dim, dtype)
         return plan(self)
 
-    def cumprod(self, dim: int, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor:
+    def cumprod(self, dim: int | str, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor:
         if modes or out is not None:
             if modes:
                 return cumprod_packet.call_method_parameters(self, dim, dtype, out=out)
@@ -433,7 +437,7 @@ class ReductionMethods:
             plan = cumprod_packet.miss_method(self, dim, dtype)
         return plan(self)
 
-    def cumprod_(self, dim: int, *, dtype: dtype | None = None) -> Tensor:
+    def cumprod_(self, dim: int | str, *, dtype: dtype | None = None) -> Tensor:
         if modes:
             return cumprod__packet.call_method_parameters(self, dim, dtype)
         try:
@@ -442,7 +446,7 @@ class ReductionMethods:
             plan = cumprod__packet.miss_method(self, dim, dtype)
         return plan(self)
 
-    def logcumsumexp(self, dim: int, *, out: Tensor | None = None) -> Tensor:
+    def logcumsumexp(self, dim: int | str, *, out: Tensor | None = None) -> Tensor:
         if modes or out is not None:
             if modes:
                 return logcumsumexp_packet.call_method_parameters(self, dim, out=out)
@@ -457,7 +461,7 @@ class ReductionMethods:
             plan = logcumsumexp_packet.miss_method(self, dim)
         return plan(self)
 
-    def cummax(self, dim: int, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+    def cummax(self, dim: int | str, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
         if modes or out is not None:
             if modes:
                 return cummax_packet.call_method_parameters(self, dim, out=out)
@@ -472,7 +476,7 @@ class ReductionMethods:
             plan = cummax_packet.miss_method(self, dim)
         return plan(self)
 
-    def cummin(self, dim: int, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+    def cummin(self, dim: int | str, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
         if modes or out is not None:
             if modes:
                 return cummin_packet.call_method_parameters(self, dim, out=out)

@@ -26,7 +26,7 @@ class SearchingMethods:
     _spec: Any
 
     def mode(
-        self, dim: int = -1, keepdim: bool = False, *, out: tuple[Tensor, Tensor] | None = None
+        self, dim: int | str = -1, keepdim: bool = False, *, out: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, Tensor]:
         if modes or out is not None:
             if modes:

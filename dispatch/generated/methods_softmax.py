@@ -29,7 +29,7 @@ class SoftmaxMethods:
 
     _spec: Any
 
-    def softmax(self, dim: int, dtype: dtype | None = None, *, out: Tensor | None = None) -> Tensor:
+    def softmax(self, dim: int | str, dtype: dtype | None = None, *, out: Tensor | None = None) -> Tensor:
         if modes or out is not None:
             if modes:
                 return softmax_packet.call_method_parameters(self, dim, dtype, out=out)
@@ -44,7 +44,7 @@ class SoftmaxMethods:
             plan = softmax_packet.miss_method(self, dim, dtype)
         return plan(self)
 
-    def log_softmax(self, dim: int, dtype: dtype | None = None, *, out: Tensor | None = None) -> Tensor:
+    def log_softmax(self, dim: int | str, dtype: dtype | None = None, *, out: Tensor | None = None) -> Tensor:
         if modes or out is not None:
             if modes:
                 return log_softmax_packet.call_method_parameters(self, dim, dtype, out=out)

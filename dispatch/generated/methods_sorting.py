@@ -115,7 +115,7 @@ class SortingMethods:
         return plan(self)
 
     def kthvalue(
-        self, k: int, dim: int = -1, keepdim: bool = False, *, out: tuple[Tensor, Tensor] | None = None
+        self, k: int, dim: int | str = -1, keepdim: bool = False, *, out: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, Tensor]:
         if modes or out is not None:
             if modes:
@@ -133,7 +133,7 @@ class SortingMethods:
 
     def median(
         self,
-        dim: int = NOT_GIVEN,
+        dim: int | str = NOT_GIVEN,
         keepdim: bool = NOT_GIVEN,
         *,
         out: Tensor | tuple[Tensor, Tensor] | None = None,
@@ -154,7 +154,7 @@ class SortingMethods:
 
     def nanmedian(
         self,
-        dim: int = NOT_GIVEN,
+        dim: int | str = NOT_GIVEN,
         keepdim: bool = NOT_GIVEN,
         *,
         out: Tensor | tuple[Tensor, Tensor] | None = None,

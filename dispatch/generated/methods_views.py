@@ -105,7 +105,7 @@ from .functions_views import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...runtime.scalar_type import Number
+    from ...runtime.scalar_type import Number, dtype
     from ..tensor import Tensor
 
 
@@ -116,7 +116,7 @@ class ViewsMethods:
 
     _spec: Any
 
-    def view(self, *sizes: int | Sequence[int], size: Sequence[int] | None = None) -> Tensor:
+    def view(self, *sizes: int | Sequence[int] | dtype, size: Sequence[int] | dtype | None = None) -> Tensor:
         """The same elements in another shape, or their bytes as another dtype, without a copy (`torch.Tensor.view`).
 
         Signatures::
@@ -257,7 +257,7 @@ class ViewsMethods:
             plan = permute_packet.miss_method(self, dims)
         return plan(self)
 
-    def transpose(self, dim0: int, dim1: int) -> Tensor:
+    def transpose(self, dim0: int | str, dim1: int | str) -> Tensor:
         if modes:
             return transpose_packet.call_method_parameters(self, dim0, dim1)
         try:
@@ -275,7 +275,7 @@ class ViewsMethods:
             plan = t_packet.miss_method(self)
         return plan(self)
 
-    def select(self, dim: int, index: int) -> Tensor:
+    def select(self, dim: int | str, index: int) -> Tensor:
         if modes:
             return select_packet.call_method_parameters(self, dim, index)
         try:
@@ -333,7 +333,7 @@ class ViewsMethods:
             plan = _slice_first_packet.miss_method(self, start, end, step)
         return plan(self)
 
-    def squeeze(self, dim: int | Sequence[int] = NOT_GIVEN) -> Tensor:
+    def squeeze(self, dim: int | Sequence[int] | str = NOT_GIVEN) -> Tensor:
         if modes:
             return squeeze_packet.call_method_parameters(self, dim)
         try:
@@ -455,7 +455,7 @@ class ViewsMethods:
             plan = unfold_packet.miss_method(self, dimension, size, step)
         return plan(self)
 
-    def narrow(self, dim: int, start: int, length: int) -> Tensor:
+    def narrow(self, dim: int, start: int | Tensor, length: int) -> Tensor:
         if modes:
             return narrow_packet.call_method_parameters(self, dim, start, length)
         try:
@@ -639,7 +639,7 @@ class ViewsMethods:
             plan = flatten_packet.miss_method(self, start_dim, end_dim, out_dim, dims)
         return plan(self)
 
-    def unflatten(self, dim: int, sizes: Sequence[int]) -> Tensor:
+    def unflatten(self, dim: int | str, sizes: Sequence[int] | Any) -> Tensor:
         if modes:
             return unflatten_packet.call_method_parameters(self, dim, sizes)
         try:
@@ -700,7 +700,7 @@ class ViewsMethods:
             return tensor_split_packet.call_method(self, *args, **kwargs)
         return tensor_split_packet.general((self, *args), kwargs, METHOD)
 
-    def unbind(self, dim: int = 0) -> Sequence[Tensor]:
+    def unbind(self, dim: int | str = 0) -> Sequence[Tensor]:
         if modes:
             return unbind_packet.call_method_parameters(self, dim)
         try:
