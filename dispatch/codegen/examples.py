@@ -36,7 +36,7 @@ def in_place_example(example: str, name: str, public: str, method: bool) -> str 
         return None
     short = public.rpartition(".")[2]
     arguments = [ast.unparse(a) for a in call.args]
-    if call.func.attr == short and ast.unparse(call.func).startswith("tt."):
+    if call.func.attr == short and re.fullmatch(r"tt(\.\w+)+", ast.unparse(call.func)):
         if not arguments:
             return None
         changed, *arguments = arguments
