@@ -129,7 +129,15 @@ def test_the_generator_knows_which_names_are_public() -> None:
     assert {name for name, signature in signatures.items() if is_public(signature)} == generated
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+WITH_SOURCES = [
+    name
+    for name, function in FUNCTIONS.items()
+    # PyTorch 2.13 has no names of dimensions any more.
+    if not str(getattr(function, "__module__", "")).endswith("named_methods")
+]
+
+
+@pytest.mark.parametrize("name", WITH_SOURCES)
 def test_sources_are_names_of_pytorch(name: str) -> None:
     torch = pytest.importorskip("torch", reason="compares with PyTorch")
     summary = (inspect.getdoc(FUNCTIONS[name]) or "").partition("\n\n")[0]
