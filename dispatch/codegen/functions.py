@@ -7,9 +7,9 @@ compared by identity, exceptions as the miss path.
 from __future__ import annotations
 
 import re
-import textwrap
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
+from .annotation_imports import checked_imports, without_docstrings
 from .deprecated import Deprecated
 from .docstrings import Docstrings, is_function
 from .load import Operators
@@ -564,7 +564,7 @@ def methods_module(
 
 def imports_for(code: str, family: str, packet: bool = True) -> str:
     """The imports that generated code uses."""
-    names = set(re.findall(r"\b[A-Za-z_][A-Za-z_0-9]*\b", _without_docstrings(code)))
+    names = set(re.findall(r"\b[A-Za-z_][A-Za-z_0-9]*\b", without_docstrings(code)))
     lines = ["from typing import TYPE_CHECKING, Any", ""]
     if "modes" in names:
         lines.append("from ...runtime.local_dispatch_key_set import modes")
@@ -585,38 +585,3 @@ def imports_for(code: str, family: str, packet: bool = True) -> str:
     if constants:
         lines.append(f"from ..core.constants import {', '.join(constants)}")
     return "\n".join(lines) + "\n"
-
-
-TYPES = {
-    "Sequence": "collections.abc",
-    "Stream": "...runtime.cuda.stream",
-    "device": "...runtime.device",
-    "Generator": "...runtime.generator",
-    "layout": "...runtime.layout",
-    "memory_format": "...runtime.memory_format",
-    "Number": "...runtime.scalar_type",
-    "dtype": "...runtime.scalar_type",
-    "Storage": "...runtime.storage",
-    "Tensor": "..tensor",
-}
-"""The modules of the types in annotations."""
-
-
-def type_imports(names: Collection[str] = tuple(TYPES)) -> str:
-    """The imports of types that annotations name."""
-    by_module: dict[str, list[str]] = {}
-    for name, module in TYPES.items():
-        if name in names:
-            by_module.setdefault(module, []).append(name)
-    return "\n".join(f"from {module} import {', '.join(found)}" for module, found in by_module.items())
-
-
-def checked_imports(code: str) -> str:
-    """The imports of types that the annotations of generated code name; only type checkers read them."""
-    annotations = " ".join(re.findall(r"(?:: |-> )([^=\n]*)", _without_docstrings(code)))
-    imports = type_imports(set(re.findall(r"\w+", annotations)))
-    return f"\nif TYPE_CHECKING:\n{textwrap.indent(imports, '    ')}\n" if imports else ""
-
-
-def _without_docstrings(code: str) -> str:
-    return re.sub(r'r?"""[\s\S]*?"""', "", code)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import textwrap
 
+from .annotation_imports import type_imports
 from .docstrings import Docstrings
-from .functions import OPERATORS, literal, packets_of, type_imports
+from .functions import OPERATORS, literal, packets_of
 from .load import Operators
 from .model import NativeFunction
 from .python_form import parameters_text, returns_text
