@@ -86,7 +86,7 @@ class Docstrings:
         if docs.formula:
             parts.append(textwrap.indent(docs.formula, "    "))
         forms = _forms(signature)
-        if len(forms) > 1 or signature.general:
+        if len(forms) > 1 or any(parameter.default == "NOT_GIVEN" for parameter in signature.parameters):
             parts.append("Signatures::\n\n" + textwrap.indent("\n".join(forms), "    "))
         parts += [
             _section("Args", (f"{name}: {text}" for name, text in _arguments(found, signature))),
@@ -149,6 +149,13 @@ def _arguments(found: Documentation, signature: PythonSignature) -> Iterable[tup
             text += " The method's `self`." if is_method(signature) else ""
         variadic = signature.variadic == parameter.name and not signature.general
         yield f"*{name}" if variadic else name, text
+    shown = {parameter_name(parameter.name) for parameter in signature.parameters}
+    for name, text in found.docs.args:
+        # Overloads that are called by position alone have parameters that the signature has not.
+        if name not in shown | {"self", "out", "requires_grad"} and any(
+            parameter_name(a.name) == name for f in signature.overloads for a in f.schema.arguments
+        ):
+            yield name, text
     if signature.has_out:
         yield "out", described.get("out") or _out(signature)
     if signature.is_factory:

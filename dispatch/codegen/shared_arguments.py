@@ -27,6 +27,6 @@ DIMNAME = "A name of a dimension, for tensors whose dimensions have names."
 """An argument of overloads by names alone."""
 
 SAME_AS_INPUT = "that of `input`"
-CHOSEN = {"device": "`tt.get_default_device()`", "dtype": "as said under Returns"}
+CHOSEN = {"device": "`tt.get_default_device()`", "dtype": "the default floating dtype"}
 
 __all__ = ["CHOSEN", "DIMNAME", "OUT", "OUTS", "OUT_OR_OUTS", "SAME_AS_INPUT", "SHARED_ARGUMENTS"]

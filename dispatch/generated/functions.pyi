@@ -6146,7 +6146,7 @@ def fft_fftfreq(
     Args:
         n: The length of the signal.
         d: The distance between samples.
-        dtype: The result's dtype; by default as said under Returns.
+        dtype: The result's dtype; by default the default floating dtype.
         layout: The result's layout, which is `tt.strided`.
         device: The result's device; by default `tt.get_default_device()`.
         pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
@@ -6186,7 +6186,7 @@ def fft_rfftfreq(
     Args:
         n: The length of the signal.
         d: The distance between samples.
-        dtype: The result's dtype; by default as said under Returns.
+        dtype: The result's dtype; by default the default floating dtype.
         layout: The result's layout, which is `tt.strided`.
         device: The result's device; by default `tt.get_default_device()`.
         pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
@@ -6351,7 +6351,7 @@ def hann_window(
         window_length: The number of elements, not negative.
         periodic: Whether the window is one period of a periodic function (the default), as spectra ask
             for; otherwise it is symmetric, as filters ask for.
-        dtype: The result's dtype; by default as said under Returns.
+        dtype: The result's dtype; by default the default floating dtype.
         layout: The result's layout, which is `tt.strided`.
         device: The result's device; by default `tt.get_default_device()`.
         pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
@@ -6410,7 +6410,7 @@ def bartlett_window(
         window_length: The number of elements, not negative.
         periodic: Whether the window is one period of a periodic function (the default), as spectra ask
             for; otherwise it is symmetric, as filters ask for.
-        dtype: The result's dtype; by default as said under Returns.
+        dtype: The result's dtype; by default the default floating dtype.
         layout: The result's layout, which is `tt.strided`.
         device: The result's device; by default `tt.get_default_device()`.
         pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
@@ -6469,7 +6469,7 @@ def blackman_window(
         window_length: The number of elements, not negative.
         periodic: Whether the window is one period of a periodic function (the default), as spectra ask
             for; otherwise it is symmetric, as filters ask for.
-        dtype: The result's dtype; by default as said under Returns.
+        dtype: The result's dtype; by default the default floating dtype.
         layout: The result's layout, which is `tt.strided`.
         device: The result's device; by default `tt.get_default_device()`.
         pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
@@ -6532,7 +6532,7 @@ def hamming_window(
             for; otherwise it is symmetric, as filters ask for.
         alpha: The mean of the window; by default 0.54.
         beta: The amplitude of the cosine; by default 0.46.
-        dtype: The result's dtype; by default as said under Returns.
+        dtype: The result's dtype; by default the default floating dtype.
         layout: The result's layout, which is `tt.strided`.
         device: The result's device; by default `tt.get_default_device()`.
         pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
@@ -6620,7 +6620,7 @@ def kaiser_window(
         periodic: Whether the window is one period of a periodic function (the default), as spectra ask
             for; otherwise it is symmetric, as filters ask for.
         beta: The shape: 0 gives ones, a larger number a narrower window; by default 12.
-        dtype: The result's dtype; by default as said under Returns.
+        dtype: The result's dtype; by default the default floating dtype.
         layout: The result's layout, which is `tt.strided`.
         device: The result's device; by default `tt.get_default_device()`.
         pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
@@ -22399,7 +22399,7 @@ def rand(
 
     Args:
         *size: The shape, as a sequence or as separate integers.
-        dtype: The result's dtype; by default as said under Returns.
+        dtype: The result's dtype; by default the default floating dtype.
         layout: The result's layout, which is `tt.strided`.
         device: The result's device; by default `tt.get_default_device()`.
         pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
@@ -22559,7 +22559,7 @@ def randn(
 
     Args:
         *size: The shape, as a sequence or as separate integers.
-        dtype: The result's dtype; by default as said under Returns.
+        dtype: The result's dtype; by default the default floating dtype.
         layout: The result's layout, which is `tt.strided`.
         device: The result's device; by default `tt.get_default_device()`.
         pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
@@ -23020,7 +23020,7 @@ def normal(
         std: The standard deviations, a floating tensor or one number, by default 1; none is negative.
         size: The shape, which is given if and only if `mean` and `std` are both numbers.
         generator: The source of the random numbers; by default the device's own generator.
-        dtype: The result's dtype; by default as said under Returns.
+        dtype: The result's dtype; by default the default floating dtype.
         layout: The result's layout, which is `tt.strided`.
         device: The result's device; by default `tt.get_default_device()`.
         pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
@@ -31009,6 +31009,10 @@ def adjoint(input: Tensor) -> Tensor:
 @overload
 def flatten(input: Tensor, start_dim: int = ..., end_dim: int = ...) -> Tensor:
     """Neighbouring dimensions merged into one, as a view where the strides allow it and else as a copy (`torch.flatten`).
+
+    Signatures::
+
+        tt.flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor
 
     Args:
         input: A tensor of any shape; a scalar gives a vector of one element. The method's `self`.

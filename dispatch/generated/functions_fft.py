@@ -1802,7 +1802,7 @@ def fft_fftfreq(
     Args:
         n: The length of the signal.
         d: The distance between samples.
-        dtype: The result's dtype; by default as said under Returns.
+        dtype: The result's dtype; by default the default floating dtype.
         layout: The result's layout, which is `tt.strided`.
         device: The result's device; by default `tt.get_default_device()`.
         pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
@@ -1853,7 +1853,7 @@ def fft_rfftfreq(
     Args:
         n: The length of the signal.
         d: The distance between samples.
-        dtype: The result's dtype; by default as said under Returns.
+        dtype: The result's dtype; by default the default floating dtype.
         layout: The result's layout, which is `tt.strided`.
         device: The result's device; by default `tt.get_default_device()`.
         pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
@@ -2094,7 +2094,7 @@ def hann_window(
         window_length: The number of elements, not negative.
         periodic: Whether the window is one period of a periodic function (the default), as spectra ask
             for; otherwise it is symmetric, as filters ask for.
-        dtype: The result's dtype; by default as said under Returns.
+        dtype: The result's dtype; by default the default floating dtype.
         layout: The result's layout, which is `tt.strided`.
         device: The result's device; by default `tt.get_default_device()`.
         pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
@@ -2153,7 +2153,7 @@ def bartlett_window(
         window_length: The number of elements, not negative.
         periodic: Whether the window is one period of a periodic function (the default), as spectra ask
             for; otherwise it is symmetric, as filters ask for.
-        dtype: The result's dtype; by default as said under Returns.
+        dtype: The result's dtype; by default the default floating dtype.
         layout: The result's layout, which is `tt.strided`.
         device: The result's device; by default `tt.get_default_device()`.
         pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
@@ -2214,7 +2214,7 @@ def blackman_window(
         window_length: The number of elements, not negative.
         periodic: Whether the window is one period of a periodic function (the default), as spectra ask
             for; otherwise it is symmetric, as filters ask for.
-        dtype: The result's dtype; by default as said under Returns.
+        dtype: The result's dtype; by default the default floating dtype.
         layout: The result's layout, which is `tt.strided`.
         device: The result's device; by default `tt.get_default_device()`.
         pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
@@ -2281,7 +2281,7 @@ def hamming_window(
             for; otherwise it is symmetric, as filters ask for.
         alpha: The mean of the window; by default 0.54.
         beta: The amplitude of the cosine; by default 0.46.
-        dtype: The result's dtype; by default as said under Returns.
+        dtype: The result's dtype; by default the default floating dtype.
         layout: The result's layout, which is `tt.strided`.
         device: The result's device; by default `tt.get_default_device()`.
         pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
@@ -2351,7 +2351,7 @@ def kaiser_window(
         periodic: Whether the window is one period of a periodic function (the default), as spectra ask
             for; otherwise it is symmetric, as filters ask for.
         beta: The shape: 0 gives ones, a larger number a narrower window; by default 12.
-        dtype: The result's dtype; by default as said under Returns.
+        dtype: The result's dtype; by default the default floating dtype.
         layout: The result's layout, which is `tt.strided`.
         device: The result's device; by default `tt.get_default_device()`.
         pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU

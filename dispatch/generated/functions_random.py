@@ -544,7 +544,7 @@ def rand(
 
     Args:
         *size: The shape, as a sequence or as separate integers.
-        dtype: The result's dtype; by default as said under Returns.
+        dtype: The result's dtype; by default the default floating dtype.
         layout: The result's layout, which is `tt.strided`.
         device: The result's device; by default `tt.get_default_device()`.
         pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
@@ -681,7 +681,7 @@ def randn(
 
     Args:
         *size: The shape, as a sequence or as separate integers.
-        dtype: The result's dtype; by default as said under Returns.
+        dtype: The result's dtype; by default the default floating dtype.
         layout: The result's layout, which is `tt.strided`.
         device: The result's device; by default `tt.get_default_device()`.
         pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
@@ -1004,7 +1004,7 @@ def normal(
         std: The standard deviations, a floating tensor or one number, by default 1; none is negative.
         size: The shape, which is given if and only if `mean` and `std` are both numbers.
         generator: The source of the random numbers; by default the device's own generator.
-        dtype: The result's dtype; by default as said under Returns.
+        dtype: The result's dtype; by default the default floating dtype.
         layout: The result's layout, which is `tt.strided`.
         device: The result's device; by default `tt.get_default_device()`.
         pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU

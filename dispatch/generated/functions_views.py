@@ -1526,6 +1526,10 @@ def flatten(
 ) -> Tensor:
     """Neighbouring dimensions merged into one, as a view where the strides allow it and else as a copy (`torch.flatten`).
 
+    Signatures::
+
+        tt.flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor
+
     Args:
         input: A tensor of any shape; a scalar gives a vector of one element. The method's `self`.
         start_dim: The first of the dimensions that are merged, or its name.

@@ -128,6 +128,7 @@ class ViewsMethods:
             input: A tensor of any shape and strides. The method's `self`.
             *size: The sizes of the result, as a tuple or one by one; one of them may be -1 and follows from
                 the number of elements.
+            dtype: Given instead of `size`, the dtype as which the bytes are read; no value is converted.
 
         Returns:
             A tensor that shares `input`'s memory, of shape `size`; with `dtype`, of that dtype and of

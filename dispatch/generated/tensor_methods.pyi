@@ -14070,6 +14070,7 @@ class TensorMethods:
             input: A tensor of any shape and strides. The method's `self`.
             *size: The sizes of the result, as a tuple or one by one; one of them may be -1 and follows from
                 the number of elements.
+            dtype: Given instead of `size`, the dtype as which the bytes are read; no value is converted.
 
         Returns:
             A tensor that shares `input`'s memory, of shape `size`; with `dtype`, of that dtype and of
@@ -14817,6 +14818,10 @@ class TensorMethods:
     @overload
     def flatten(self, start_dim: int = ..., end_dim: int = ...) -> Tensor:
         """Neighbouring dimensions merged into one, as a view where the strides allow it and else as a copy (`torch.flatten`).
+
+        Signatures::
+
+            tt.flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor
 
         Args:
             input: A tensor of any shape; a scalar gives a vector of one element. The method's `self`.
