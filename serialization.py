@@ -174,16 +174,19 @@ def save(
 ) -> None:
     """Write an object with its tensors to a file that `load`, and PyTorch, can read (`torch.save`).
 
-    Tensors that share memory do so when they are loaded. Of a module its `state_dict` is best saved: the module itself
+    Tensors that share memory do so when they are loaded. Of a module its `state_dict` is best saved: the module
+    itself
     is pickled by the names of its classes.
 
     Args:
-        f: a path, or a binary file open for writing.
-        pickle_protocol: of the pickle; PyTorch loads 2.
+        obj: What is written: tensors, and containers and objects that hold them.
+        f: A path, or a binary file open for writing.
+        pickle_module: Python's `pickle`, and no other.
+        pickle_protocol: The protocol of the pickle; PyTorch loads 2.
 
     Raises:
-        RuntimeError: for a path in a folder that is not there.
-        ValueError: for another pickle module, or the format before PyTorch 1.6.
+        RuntimeError: The path is in a folder that is not there.
+        ValueError: `pickle_module` is another one, or the format before PyTorch 1.6 is asked for.
 
     Example:
         >>> import io, triten as tt
@@ -390,18 +393,23 @@ def load(
     """Read what `save`, or PyTorch, wrote (`torch.load`).
 
     Args:
-        f: a path, or a binary file that can seek.
-        map_location: where tensors go: a device, a mapping of devices' names, or a function of a storage on the host
+        f: A path, or a binary file that can seek.
+        map_location: Where tensors go: a device, a mapping of devices' names, or a function of a storage on the host
             and its device's name, which gives a storage or None; by default where they were.
-        weights_only: whether only tensors, plain containers and `add_safe_globals` are loaded, which is so unless
+        pickle_module: Python's `pickle`, and no other.
+        weights_only: Whether only tensors, plain containers and `add_safe_globals` are loaded, which is so unless
             False is given. Otherwise the file may run any code.
-        mmap: accepted as False and None: a file is read whole.
+        mmap: Accepted as False and None: a file is read whole.
+        **pickle_load_args: What Python's unpickler takes beside the file, such as `encoding`.
+
+    Returns:
+        The object that was written.
 
     Raises:
-        AttributeError: for what is no path, nor a file that can seek.
-        FileNotFoundError: for a path where there is no file.
-        UnpicklingError: for a global that is not allowed.
-        RuntimeError: for a file of another format, and a device that is not there.
+        AttributeError: `f` is no path, nor a file that can seek.
+        FileNotFoundError: There is no file at the path.
+        UnpicklingError: The file names a global that is not allowed.
+        RuntimeError: The file has another format, or a device is not there.
 
     Example:
         >>> import io, triten as tt

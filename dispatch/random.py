@@ -95,7 +95,16 @@ default_generator: Any = default_generator_of()
 
 
 def manual_seed(seed: int) -> Any:
-    """Seed the generators of all devices; returns the host's.
+    """Seed the generators of all devices (`torch.manual_seed`).
+
+    Args:
+        seed: An integer of at most 64 bits.
+
+    Returns:
+        The host's generator.
+
+    Raises:
+        ValueError: `seed` is beyond 64 bits.
 
     Example:
         >>> import triten as tt
@@ -107,25 +116,68 @@ def manual_seed(seed: int) -> Any:
 
 
 def seed() -> int:
-    """Seed the generators of all devices with a number from the operating system; returns it."""
+    """Seed the generators of all devices with a number from the operating system (`torch.seed`).
+
+    Returns:
+        The number.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.seed() == tt.initial_seed()
+        True
+    """
     number = default_generator.seed()
     streams.manual_seed(number)
     return int(number)
 
 
 def initial_seed() -> int:
-    """The seed of the host's generator."""
+    """The seed of the host's generator (`torch.initial_seed`).
+
+    Returns:
+        A number.
+
+    Example:
+        >>> import triten as tt
+        >>> g = tt.manual_seed(5)
+        >>> tt.initial_seed()
+        5
+    """
     return int(default_generator.initial_seed())
 
 
 def get_rng_state() -> Tensor:
-    """The state of the host's generator, a uint8 tensor."""
+    """The state of the host's generator (`torch.get_rng_state`).
+
+    Returns:
+        A tensor of 16 bytes, seed and offset, of dtype uint8.
+
+    Example:
+        >>> import triten as tt
+        >>> state = tt.get_rng_state(); a = tt.rand(2)
+        >>> tt.set_rng_state(state); a.tolist() == tt.rand(2).tolist()
+        True
+    """
     state: Tensor = default_generator.get_state()
     return state
 
 
 def set_rng_state(new_state: Tensor) -> None:
-    """Restore the state of the host's generator."""
+    """Restore the state of the host's generator (`torch.set_rng_state`).
+
+    Args:
+        new_state: What `get_rng_state` gave.
+
+    Raises:
+        TypeError: `new_state` is no uint8 tensor in host memory.
+        RuntimeError: It has another size.
+
+    Example:
+        >>> import triten as tt
+        >>> state = tt.get_rng_state(); a = tt.rand(2)
+        >>> tt.set_rng_state(state); a.tolist() == tt.rand(2).tolist()
+        True
+    """
     default_generator.set_state(new_state)
 
 

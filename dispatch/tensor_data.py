@@ -28,11 +28,17 @@ _PYTHON_NUMBERS = (bool, int, float, complex)
 
 
 def from_numpy(array: Any) -> Tensor:
-    """A tensor over an ndarray's memory (`torch.from_numpy`). A read-only array gives a tensor that refuses
-    writes.
+    """A tensor over an ndarray's memory (`torch.from_numpy`).
 
-    Raises TypeError for anything but an ndarray or for a dtype without counterpart, ValueError for negative
-    or odd strides.
+    Args:
+        array: An ndarray; a read-only one gives a tensor that refuses writes.
+
+    Returns:
+        A tensor of the same shape and dtype; writes to one are seen in the other.
+
+    Raises:
+        TypeError: `array` is no ndarray, or its dtype has no counterpart.
+        ValueError: A stride is negative or no multiple of the element's size.
 
     Example:
         >>> import numpy as np, triten as tt
@@ -189,17 +195,24 @@ def tensor(
     pin_memory: bool = False,
     names: Sequence[str | None] | None = None,
 ) -> Tensor:
-    """A new tensor that holds a copy of `data`: numbers, nested sequences, an ndarray, a tensor
-    (`torch.tensor`).
+    """A new tensor that holds a copy of numbers, nested sequences, an ndarray or a tensor (`torch.tensor`).
 
-    The dtype, unless given, is that of the widest element: bool, int64, the default dtype for floats, its
-    complex; NumPy numbers and arrays keep theirs. `data` that is a tensor gives a detached copy. `names` are
-    the dimensions' names.
+    Args:
+        data: What is copied; of a tensor, a detached copy is made.
+        dtype: The dtype; by default that of the widest element: bool, int64, the default dtype for floats, its
+            complex one for complex numbers. NumPy numbers and arrays keep theirs.
+        device: The result's device; by default `tt.get_default_device()`, of a tensor its own.
+        requires_grad: Whether autograd records operations on the result.
+        pin_memory: Whether the result lies in pinned memory, from which copies to a GPU may overlap with other work.
+        names: Names of the dimensions.
+
+    Returns:
+        A tensor of `data`'s shape.
 
     Raises:
-        ValueError: for ragged sequences and integers beyond 64 bits.
-        TypeError: for strings, and for a number beside a sequence.
-        RuntimeError: for other objects, and for values out of an integral dtype's range.
+        ValueError: A sequence is ragged, or an integer is beyond 64 bits.
+        TypeError: An element is a string, or a number stands beside a sequence.
+        RuntimeError: `data` is another object, or a value is out of an integral dtype's range.
 
     Example:
         >>> import triten as tt
@@ -301,10 +314,16 @@ def _placed(made: Any, dtype: ScalarType | None, device: Device | None) -> Any:
 
 
 def as_tensor(data: Any, dtype: ScalarType | None = None, device: Any = None) -> Tensor:
-    """`data` as a tensor, sharing memory and history where nothing changes (`torch.as_tensor`).
+    """What is given as a tensor, sharing memory and history where nothing changes (`torch.as_tensor`).
 
-    An object with ``__cuda_array_interface__`` gives a tensor on its device, whose current stream waits for the stream
-    that the object names.
+    Args:
+        data: A tensor, an ndarray, or what `tt.tensor` takes. An object with ``__cuda_array_interface__`` gives a
+            tensor on its device, whose current stream waits for the stream that the object names.
+        dtype: The result's dtype; by default that of `data`.
+        device: The result's device; by default that of `data`, or `tt.get_default_device()`.
+
+    Returns:
+        A tensor; `data` itself if it is one of that dtype and device.
 
     Example:
         >>> import numpy as np, triten as tt
@@ -342,13 +361,21 @@ def asarray(
     copy: bool | None = None,
     requires_grad: bool | None = None,
 ) -> Tensor:
-    """`obj` as a tensor (`torch.asarray`): shares memory if it can, always copies for `copy=True`, never for
-    False.
+    """What is given as a tensor that shares its memory if it can (`torch.asarray`).
 
-    Of a tensor that requires grad the result does too, with its history, unless `requires_grad` is False. Bytes (what
-    has Python's buffer protocol and is no sequence of numbers) are elements of `dtype`, the default dtype unless given.
+    Args:
+        obj: A tensor, an ndarray, what `tt.tensor` takes, or bytes: what has Python's buffer protocol and is no
+            sequence of numbers holds elements of `dtype`, the default dtype unless given.
+        dtype: The result's dtype; by default that of `obj`.
+        device: The result's device; by default that of `obj`, or `tt.get_default_device()`.
+        copy: True copies always, False never; None copies where it has to.
+        requires_grad: Whether the result requires grad; by default it does as `obj` does, with its history.
 
-    Raises ValueError where ``copy=False`` cannot be kept, and for bytes that are no whole number of elements.
+    Returns:
+        A tensor.
+
+    Raises:
+        ValueError: ``copy=False`` cannot be kept, or bytes are no whole number of elements.
 
     Example:
         >>> import triten as tt

@@ -34,6 +34,15 @@ __all__ = [
 def threshold(input: Any, threshold: float, value: float, inplace: bool = False) -> Any:
     """`value` where the input is not above the threshold (`torch.nn.functional.threshold`).
 
+    Args:
+        input: A tensor of real numbers.
+        threshold: The number that elements have to be above in order to stay.
+        value: The number that stands for the others.
+        inplace: Whether the result is written to `input`.
+
+    Returns:
+        A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
+
     Example:
         >>> import triten as tt
         >>> tt.nn.functional.threshold(tt.tensor([-1.0, 2.0]), 0.5, 9.0)
@@ -46,7 +55,20 @@ def threshold(input: Any, threshold: float, value: float, inplace: bool = False)
 def rrelu(
     input: Any, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False
 ) -> Any:
-    """`leaky_relu` with a slope drawn for each element while training, else their mean (`torch.nn.functional.rrelu`).
+    """`leaky_relu` with a slope drawn for each element in training (`torch.nn.functional.rrelu`).
+
+    Args:
+        input: A floating tensor of any shape.
+        lower: The smallest slope.
+        upper: The largest slope.
+        training: Whether slopes are drawn uniformly between the two; otherwise their mean is the slope.
+        inplace: Whether the result is written to `input`.
+
+    Returns:
+        A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
+
+    References:
+        Xu et al., Empirical evaluation of rectified activations in convolution network (2015).
 
     Example:
         >>> import triten as tt
@@ -60,6 +82,14 @@ def rrelu(
 def leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Any:
     """The input where it is positive, else times `negative_slope` (`torch.nn.functional.leaky_relu`).
 
+    Args:
+        input: A floating tensor of any shape.
+        negative_slope: The factor of negative elements.
+        inplace: Whether the result is written to `input`.
+
+    Returns:
+        A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
+
     Example:
         >>> import triten as tt
         >>> tt.nn.functional.leaky_relu(tt.tensor([-2.0, 3.0]), 0.5)
@@ -72,6 +102,13 @@ def leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) 
 def silu(input: Any, inplace: bool = False) -> Any:
     """The input times its sigmoid (`torch.nn.functional.silu`).
 
+    Args:
+        input: A floating tensor of any shape.
+        inplace: Whether the result is written to `input`.
+
+    Returns:
+        A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
+
     Example:
         >>> import triten as tt
         >>> tt.nn.functional.silu(tt.tensor([0.0]))
@@ -82,7 +119,18 @@ def silu(input: Any, inplace: bool = False) -> Any:
 
 @overridable
 def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
-    """`input` above zero, alpha * (exp(input) - 1) below (`torch.nn.functional.elu`; Clevert et al., 2016).
+    """The input above zero, alpha * (exp(input) - 1) below (`torch.nn.functional.elu`).
+
+    Args:
+        input: A floating tensor of any shape.
+        alpha: The limit for small elements is -alpha.
+        inplace: Whether the result is written to `input`.
+
+    Returns:
+        A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
+
+    References:
+        Clevert et al., Fast and accurate deep network learning by exponential linear units (2016).
 
     Example:
         >>> import triten as tt
@@ -94,7 +142,17 @@ def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
 
 @overridable
 def selu(input: Any, inplace: bool = False) -> Any:
-    """`elu` with self-normalising constants (`torch.nn.functional.selu`; Klambauer et al., 2017).
+    """`elu` with constants that keep mean and variance through layers (`torch.nn.functional.selu`).
+
+    Args:
+        input: A floating tensor of any shape.
+        inplace: Whether the result is written to `input`.
+
+    Returns:
+        A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
+
+    References:
+        Klambauer et al., Self-normalizing neural networks (2017).
 
     Example:
         >>> import triten as tt
@@ -106,9 +164,21 @@ def selu(input: Any, inplace: bool = False) -> Any:
 
 @overridable
 def celu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
-    """`elu` of input / alpha, scaled back (`torch.nn.functional.celu`; Barron, 2017).
+    """max(0, input) + min(0, alpha * (exp(input / alpha) - 1)) (`torch.nn.functional.celu`).
 
-    Raises RuntimeError for an alpha of 0.
+    Args:
+        input: A floating tensor of any shape.
+        alpha: The limit for small elements is -alpha.
+        inplace: Whether the result is written to `input`.
+
+    Returns:
+        A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
+
+    Raises:
+        RuntimeError: `alpha` is 0.
+
+    References:
+        Barron, Continuously differentiable exponential linear units (2017).
 
     Example:
         >>> import triten as tt
@@ -120,9 +190,19 @@ def celu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
 
 @overridable
 def hardtanh(input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Any:
-    """Held to [min_val, max_val] (`torch.nn.functional.hardtanh`).
+    """The input held to the range from `min_val` to `max_val` (`torch.nn.functional.hardtanh`).
 
-    Raises ValueError where `min_val` is above `max_val`.
+    Args:
+        input: A tensor of real numbers.
+        min_val: The lower end.
+        max_val: The upper end.
+        inplace: Whether the result is written to `input`.
+
+    Returns:
+        A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
+
+    Raises:
+        ValueError: `min_val` is above `max_val`.
 
     Example:
         >>> import triten as tt
@@ -136,6 +216,13 @@ def hardtanh(input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: b
 def relu6(input: Any, inplace: bool = False) -> Any:
     """min(max(0, input), 6) (`torch.nn.functional.relu6`).
 
+    Args:
+        input: A tensor of real numbers.
+        inplace: Whether the result is written to `input`.
+
+    Returns:
+        A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
+
     Example:
         >>> import triten as tt
         >>> tt.nn.functional.relu6(tt.tensor([-1.0, 8.0]))
@@ -146,7 +233,17 @@ def relu6(input: Any, inplace: bool = False) -> Any:
 
 @overridable
 def hardswish(input: Any, inplace: bool = False) -> Any:
-    """input * relu6(input + 3) / 6 (`torch.nn.functional.hardswish`; Howard et al., 2019).
+    """input * relu6(input + 3) / 6 (`torch.nn.functional.hardswish`).
+
+    Args:
+        input: A floating tensor of any shape.
+        inplace: Whether the result is written to `input`.
+
+    Returns:
+        A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
+
+    References:
+        Howard et al., Searching for MobileNetV3 (2019).
 
     Example:
         >>> import triten as tt
@@ -160,6 +257,13 @@ def hardswish(input: Any, inplace: bool = False) -> Any:
 def hardsigmoid(input: Any, inplace: bool = False) -> Any:
     """relu6(input + 3) / 6 (`torch.nn.functional.hardsigmoid`).
 
+    Args:
+        input: A floating tensor of any shape.
+        inplace: Whether the result is written to `input`.
+
+    Returns:
+        A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
+
     Example:
         >>> import triten as tt
         >>> tt.nn.functional.hardsigmoid(tt.tensor([0.0, 3.0]))
@@ -170,7 +274,15 @@ def hardsigmoid(input: Any, inplace: bool = False) -> Any:
 
 @overridable
 def hardshrink(input: Any, lambd: float = 0.5, *, out: Any = None) -> Any:
-    """0 within [-lambd, lambd] (`torch.nn.functional.hardshrink`).
+    """The input where it is outside of [-lambd, lambd], else 0 (`torch.nn.functional.hardshrink`).
+
+    Args:
+        input: A floating tensor of any shape.
+        lambd: The bound.
+        out: The tensor that takes the result and is returned.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
 
     Example:
         >>> import triten as tt
@@ -182,9 +294,18 @@ def hardshrink(input: Any, lambd: float = 0.5, *, out: Any = None) -> Any:
 
 @overridable
 def softshrink(input: Any, lambd: float = 0.5, *, out: Any = None) -> Any:
-    """Nearer to zero by `lambd`, 0 where it is that near (`torch.nn.functional.softshrink`).
+    """The input nearer to zero by `lambd`, and 0 where it is that near (`torch.nn.functional.softshrink`).
 
-    Raises RuntimeError for a negative `lambd`.
+    Args:
+        input: A floating tensor of any shape.
+        lambd: The distance, at least 0.
+        out: The tensor that takes the result and is returned.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: `lambd` is negative.
 
     Example:
         >>> import triten as tt
@@ -198,7 +319,17 @@ def softshrink(input: Any, lambd: float = 0.5, *, out: Any = None) -> Any:
 
 @overridable
 def mish(input: Any, inplace: bool = False) -> Any:
-    """input * tanh(softplus(input)) (`torch.nn.functional.mish`; Misra, 2019).
+    """input * tanh(softplus(input)) (`torch.nn.functional.mish`).
+
+    Args:
+        input: A floating tensor of any shape.
+        inplace: Whether the result is written to `input`.
+
+    Returns:
+        A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
+
+    References:
+        Misra, Mish: a self regularized non-monotonic activation function (2019).
 
     Example:
         >>> import triten as tt
@@ -212,6 +343,13 @@ def mish(input: Any, inplace: bool = False) -> Any:
 def logsigmoid(input: Any, *, out: Any = None) -> Any:
     """log(sigmoid(input)), accurate where the sigmoid underflows (`torch.nn.functional.logsigmoid`).
 
+    Args:
+        input: A floating tensor of any shape.
+        out: The tensor that takes the result and is returned.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
     Example:
         >>> import triten as tt
         >>> tt.nn.functional.logsigmoid(tt.tensor([-200.0]))
@@ -223,6 +361,12 @@ def logsigmoid(input: Any, *, out: Any = None) -> Any:
 @overridable
 def softsign(input: Any) -> Any:
     """input / (1 + |input|) (`torch.nn.functional.softsign`).
+
+    Args:
+        input: A tensor of any shape.
+
+    Returns:
+        A tensor of `input`'s shape, of a floating dtype.
 
     Example:
         >>> import triten as tt
@@ -236,6 +380,12 @@ def softsign(input: Any) -> Any:
 def tanhshrink(input: Any) -> Any:
     """input - tanh(input) (`torch.nn.functional.tanhshrink`).
 
+    Args:
+        input: A tensor of any shape.
+
+    Returns:
+        A tensor of `input`'s shape, of a floating dtype.
+
     Example:
         >>> import triten as tt
         >>> tt.nn.functional.tanhshrink(tt.tensor([0.0]))
@@ -246,9 +396,20 @@ def tanhshrink(input: Any) -> Any:
 
 @overridable
 def glu(input: Any, dim: int = -1) -> Any:
-    """Half of a dimension, gated by the sigmoid of the other half (`torch.nn.functional.glu`; Dauphin et al., 2017).
+    """One half of a dimension times the sigmoid of the other half (`torch.nn.functional.glu`).
 
-    Raises RuntimeError for an odd size.
+    Args:
+        input: A floating tensor of any shape.
+        dim: The dimension, of an even size.
+
+    Returns:
+        A tensor of `input`'s shape with `dim` halved.
+
+    Raises:
+        RuntimeError: The size of `dim` is odd.
+
+    References:
+        Dauphin et al., Language modeling with gated convolutional networks (2017).
 
     Example:
         >>> import triten as tt
@@ -260,13 +421,20 @@ def glu(input: Any, dim: int = -1) -> Any:
 
 @overridable
 def prelu(input: Any, weight: Any) -> Any:
-    """`input` where it is positive, else times a weight: one, or one for each channel (`torch.nn.functional.prelu`).
+    """The input where it is positive, else times a learned weight (`torch.nn.functional.prelu`).
 
     Args:
-        input: (N, C, ...) or any shape with a single weight.
-        weight: (C) or (1), of the input's dtype.
+        input: A tensor of shape (N, C, ...), or of any shape with a single weight.
+        weight: A vector of C weights or of one, of `input`'s dtype.
 
-    Raises RuntimeError where the weights are neither.
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: The weights are neither one nor one for each channel.
+
+    References:
+        He et al., Delving deep into rectifiers (2015).
 
     Example:
         >>> import triten as tt

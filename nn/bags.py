@@ -28,25 +28,28 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Any:
-    """Sums, means or maxima of bags of rows of `weight` (V, D) (`torch.nn.functional.embedding_bag`).
+    """Sums, means or maxima of bags of rows of a table (`torch.nn.functional.embedding_bag`).
 
     Args:
-        input: indices of rows, as int32 or int64: (B, N) for bags of N each, or (N,) with `offsets`.
-        offsets: where in `input` each bag begins; with `include_last_offset` also where the last one ends.
-        max_norm: rows of a larger norm are scaled down to it first, in place.
-        scale_grad_by_freq: whether gradients are divided by how often a row was used.
-        mode: ``"sum"``, ``"mean"`` or ``"max"``.
-        sparse: without effect: gradients are dense.
-        per_sample_weights: what each row is multiplied by, of `input`'s sizes; for sums only.
-        padding_idx: a row that counts for nothing and gets no gradient.
+        input: Indices of rows, as int32 or int64: (B, N) for bags of N each, or (N,) with `offsets`.
+        weight: The table, of shape (V, D).
+        offsets: Where in `input` each bag begins; with `include_last_offset` also where the last one ends.
+        max_norm: Rows of a larger norm are scaled down to it first, in place.
+        norm_type: The order of that norm.
+        scale_grad_by_freq: Whether gradients are divided by how often a row was used.
+        mode: "sum", "mean" or "max".
+        sparse: Without effect: gradients are dense.
+        per_sample_weights: What each row is multiplied by, of `input`'s sizes; for sums only.
+        include_last_offset: Whether `offsets` end with the number of indices.
+        padding_idx: A row that counts for nothing and gets no gradient.
 
     Returns:
-        (B, D); zeros for a bag of nothing.
+        A tensor of shape (B, D); zeros for a bag of nothing.
 
     Raises:
-        ValueError: for sizes and options that do not go together.
-        NotImplementedError: for weights of means or maxima.
-        RuntimeError: for indices outside the table, and offsets that do not ascend from 0.
+        ValueError: Sizes and options do not go together.
+        NotImplementedError: `per_sample_weights` are given for means or maxima.
+        RuntimeError: An index is outside the table, or offsets do not ascend from 0.
 
     Example:
         >>> import triten as tt

@@ -16,13 +16,18 @@ __all__ = ["gumbel_softmax", "one_hot"]
 
 @overridable
 def one_hot(tensor: Any, num_classes: int = -1) -> Any:
-    """1 in the column of each class, 0 elsewhere: (..., classes) of (...) (`torch.nn.functional.one_hot`).
+    """1 in the column of each class, 0 elsewhere (`torch.nn.functional.one_hot`).
 
     Args:
-        tensor: int64 classes from 0.
-        num_classes: how many; -1 for one more than the largest.
+        tensor: Classes, counted from 0, of dtype int64.
+        num_classes: How many classes there are; -1 for one more than the largest.
 
-    Raises RuntimeError for other dtypes, and for classes that are negative or too large.
+    Returns:
+        A tensor of dtype int64, with a last dimension of `num_classes` more.
+
+    Raises:
+        RuntimeError: The dtype is another one, or a class is negative or too large.
+        NotImplementedError: `tensor` is on the Meta device and `num_classes` is -1.
 
     Example:
         >>> import triten as tt
@@ -53,16 +58,22 @@ def one_hot(tensor: Any, num_classes: int = -1) -> Any:
 
 @overridable
 def gumbel_softmax(logits: Any, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Any:
-    """Samples of classes as shares, or one-hot with the shares' gradient (`torch.nn.functional.gumbel_softmax`).
+    """Random samples of classes as shares, or one-hot with the shares' gradient
+    (`torch.nn.functional.gumbel_softmax`).
 
     Args:
-        logits: logarithms of weights, not normalised.
-        tau: the temperature: the lower, the nearer to one-hot.
-        hard: whether the result is one-hot.
-        dim: of the classes.
+        logits: Logarithms of the classes' weights, not normalised.
+        tau: The temperature: the lower, the nearer to one-hot.
+        hard: Whether the result is one-hot.
+        eps: Deprecated and without effect.
+        dim: The dimension of the classes.
 
-    Sources: C. Maddison and others, "The concrete distribution", 2016; E. Jang and others, "Categorical
-    reparameterization with Gumbel-softmax", 2016.
+    Returns:
+        A tensor of `logits`' shape, whose elements along `dim` sum to 1.
+
+    References:
+        Maddison et al., The concrete distribution (2016); Jang et al., Categorical reparameterization with
+        Gumbel-softmax (2016).
 
     Example:
         >>> import triten as tt

@@ -20,7 +20,25 @@ def _check(p: float) -> None:
 def alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
     """Elements dropped such that mean and variance stay, for `selu` (`torch.nn.functional.alpha_dropout`).
 
-    Raises ValueError for a probability outside [0, 1].
+    Args:
+        input: A floating tensor of any shape.
+        p: The probability with which one is dropped, between 0 and 1.
+        training: Whether any are dropped; otherwise the result is `input` itself.
+        inplace: Whether the result is written to `input`.
+
+    Returns:
+        A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
+
+    Raises:
+        ValueError: `p` is not between 0 and 1.
+
+    References:
+        Klambauer et al., Self-normalizing neural networks (2017).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.alpha_dropout(tt.ones(2), training=False)
+        tensor([1., 1.])
     """
     _check(p)
     return (_ops.alpha_dropout_ if inplace else _ops.alpha_dropout)(input, p, training)
@@ -30,7 +48,23 @@ def alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: b
 def feature_alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
     """`alpha_dropout` of whole channels (`torch.nn.functional.feature_alpha_dropout`).
 
-    Raises ValueError for a probability outside [0, 1].
+    Args:
+        input: A floating tensor of shape (N, C, ...).
+        p: The probability with which one is dropped, between 0 and 1.
+        training: Whether any are dropped; otherwise the result is `input` itself.
+        inplace: Whether the result is written to `input`.
+
+    Returns:
+        A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
+
+    Raises:
+        ValueError: `p` is not between 0 and 1.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.nn.functional.feature_alpha_dropout(tt.ones(2, 3, 4), training=True)
+        >>> bool((x == x[:, :, :1]).all())
+        True
     """
     _check(p)
     return (_ops.feature_alpha_dropout_ if inplace else _ops.feature_alpha_dropout)(input, p, training)
@@ -80,26 +114,84 @@ def _channels(name: str, rank: int, input: Any, p: float, training: bool, inplac
 
 @overridable
 def dropout1d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-    """Whole channels of (N, C, L) or (C, L) set to zero (`torch.nn.functional.dropout1d`).
+    """Whole channels set to zero at random, the others divided by 1 - p (`torch.nn.functional.dropout1d`).
 
-    Raises ValueError for a probability outside [0, 1].
+    Args:
+        input: A floating tensor of shape (N, C, L) or (C, L).
+        p: The probability with which one is dropped, between 0 and 1.
+        training: Whether any are dropped; otherwise the result is `input` itself.
+        inplace: Whether the result is written to `input`.
+
+    Returns:
+        A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
+
+    Raises:
+        ValueError: `p` is not between 0 and 1.
+        RuntimeError: `input` has another number of dimensions.
+
+    References:
+        Tompson et al., Efficient object localization using convolutional networks (2015).
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.nn.functional.dropout1d(tt.ones(2, 3, 4))
+        >>> bool((x == x[:, :, :1]).all())
+        True
     """
     return _channels("dropout1d", 1, input, p, training, inplace)
 
 
 @overridable
 def dropout2d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-    """Whole channels of (N, C, H, W) set to zero (`torch.nn.functional.dropout2d`).
+    """Whole channels set to zero at random, the others divided by 1 - p (`torch.nn.functional.dropout2d`).
 
-    Raises ValueError for a probability outside [0, 1].
+    Args:
+        input: A floating tensor of shape (N, C, H, W).
+        p: The probability with which one is dropped, between 0 and 1.
+        training: Whether any are dropped; otherwise the result is `input` itself.
+        inplace: Whether the result is written to `input`.
+
+    Returns:
+        A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
+
+    Raises:
+        ValueError: `p` is not between 0 and 1.
+
+    References:
+        Tompson et al., Efficient object localization using convolutional networks (2015).
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.nn.functional.dropout2d(tt.ones(2, 3, 4, 4))
+        >>> bool((x == x[:, :, :1, :1]).all())
+        True
     """
     return _channels("dropout2d", 2, input, p, training, inplace)
 
 
 @overridable
 def dropout3d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-    """Whole channels of (N, C, D, H, W) or (C, D, H, W) set to zero (`torch.nn.functional.dropout3d`).
+    """Whole channels set to zero at random, the others divided by 1 - p (`torch.nn.functional.dropout3d`).
 
-    Raises ValueError for a probability outside [0, 1].
+    Args:
+        input: A floating tensor of shape (N, C, D, H, W) or (C, D, H, W).
+        p: The probability with which one is dropped, between 0 and 1.
+        training: Whether any are dropped; otherwise the result is `input` itself.
+        inplace: Whether the result is written to `input`.
+
+    Returns:
+        A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
+
+    Raises:
+        ValueError: `p` is not between 0 and 1.
+
+    References:
+        Tompson et al., Efficient object localization using convolutional networks (2015).
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.nn.functional.dropout3d(tt.ones(2, 3, 4, 4, 4))
+        >>> bool((x == x[:, :, :1, :1, :1]).all())
+        True
     """
     return _channels("dropout3d", 3, input, p, training, inplace)

@@ -52,7 +52,37 @@ def fractional_max_pool2d_with_indices(
     return_indices: bool = False,
     _random_samples: Any = None,
 ) -> tuple[Any, Any]:
-    """`fractional_max_pool2d` with the places of the maxima in their flattened planes."""
+    """The largest element of each of windows at random places, with their places
+    (`torch.nn.functional.fractional_max_pool2d_with_indices`).
+
+    Args:
+        input: A floating tensor of shape (N, C, H, W) or (C, H, W).
+        kernel_size: The size of the windows, a number or a tuple of 2.
+        output_size: The size of the result, a number or a tuple of 2.
+        output_ratio: Instead of `output_size`: its ratio to the size of `input`, a number or a tuple of 2.
+        return_indices: Without effect here: the places are always given.
+        _random_samples: Numbers in [0, 1) of shape (N, C, 2), which say how the windows lie; by default they are
+            drawn. The first is the width's.
+
+    Returns:
+        A pair of the maxima and their places in the flattened plane of a channel, as int64. Of several equal ones the
+        first is named; NaN is larger than every number.
+
+    Raises:
+        ValueError: Neither `output_size` nor `output_ratio` is given.
+        RuntimeError: The input has no room for the windows, or the numbers have another shape or dtype.
+
+    References:
+        Graham, Fractional max-pooling (2014).
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.arange(16.0).view(1, 1, 4, 4)
+        >>> halves = tt.full((1, 1, 2), 0.5)
+        >>> values, places = tt.nn.functional.fractional_max_pool2d_with_indices(x, 2, 2, _random_samples=halves)
+        >>> places.tolist()
+        [[[[5, 7], [13, 15]]]]
+    """
     return _pooled(2, input, kernel_size, output_size, output_ratio, _random_samples)
 
 
@@ -65,7 +95,36 @@ def fractional_max_pool3d_with_indices(
     return_indices: bool = False,
     _random_samples: Any = None,
 ) -> tuple[Any, Any]:
-    """`fractional_max_pool3d` with the places of the maxima in their flattened volumes."""
+    """The largest element of each of windows at random places, with their places
+    (`torch.nn.functional.fractional_max_pool3d_with_indices`).
+
+    Args:
+        input: A floating tensor of shape (N, C, D, H, W) or (C, D, H, W).
+        kernel_size: The size of the windows, a number or a tuple of 3.
+        output_size: The size of the result, a number or a tuple of 3.
+        output_ratio: Instead of `output_size`: its ratio to the size of `input`, a number or a tuple of 3.
+        return_indices: Without effect here: the places are always given.
+        _random_samples: Numbers in [0, 1) of shape (N, C, 3), which say how the windows lie; by default they are
+            drawn. The first is the depth's.
+
+    Returns:
+        A pair of the maxima and their places in the flattened volume of a channel, as int64. Of several equal ones
+        the first is named; NaN is larger than every number.
+
+    Raises:
+        ValueError: Neither `output_size` nor `output_ratio` is given.
+        RuntimeError: The input has no room for the windows, or the numbers have another shape or dtype.
+
+    References:
+        Graham, Fractional max-pooling (2014).
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.arange(8.0).view(1, 1, 2, 2, 2)
+        >>> values, places = tt.nn.functional.fractional_max_pool3d_with_indices(x, 2, output_size=1)
+        >>> values.item(), places.item()
+        (7.0, 7)
+    """
     return _pooled(3, input, kernel_size, output_size, output_ratio, _random_samples)
 
 
@@ -80,19 +139,25 @@ def fractional_max_pool2d(
 ) -> Any:
     """The largest element of each of windows at random places (`torch.nn.functional.fractional_max_pool2d`).
 
-    There are as many windows along a dimension as `output_size` says, or as the share `output_ratio` of the input's
-    size; they start some one, some another number of places after each other, as `_random_samples` of (N, C, 2)
-    numbers in [0, 1) tell, or numbers drawn from the default generator. The first number is the width's.
-
-    Source: Benjamin Graham, Fractional Max-Pooling, 2014.
+    Args:
+        input: A floating tensor of shape (N, C, H, W) or (C, H, W).
+        kernel_size: The size of the windows, a number or a tuple of 2.
+        output_size: The size of the result, a number or a tuple of 2.
+        output_ratio: Instead of `output_size`: its ratio to the size of `input`, a number or a tuple of 2.
+        return_indices: Whether the places of the maxima are given too.
+        _random_samples: Numbers in [0, 1) of shape (N, C, 2), which say how the windows lie; by default they are
+            drawn. The first is the width's.
 
     Returns:
-        The maxima, with `return_indices` a pair of them and their places in the flattened plane. Of several equal ones
-        the first is named; NaN is larger than every number.
+        The maxima; with `return_indices` a pair of the maxima and their places in the flattened plane of a channel,
+        as int64. Of several equal ones the first is named; NaN is larger than every number.
 
     Raises:
-        ValueError: without output_size and output_ratio.
-        RuntimeError: for windows that the input has no room for, or numbers of another shape or dtype.
+        ValueError: Neither `output_size` nor `output_ratio` is given.
+        RuntimeError: The input has no room for the windows, or the numbers have another shape or dtype.
+
+    References:
+        Graham, Fractional max-pooling (2014).
 
     Example:
         >>> import triten as tt
@@ -114,9 +179,33 @@ def fractional_max_pool3d(
     return_indices: bool = False,
     _random_samples: Any = None,
 ) -> Any:
-    """`fractional_max_pool2d` over volumes (`torch.nn.functional.fractional_max_pool3d`).
+    """The largest element of each of windows at random places (`torch.nn.functional.fractional_max_pool3d`).
 
-    `_random_samples` are (N, C, 3), the first number the depth's.
+    Args:
+        input: A floating tensor of shape (N, C, D, H, W) or (C, D, H, W).
+        kernel_size: The size of the windows, a number or a tuple of 3.
+        output_size: The size of the result, a number or a tuple of 3.
+        output_ratio: Instead of `output_size`: its ratio to the size of `input`, a number or a tuple of 3.
+        return_indices: Whether the places of the maxima are given too.
+        _random_samples: Numbers in [0, 1) of shape (N, C, 3), which say how the windows lie; by default they are
+            drawn. The first is the depth's.
+
+    Returns:
+        The maxima; with `return_indices` a pair of the maxima and their places in the flattened volume of a channel,
+        as int64. Of several equal ones the first is named; NaN is larger than every number.
+
+    Raises:
+        ValueError: Neither `output_size` nor `output_ratio` is given.
+        RuntimeError: The input has no room for the windows, or the numbers have another shape or dtype.
+
+    References:
+        Graham, Fractional max-pooling (2014).
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.arange(27.0).view(1, 1, 3, 3, 3)
+        >>> tt.nn.functional.fractional_max_pool3d(x, 2, output_ratio=0.5).shape
+        triten.Size([1, 1, 1, 1, 1])
     """
     both = _pooled(3, input, kernel_size, output_size, output_ratio, _random_samples)
     return both if return_indices else both[0]

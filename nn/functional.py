@@ -162,11 +162,18 @@ def softmax(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Sca
     """exp(input) over its sum along `dim` (`torch.nn.functional.softmax`).
 
     Args:
-        input: a tensor of a floating dtype.
-        dim: the dimension whose values sum to 1.
-        dtype: converted to before the operation.
+        input: A floating tensor of any shape.
+        dim: The dimension whose elements belong together; None chooses one by the number of dimensions, with a
+            warning.
+        _stacklevel: How far up the warning points.
+        dtype: The dtype to which `input` is converted before the computation; by default its own.
 
-    Raises IndexError for a dimension out of range, NotImplementedError for integral inputs without `dtype`.
+    Returns:
+        A tensor of `input`'s shape, and of dtype `dtype` or `input`'s.
+
+    Raises:
+        IndexError: `dim` is out of range.
+        NotImplementedError: `input` is of integers and `dtype` is not given.
 
     Example:
         >>> import triten as tt
@@ -185,6 +192,20 @@ def softmax(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Sca
 def softmin(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: ScalarType | None = None) -> Any:
     """The softmax of -input (`torch.nn.functional.softmin`).
 
+    Args:
+        input: A floating tensor of any shape.
+        dim: The dimension whose elements belong together; None chooses one by the number of dimensions, with a
+            warning.
+        _stacklevel: How far up the warning points.
+        dtype: The dtype to which `input` is converted before the computation; by default its own.
+
+    Returns:
+        A tensor of `input`'s shape, and of dtype `dtype` or `input`'s.
+
+    Raises:
+        IndexError: `dim` is out of range.
+        NotImplementedError: `input` is of integers and `dtype` is not given.
+
     Example:
         >>> import triten as tt
         >>> tt.nn.functional.softmin(tt.zeros(2), dim=0)
@@ -196,7 +217,21 @@ def softmin(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Sca
 def log_softmax(
     input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: ScalarType | None = None
 ) -> Any:
-    """The logarithm of `softmax`, computed stably (`torch.nn.functional.log_softmax`).
+    """The logarithm of `softmax`, computed without overflow (`torch.nn.functional.log_softmax`).
+
+    Args:
+        input: A floating tensor of any shape.
+        dim: The dimension whose elements belong together; None chooses one by the number of dimensions, with a
+            warning.
+        _stacklevel: How far up the warning points.
+        dtype: The dtype to which `input` is converted before the computation; by default its own.
+
+    Returns:
+        A tensor of `input`'s shape, and of dtype `dtype` or `input`'s.
+
+    Raises:
+        IndexError: `dim` is out of range.
+        NotImplementedError: `input` is of integers and `dtype` is not given.
 
     Example:
         >>> import triten as tt
@@ -223,16 +258,24 @@ def nll_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """Negative log likelihood (`torch.nn.functional.nll_loss`).
+    """Negative log likelihood of classes (`torch.nn.functional.nll_loss`).
 
     Args:
-        input: log-probabilities, (C), (N, C) or (N, C, d1, d2, ...).
-        target: class indices, int64 or uint8, (), (N) or (N, d1, d2, ...).
-        weight: a weight for each class, (C).
-        ignore_index: targets of this value do not count.
-        reduction: ``'none'``, ``'mean'`` (weighted) or ``'sum'``.
+        input: Logarithms of probabilities, of shape (C), (N, C) or (N, C, d1, d2, ...).
+        target: The classes, int64 or uint8, of shape (), (N) or (N, d1, d2, ...).
+        weight: A factor for each class, of shape (C).
+        size_average: Deprecated for `reduction`: False means 'sum'.
+        ignore_index: Targets of this value do not count.
+        reduce: Deprecated for `reduction`: False means 'none'.
+        reduction: 'none', 'mean' (the default), which divides by the sum of the weights, or 'sum'.
 
-    Raises IndexError for a target out of range, ValueError and RuntimeError for shapes that do not fit.
+    Returns:
+        The loss: a tensor without dimensions, or with 'none' one of `target`'s shape.
+
+    Raises:
+        IndexError: A target is out of range.
+        ValueError: Batch sizes differ, or `reduction` is another string.
+        RuntimeError: Shapes do not fit.
 
     Example:
         >>> import triten as tt
@@ -255,14 +298,22 @@ def cross_entropy(
     """Cross entropy of unnormalised logits (`torch.nn.functional.cross_entropy`).
 
     Args:
-        input: logits, (C), (N, C) or (N, C, d1, d2, ...).
-        target: class indices as in `nll_loss`, or probabilities of the input's shape.
-        weight: a weight for each class, (C).
-        ignore_index: targets of this value do not count.
-        reduction: ``'none'``, ``'mean'`` or ``'sum'``.
-        label_smoothing: the share, from 0 to 1, that is spread evenly over all classes.
+        input: Logits, of shape (C), (N, C) or (N, C, d1, d2, ...).
+        target: Classes as in `nll_loss`, or probabilities of `input`'s shape.
+        weight: A factor for each class, of shape (C).
+        size_average: Deprecated for `reduction`: False means 'sum'.
+        ignore_index: Targets of this value do not count.
+        reduce: Deprecated for `reduction`: False means 'none'.
+        reduction: 'none', 'mean' (the default) or 'sum'.
+        label_smoothing: The share, from 0 to 1, that is spread evenly over all classes.
 
-    Raises IndexError for a target out of range, RuntimeError for what does not fit.
+    Returns:
+        The loss: a tensor without dimensions, or with 'none' one of `input`'s shape without C.
+
+    Raises:
+        IndexError: A target is out of range.
+        ValueError: Batch sizes differ, or `reduction` is another string.
+        RuntimeError: Shapes do not fit, or `label_smoothing` is out of range.
 
     Example:
         >>> import triten as tt
@@ -325,6 +376,20 @@ def mse_loss(
 ) -> Any:
     """(input - target) ** 2, by default its mean (`torch.nn.functional.mse_loss`).
 
+    Args:
+        input: A floating tensor of any shape.
+        target: A tensor of `input`'s shape; another shape is broadcast, with a warning.
+        size_average: Deprecated for `reduction`: False means 'sum'.
+        reduce: Deprecated for `reduction`: False means 'none'.
+        reduction: 'none' gives each element's loss, 'mean' (the default) their mean, 'sum' their sum.
+        weight: A factor for each element, of their shape; a mean is then divided by the sum of the factors.
+
+    Returns:
+        The loss: a tensor without dimensions, or with 'none' one of their shape.
+
+    Raises:
+        ValueError: `reduction` is another string, or `weight` has another shape.
+
     Example:
         >>> import triten as tt
         >>> tt.nn.functional.mse_loss(tt.tensor([1.0, 3.0]), tt.tensor([1.0, 1.0]))
@@ -365,7 +430,21 @@ def l1_loss(
     reduction: str = "mean",
     weight: Any = None,
 ) -> Any:
-    """abs(input - target), by default its mean (`torch.nn.functional.l1_loss`).
+    """|input - target|, by default its mean (`torch.nn.functional.l1_loss`).
+
+    Args:
+        input: A floating tensor of any shape.
+        target: A tensor of `input`'s shape; another shape is broadcast, with a warning.
+        size_average: Deprecated for `reduction`: False means 'sum'.
+        reduce: Deprecated for `reduction`: False means 'none'.
+        reduction: 'none' gives each element's loss, 'mean' (the default) their mean, 'sum' their sum.
+        weight: A factor for each element, of their shape; a mean is then divided by the sum of the factors.
+
+    Returns:
+        The loss: a tensor without dimensions, or with 'none' one of their shape.
+
+    Raises:
+        ValueError: `reduction` is another string, or `weight` has another shape.
 
     Example:
         >>> import triten as tt
@@ -388,7 +467,23 @@ def smooth_l1_loss(
     reduction: str = "mean",
     beta: float = 1.0,
 ) -> Any:
-    """Squared error below `beta`, absolute error above (`torch.nn.functional.smooth_l1_loss`).
+    """d ** 2 / (2 beta) below `beta`, d - beta / 2 above, for d = |input - target|
+    (`torch.nn.functional.smooth_l1_loss`).
+
+    Args:
+        input: A floating tensor of any shape.
+        target: A tensor of `input`'s shape; another shape is broadcast, with a warning.
+        size_average: Deprecated for `reduction`: False means 'sum'.
+        reduce: Deprecated for `reduction`: False means 'none'.
+        reduction: 'none' gives each element's loss, 'mean' (the default) their mean, 'sum' their sum.
+        beta: The difference at which the loss becomes linear, at least 0.
+
+    Returns:
+        The loss: a tensor without dimensions, or with 'none' one of their shape.
+
+    Raises:
+        ValueError: `reduction` is another string.
+        RuntimeError: `beta` is negative.
 
     Example:
         >>> import triten as tt
@@ -403,7 +498,23 @@ def smooth_l1_loss(
 def huber_loss(
     input: Any, target: Any, reduction: str = "mean", delta: float = 1.0, weight: Any = None
 ) -> Any:
-    """Squared error up to `delta`, linear above (`torch.nn.functional.huber_loss`).
+    """d ** 2 / 2 up to `delta`, delta * (d - delta / 2) above, for d = |input - target|
+    (`torch.nn.functional.huber_loss`).
+
+    Args:
+        input: A floating tensor of any shape.
+        target: A tensor of `input`'s shape; another shape is broadcast, with a warning.
+        reduction: 'none' gives each element's loss, 'mean' (the default) their mean, 'sum' their sum.
+        delta: The difference at which the loss becomes linear, above 0.
+        weight: A factor for each element, of their shape; a mean is then divided by the sum of the factors.
+
+    Returns:
+        The loss: a tensor without dimensions, or with 'none' one of their shape.
+
+    Raises:
+        TypeError: `delta` is no number.
+        RuntimeError: `delta` is not positive.
+        ValueError: `reduction` is another string, or `weight` has another shape.
 
     Example:
         >>> import triten as tt
@@ -420,7 +531,20 @@ def huber_loss(
 
 
 def relu(input: Any, inplace: bool = False) -> Any:
-    """max(input, 0), element by element (`torch.nn.functional.relu`)."""
+    """max(input, 0), element by element (`torch.nn.functional.relu`).
+
+    Args:
+        input: A tensor of real numbers.
+        inplace: Whether the result is written to `input`.
+
+    Returns:
+        A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.relu(tt.tensor([-1.0, 2.0]))
+        tensor([0., 2.])
+    """
     if input.__class__ not in plain_classes and has_tensor_function((input,)):
         return handle_tensor_function(relu, (input,), input, inplace=inplace)
     try: return _relu_(input) if inplace else _relu(input)  # fmt: skip
@@ -439,14 +563,24 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Any:
-    """The rows of `weight` (V, D) that `input` names, in a new last dimension (`torch.nn.functional.embedding`).
+    """The rows of a table that indices name, in a new last dimension (`torch.nn.functional.embedding`).
 
     Args:
-        padding_idx: a row that gets no gradient; negative ones count from the end.
-        max_norm: rows of a larger norm are scaled down to it first, in place.
+        input: Indices, int32 or int64, of any shape.
+        weight: The table, of shape (V, D).
+        padding_idx: A row that gets no gradient; negative ones count from the end.
+        max_norm: Rows of a larger norm are scaled down to it first, in place.
+        norm_type: The order of that norm.
+        scale_grad_by_freq: Whether gradients are divided by how often a row was used.
+        sparse: Without effect: gradients are dense.
+
+    Returns:
+        A tensor of shape (*, D) and of `weight`'s dtype, * being `input`'s shape.
 
     Raises:
-        AssertionError: for a `padding_idx` outside the table. IndexError: for an index outside it.
+        AssertionError: `padding_idx` is outside the table.
+        IndexError: An index is outside the table.
+        RuntimeError: `weight` is no matrix.
 
     Example:
         >>> import triten as tt
@@ -471,9 +605,28 @@ def embedding(
 
 
 def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-    """Elements set to zero with probability `p`, the others scaled by 1 / (1 - p) (`torch.nn.functional.dropout`).
+    """Elements set to 0 at random, the others divided by 1 - p (`torch.nn.functional.dropout`).
 
-    Raises ValueError for a probability outside [0, 1].
+    Args:
+        input: A floating tensor of any shape.
+        p: The probability with which an element is set to 0, between 0 and 1.
+        training: Whether any are; otherwise the result is `input` itself.
+        inplace: Whether the result is written to `input`.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        ValueError: `p` is not between 0 and 1.
+
+    References:
+        Srivastava et al., Dropout, a simple way to prevent neural networks from overfitting (2014).
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.nn.functional.dropout(tt.ones(100))
+        >>> sorted(set(x.tolist()))
+        [0.0, 2.0]
     """
     if input.__class__ not in plain_classes and has_tensor_function((input,)):
         return handle_tensor_function(dropout, (input,), input, p=p, training=training, inplace=inplace)

@@ -46,7 +46,20 @@ def kl_div(
 ) -> Any:
     """target * (log(target) - input), `input` being log-probabilities (`torch.nn.functional.kl_div`).
 
-    ``'batchmean'`` divides the sum by the first size, which is the divergence as mathematics has it.
+    Args:
+        input: Logarithms of probabilities, of any shape.
+        target: Probabilities, of a shape that broadcasts with `input`'s.
+        size_average: Deprecated for `reduction`: False means 'sum'.
+        reduce: Deprecated for `reduction`: False means 'none'.
+        reduction: 'none', 'mean' (the default), 'sum', or 'batchmean', which divides the sum by the first size and is
+            the divergence as mathematics has it.
+        log_target: Whether `target` holds logarithms too.
+
+    Returns:
+        The loss: a tensor without dimensions, or with 'none' one of the broadcast shape.
+
+    Raises:
+        ValueError: `reduction` is another string.
 
     Example:
         >>> import triten as tt
@@ -75,7 +88,22 @@ def hinge_embedding_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """`input` where the target is 1, max(0, margin - input) where it is -1 (`torch.nn.functional`).
+    """`input` where the target is 1, max(0, margin - input) where it is -1
+    (`torch.nn.functional.hinge_embedding_loss`).
+
+    Args:
+        input: A floating tensor of distances.
+        target: A tensor of 1 and -1, of `input`'s shape.
+        margin: The distance that is large enough.
+        size_average: Deprecated for `reduction`: False means 'sum'.
+        reduce: Deprecated for `reduction`: False means 'none'.
+        reduction: 'none' gives each element's loss, 'mean' (the default) their mean, 'sum' their sum.
+
+    Returns:
+        The loss: a tensor without dimensions, or with 'none' one of `input`'s shape.
+
+    Raises:
+        ValueError: `reduction` is another string.
 
     Example:
         >>> import triten as tt
@@ -97,7 +125,21 @@ def margin_ranking_loss(
 ) -> Any:
     """max(0, -target * (input1 - input2) + margin) (`torch.nn.functional.margin_ranking_loss`).
 
-    Raises RuntimeError for tensors of different ranks.
+    Args:
+        input1: A floating tensor.
+        input2: A tensor of the same shape.
+        target: 1 where `input1` is to be the larger one, -1 where `input2` is.
+        margin: How much larger it is to be.
+        size_average: Deprecated for `reduction`: False means 'sum'.
+        reduce: Deprecated for `reduction`: False means 'none'.
+        reduction: 'none' gives each element's loss, 'mean' (the default) their mean, 'sum' their sum.
+
+    Returns:
+        The loss: a tensor without dimensions, or with 'none' one of the inputs' shape.
+
+    Raises:
+        ValueError: `reduction` is another string.
+        RuntimeError: The tensors have different numbers of dimensions.
 
     Example:
         >>> import triten as tt
@@ -124,11 +166,23 @@ def cosine_embedding_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """1 - cos where the target is 1, max(0, cos - margin) where it is -1 (`torch.nn.functional.cosine_embedding_loss`).
+    """1 - cos where the target is 1, max(0, cos - margin) where it is -1
+    (`torch.nn.functional.cosine_embedding_loss`).
 
     Args:
-        input1, input2: (N, D), or (D) with a target of no dimensions.
-        target: (N) of 1 and -1.
+        input1: Vectors, of shape (N, D) or (D).
+        input2: Vectors of the same shape.
+        target: A tensor of 1 and -1, of shape (N), or without dimensions.
+        margin: The cosine that is small enough, from -1 to 1.
+        size_average: Deprecated for `reduction`: False means 'sum'.
+        reduce: Deprecated for `reduction`: False means 'none'.
+        reduction: 'none' gives each element's loss, 'mean' (the default) their mean, 'sum' their sum.
+
+    Returns:
+        The loss: a tensor without dimensions, or with 'none' one of `target`'s shape.
+
+    Raises:
+        ValueError: `reduction` is another string.
 
     Example:
         >>> import triten as tt
@@ -151,6 +205,19 @@ def soft_margin_loss(
 ) -> Any:
     """log(1 + exp(-target * input)) (`torch.nn.functional.soft_margin_loss`).
 
+    Args:
+        input: A floating tensor of any shape.
+        target: A tensor of 1 and -1, of `input`'s shape.
+        size_average: Deprecated for `reduction`: False means 'sum'.
+        reduce: Deprecated for `reduction`: False means 'none'.
+        reduction: 'none' gives each element's loss, 'mean' (the default) their mean, 'sum' their sum.
+
+    Returns:
+        The loss: a tensor without dimensions, or with 'none' one of `input`'s shape.
+
+    Raises:
+        ValueError: `reduction` is another string.
+
     Example:
         >>> import triten as tt
         >>> tt.nn.functional.soft_margin_loss(tt.zeros(2), tt.ones(2))
@@ -170,12 +237,23 @@ def poisson_nll_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """Negative log likelihood of a Poisson distribution (`torch.nn.functional.poisson_nll_loss`).
+    """Negative log likelihood of Poisson distributions (`torch.nn.functional.poisson_nll_loss`).
 
     Args:
-        log_input: whether `input` is the logarithm of the rate.
-        full: whether Stirling's approximation of log(target!) is added.
-        eps: added to a rate that is no logarithm before it is taken.
+        input: The rates, or their logarithms.
+        target: The numbers that were counted, of `input`'s shape.
+        log_input: Whether `input` is the logarithm of the rate.
+        full: Whether Stirling's approximation of log(target!) is added.
+        size_average: Deprecated for `reduction`: False means 'sum'.
+        eps: Added to a rate that is no logarithm before its logarithm is taken.
+        reduce: Deprecated for `reduction`: False means 'none'.
+        reduction: 'none' gives each element's loss, 'mean' (the default) their mean, 'sum' their sum.
+
+    Returns:
+        The loss: a tensor without dimensions, or with 'none' one of `input`'s shape.
+
+    Raises:
+        ValueError: `reduction` is another string.
 
     Example:
         >>> import triten as tt
@@ -190,14 +268,21 @@ def poisson_nll_loss(
 def gaussian_nll_loss(
     input: Any, target: Any, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
 ) -> Any:
-    """Negative log likelihood of a normal distribution (`torch.nn.functional.gaussian_nll_loss`).
+    """Negative log likelihood of normal distributions (`torch.nn.functional.gaussian_nll_loss`).
 
     Args:
-        var: variances, of the input's shape, of its shape with one size of 1 or without the last one; or a number.
-        full: whether the constant is added.
-        eps: the least variance, which has no gradient.
+        input: The means.
+        target: The numbers that were observed, of `input`'s shape.
+        var: The variances, of `input`'s shape, of its shape with one size of 1 or without the last one; or a number.
+        full: Whether the constant log(2 pi) / 2 is added.
+        eps: The least variance; smaller ones have no gradient.
+        reduction: 'none' gives each element's loss, 'mean' (the default) their mean, 'sum' their sum.
 
-    Raises ValueError for a negative variance, a shape that does not fit and an unknown reduction.
+    Returns:
+        The loss: a tensor without dimensions, or with 'none' one of `input`'s shape.
+
+    Raises:
+        ValueError: A variance is negative, the shape of `var` does not fit, or `reduction` is another string.
 
     Example:
         >>> import triten as tt
@@ -244,7 +329,23 @@ def binary_cross_entropy(
 ) -> Any:
     """-(target log(input) + (1 - target) log(1 - input)) (`torch.nn.functional.binary_cross_entropy`).
 
-    Raises ValueError where the sizes differ, RuntimeError for an input on the CPU outside of [0, 1].
+    Args:
+        input: Probabilities, of any shape.
+        target: Numbers from 0 to 1, of `input`'s shape.
+        weight: Factors of the elements' losses, of a shape that broadcasts to `input`'s.
+        size_average: Deprecated for `reduction`: False means 'sum'.
+        reduce: Deprecated for `reduction`: False means 'none'.
+        reduction: 'none' gives each element's loss, 'mean' (the default) their mean, 'sum' their sum.
+
+    Returns:
+        The loss: a tensor without dimensions, or with 'none' one of `input`'s shape.
+
+    Raises:
+        ValueError: The shapes differ, or `reduction` is another string.
+        RuntimeError: An element of `input`, on the CPU, is outside of [0, 1].
+
+    Note:
+        Logarithms are held to at least -100, so that the loss is finite.
 
     Example:
         >>> import triten as tt
@@ -269,9 +370,24 @@ def binary_cross_entropy_with_logits(
     reduction: str = "mean",
     pos_weight: Any = None,
 ) -> Any:
-    """`binary_cross_entropy` of sigmoid(input), stable (`torch.nn.functional.binary_cross_entropy_with_logits`).
+    """`binary_cross_entropy` of sigmoid(input), without overflow
+    (`torch.nn.functional.binary_cross_entropy_with_logits`).
 
-    Raises ValueError where the sizes differ.
+    Args:
+        input: Logits, of any shape.
+        target: Numbers from 0 to 1, of `input`'s shape.
+        weight: Factors of the elements' losses, of a shape that broadcasts to `input`'s.
+        size_average: Deprecated for `reduction`: False means 'sum'.
+        reduce: Deprecated for `reduction`: False means 'none'.
+        reduction: 'none' gives each element's loss, 'mean' (the default) their mean, 'sum' their sum.
+        pos_weight: Factors of target * log(sigmoid(input)), of a shape that broadcasts to `input`'s, such as one for
+            each class.
+
+    Returns:
+        The loss: a tensor without dimensions, or with 'none' one of `input`'s shape.
+
+    Raises:
+        ValueError: The shapes differ, or `reduction` is another string.
 
     Example:
         >>> import triten as tt
@@ -297,7 +413,25 @@ def multi_margin_loss(
 ) -> Any:
     """The hinge loss of several classes (`torch.nn.functional.multi_margin_loss`).
 
-    Raises ValueError for another `p` than 1 and 2 and for weights that are no vector.
+    Args:
+        input: The classes' scores, of shape (N, C) or (C).
+        target: The right class of each example, int64, of shape (N) or without dimensions.
+        p: The power of each hinge, 1 or 2.
+        margin: How much larger the right class's score is to be.
+        weight: A factor for each class, of shape (C).
+        size_average: Deprecated for `reduction`: False means 'sum'.
+        reduce: Deprecated for `reduction`: False means 'none'.
+        reduction: 'none' gives each element's loss, 'mean' (the default) their mean, 'sum' their sum.
+
+    Returns:
+        The loss: a tensor without dimensions, or with 'none' one of `target`'s shape.
+
+    Raises:
+        ValueError: `p` is neither 1 nor 2, `weight` is no vector, or `reduction` is another string.
+
+    Note:
+        The loss of an example is the sum over wrong classes i of max(0, margin - input[target] + input[i])^p, divided
+        by C.
 
     Example:
         >>> import triten as tt
@@ -321,7 +455,21 @@ def multilabel_soft_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """`binary_cross_entropy_with_logits`, the mean over classes (`torch.nn.functional.multilabel_soft_margin_loss`).
+    """`binary_cross_entropy_with_logits`, its mean over classes (`torch.nn.functional.multilabel_soft_margin_loss`).
+
+    Args:
+        input: Logits, of shape (N, C).
+        target: 0 or 1 for each class, of `input`'s shape.
+        weight: A factor for each class, of shape (C).
+        size_average: Deprecated for `reduction`: False means 'sum'.
+        reduce: Deprecated for `reduction`: False means 'none'.
+        reduction: 'none' gives each element's loss, 'mean' (the default) their mean, 'sum' their sum.
+
+    Returns:
+        The loss: a tensor without dimensions, or with 'none' one of shape (N,).
+
+    Raises:
+        ValueError: `reduction` is another string.
 
     Example:
         >>> import triten as tt
@@ -351,7 +499,27 @@ def triplet_margin_loss(
 ) -> Any:
     """max(0, margin + d(anchor, positive) - d(anchor, negative)) (`torch.nn.functional.triplet_margin_loss`).
 
-    Raises ValueError for a margin that is not above 0.
+    Args:
+        anchor: Vectors, of shape (N, D) or (D).
+        positive: Vectors that are to be near, of the same shape.
+        negative: Vectors that are to be far, of the same shape.
+        margin: How much farther the negative vectors are to be, above 0.
+        p: The order of the norm that is the distance.
+        eps: Added to differences, so that the norm has a gradient.
+        swap: Whether d(positive, negative) counts where it is the smaller one.
+        size_average: Deprecated for `reduction`: False means 'sum'.
+        reduce: Deprecated for `reduction`: False means 'none'.
+        reduction: 'none' gives each element's loss, 'mean' (the default) their mean, 'sum' their sum.
+
+    Returns:
+        The loss: a tensor without dimensions, or with 'none' one of shape (N,).
+
+    Raises:
+        ValueError: `margin` is not above 0, or `reduction` is another string.
+
+    References:
+        Balntas et al., Learning local feature descriptors with triplets and shallow convolutional neural networks
+        (2016).
 
     Example:
         >>> import triten as tt
@@ -378,7 +546,21 @@ def triplet_margin_with_distance_loss(
 ) -> Any:
     """`triplet_margin_loss` by a distance of one's own (`torch.nn.functional.triplet_margin_with_distance_loss`).
 
-    Raises ValueError for an unknown reduction and a margin that is not above 0, RuntimeError for ranks that differ.
+    Args:
+        anchor: Vectors, as the distance takes them.
+        positive: Vectors that are to be near, of the same shape.
+        negative: Vectors that are to be far, of the same shape.
+        distance_function: Called with two of them, gives the distances; by default `pairwise_distance`.
+        margin: How much farther the negative vectors are to be, above 0.
+        swap: Whether d(positive, negative) counts where it is the smaller one.
+        reduction: 'none' gives each element's loss, 'mean' (the default) their mean, 'sum' their sum.
+
+    Returns:
+        The loss: a tensor without dimensions, or with 'none' one of the distances' shape.
+
+    Raises:
+        ValueError: `margin` is not above 0, or `reduction` is another string.
+        RuntimeError: The tensors have different numbers of dimensions.
 
     Example:
         >>> import triten as tt
@@ -407,6 +589,15 @@ def triplet_margin_with_distance_loss(
 def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
     """The cosine between vectors along `dim` (`torch.nn.functional.cosine_similarity`).
 
+    Args:
+        x1: A floating tensor.
+        x2: A tensor whose shape broadcasts with `x1`'s.
+        dim: The dimension of the vectors' elements.
+        eps: The least norm that a vector is divided by.
+
+    Returns:
+        A tensor of the broadcast shape without `dim`.
+
     Example:
         >>> import triten as tt
         >>> tt.nn.functional.cosine_similarity(tt.ones(1, 2), tt.tensor([[1.0, 0.0]]))
@@ -419,6 +610,16 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
 def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Any:
     """The norm of x1 - x2 + eps along the last dimension (`torch.nn.functional.pairwise_distance`).
 
+    Args:
+        x1: Vectors, of shape (N, D) or (D).
+        x2: Vectors of a shape that broadcasts with it.
+        p: The order of the norm.
+        eps: Added to differences, so that the norm has a gradient.
+        keepdim: Whether the result keeps the last dimension, with size 1.
+
+    Returns:
+        A tensor of the broadcast shape without the last dimension.
+
     Example:
         >>> import triten as tt
         >>> tt.nn.functional.pairwise_distance(tt.zeros(1, 2), tt.tensor([[3.0, 4.0]]))
@@ -429,7 +630,17 @@ def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepd
 
 @overridable
 def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Any = None) -> Any:
-    """Divided by its norm along `dim`, which is at least `eps` (`torch.nn.functional.normalize`).
+    """The input divided by its norm along `dim` (`torch.nn.functional.normalize`).
+
+    Args:
+        input: A floating or complex tensor.
+        p: The order of the norm.
+        dim: The dimension, or a tuple of them, of the vectors' elements.
+        eps: The least norm that a vector is divided by.
+        out: The tensor that takes the result and is returned.
+
+    Returns:
+        A tensor of `input`'s shape.
 
     Example:
         >>> import triten as tt

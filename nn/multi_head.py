@@ -166,30 +166,46 @@ def multi_head_attention_forward(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Any, Any]:
-    """Attention of `num_heads` heads (`torch.nn.functional.multi_head_attention_forward`).
+    """Attention of several heads (`torch.nn.functional.multi_head_attention_forward`).
 
     Args:
-        query, key, value: (L, E), (S, Ek), (S, Ev), or with a dimension N of batches as the second one.
-        embed_dim_to_check: what E must be.
-        in_proj_weight, in_proj_bias: (3 E, E) and (3 E,): the projections of all three.
-        bias_k, bias_v: (1, 1, E): a key and a value more.
-        add_zero_attn: whether there is one more key and value of zeros.
-        dropout_p: of the weights, while `training`.
-        out_proj_weight, out_proj_bias: of the projection of the result.
-        key_padding_mask: (S,) or (N, S); True hides a key, a number is added to its scores.
-        need_weights: whether weights are returned. Without them the fused operators are used.
-        attn_mask: (L, S) or (N num_heads, L, S); True hides a key from a query, a number is added.
-        use_separate_proj_weight: whether `q_proj_weight` (E, E), `k_proj_weight` (E, Ek), `v_proj_weight` (E, Ev) are
-            taken instead of `in_proj_weight`.
-        static_k, static_v: (N num_heads, S, E / num_heads), taken instead of projected keys and values.
-        average_attn_weights: whether the weights of the heads are averaged.
-        is_causal: says that `attn_mask` is the causal one, so that it need not be read.
+        query: The queries, of shape (L, E), or (L, N, E) with batches.
+        key: The keys, of shape (S, Ek) or (S, N, Ek).
+        value: The values, of shape (S, Ev) or (S, N, Ev).
+        embed_dim_to_check: What E must be.
+        num_heads: How many heads there are, a divisor of E.
+        in_proj_weight: The weights of the projections of all three, of shape (3 E, E).
+        in_proj_bias: Their biases, of shape (3 E,), or None.
+        bias_k: A key more, of shape (1, 1, E), or None.
+        bias_v: A value more, likewise.
+        add_zero_attn: Whether there is one more key and value of zeros.
+        dropout_p: The probability with which a weight is dropped in training.
+        out_proj_weight: The weights of the projection of the result, of shape (E, E).
+        out_proj_bias: Its biases, of shape (E,), or None.
+        training: Whether weights are dropped.
+        key_padding_mask: A tensor of shape (S,) or (N, S); True hides a key, a number is added to its scores.
+        need_weights: Whether weights are returned. Without them the fused operators are used.
+        attn_mask: A tensor of shape (L, S) or (N num_heads, L, S); True hides a key from a query, a number is added
+            to the score.
+        use_separate_proj_weight: Whether the three weights below are taken instead of `in_proj_weight`.
+        q_proj_weight: The weights of the queries' projection, of shape (E, E).
+        k_proj_weight: Those of the keys', of shape (E, Ek).
+        v_proj_weight: Those of the values', of shape (E, Ev).
+        static_k: Keys of shape (N num_heads, S, E / num_heads), taken instead of projected ones.
+        static_v: Values, likewise.
+        average_attn_weights: Whether the weights of the heads are averaged.
+        is_causal: Says that `attn_mask` is the causal one, so that it need not be read.
 
     Returns:
-        The result (L, E) or (L, N, E), and the weights (L, S) or (N, L, S), with the heads before L where they are not
-        averaged; None where they are not needed.
+        A pair of the result, of shape (L, E) or (L, N, E), and the weights, of shape (L, S) or (N, L, S), with the
+        heads before L where they are not averaged; None where they are not needed.
 
-    Raises AssertionError and RuntimeError for what does not fit, as PyTorch does.
+    Raises:
+        AssertionError: Sizes do not fit.
+        RuntimeError: Masks do not fit.
+
+    References:
+        Vaswani et al., Attention is all you need (2017).
 
     Example:
         >>> import triten as tt

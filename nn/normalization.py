@@ -28,10 +28,22 @@ def layer_norm(
     """(input - mean) / sqrt(variance + eps) over the last dimensions (`torch.nn.functional.layer_norm`).
 
     Args:
-        normalized_shape: the sizes of those dimensions, and of `weight` and `bias`.
-        weight, bias: multiplied by and added; of the input's dtype, or of float32 for float16 and bfloat16.
+        input: A floating tensor.
+        normalized_shape: The sizes of those dimensions.
+        weight: What results are multiplied by, of that shape and of `input`'s dtype, or of float32 for float16 and
+            bfloat16.
+        bias: What is added then, of the same shape and dtype.
+        eps: Added to the variance, so that nothing is divided by 0.
 
-    Raises RuntimeError for shapes and dtypes that do not fit, NotImplementedError for integers.
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: Shapes or dtypes do not fit.
+        NotImplementedError: `input` is of integers.
+
+    References:
+        Ba et al., Layer normalization (2016).
 
     Example:
         >>> import triten as tt
@@ -58,9 +70,22 @@ def rms_norm(
 ) -> Any:
     """input / sqrt(mean(input ** 2) + eps) over the last dimensions (`torch.nn.functional.rms_norm`).
 
-    `eps` is by default the precision of the dtype that is computed in, which for float16 and bfloat16 is float32.
+    Args:
+        input: A floating tensor.
+        normalized_shape: The sizes of those dimensions.
+        weight: What results are multiplied by, of that shape; by default nothing.
+        eps: Added to the mean; by default the precision of the dtype that is computed in, which for float16 and
+            bfloat16 is float32.
 
-    Raises RuntimeError for shapes that do not fit, NotImplementedError for integers.
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: Shapes do not fit.
+        NotImplementedError: `input` is of integers.
+
+    References:
+        Zhang and Sennrich, Root mean square layer normalization (2019).
 
     Example:
         >>> import triten as tt
@@ -89,12 +114,26 @@ def batch_norm(
     """Each channel of (N, C, ...) normalised over all samples and positions (`torch.nn.functional.batch_norm`).
 
     Args:
-        running_mean, running_var: (C); what is normalised by, or in training, where they may be None, what is brought
-            up to date: ``running = (1 - momentum) * running + momentum * new``, with the unbiased variance.
-        weight, bias: (C); multiplied by and added.
+        input: A floating tensor of shape (N, C, ...).
+        running_mean: The means, of shape (C,), that channels are normalised by; in training they are brought up to
+            date, and may be None.
+        running_var: The variances, likewise.
+        weight: What results are multiplied by, of shape (C,); by default nothing.
+        bias: What is added then, of shape (C,); by default nothing.
+        training: Whether the batch's own mean and variance are used.
+        momentum: The share of the new statistics: running = (1 - momentum) * running + momentum * new, with the
+            unbiased variance.
+        eps: Added to the variance, so that nothing is divided by 0.
 
-    Raises ValueError for a single value in training and an `eps` that is not positive, RuntimeError for sizes and
-    dtypes that do not fit.
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        ValueError: A channel has a single value in training, or `eps` is negative, or not positive in training.
+        RuntimeError: Sizes or dtypes do not fit.
+
+    References:
+        Ioffe and Szegedy, Batch normalization (2015).
 
     Example:
         >>> import triten as tt
@@ -115,8 +154,22 @@ def batch_norm(
 def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
     """Each group of channels of (N, C, ...) normalised, sample by sample (`torch.nn.functional.group_norm`).
 
-    Raises ValueError for groups of a single value, RuntimeError for channels that `num_groups` does not divide and
-    for sizes and dtypes that do not fit.
+    Args:
+        input: A floating tensor of shape (N, C, ...).
+        num_groups: How many groups the channels make up, a divisor of C.
+        weight: What results are multiplied by, of shape (C,); by default nothing.
+        bias: What is added then, of shape (C,); by default nothing.
+        eps: Added to the variance, so that nothing is divided by 0.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        ValueError: A group has a single value.
+        RuntimeError: `num_groups` does not divide C, or sizes or dtypes do not fit.
+
+    References:
+        Wu and He, Group normalization (2018).
 
     Example:
         >>> import triten as tt
@@ -143,8 +196,27 @@ def instance_norm(
 ) -> Any:
     """Each channel of each sample of (N, C, ...) normalised (`torch.nn.functional.instance_norm`).
 
-    Raises ValueError for channels of a single value, RuntimeError for sizes that do not fit and for running
-    statistics that are missing where they are wanted.
+    Args:
+        input: A floating tensor of shape (N, C, ...).
+        running_mean: The means, of shape (C,), that are brought up to date with `use_input_stats`, and otherwise
+            normalised by.
+        running_var: The variances, likewise.
+        weight: What results are multiplied by, of shape (C,); by default nothing.
+        bias: What is added then, of shape (C,); by default nothing.
+        use_input_stats: Whether each channel's own mean and variance are used.
+        momentum: The share of the new statistics: running = (1 - momentum) * running + momentum * new, with the
+            unbiased variance.
+        eps: Added to the variance, so that nothing is divided by 0.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        ValueError: A channel has a single value.
+        RuntimeError: Sizes do not fit, or running statistics are missing where they are wanted.
+
+    References:
+        Ulyanov et al., Instance normalization (2016).
 
     Example:
         >>> import triten as tt
@@ -162,12 +234,23 @@ def instance_norm(
 def local_response_norm(
     input: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Any:
-    """Elements of (N, C, ...) over a power of the mean of squares in `size` channels around them.
+    """input / (k + alpha * mean of squares in near channels) ** beta (`torch.nn.functional.local_response_norm`).
 
-    That is input / (k + alpha * mean) ** beta, channels outside counting as zero (`torch.nn.functional.
-    local_response_norm`).
+    Args:
+        input: A floating tensor of shape (N, C, ...), of at least three dimensions.
+        size: How many channels count, the element's own in their middle; those outside are 0.
+        alpha: The factor of the mean.
+        beta: The power of the divisor.
+        k: What is added to it before.
 
-    Raises ValueError for fewer than three dimensions.
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        ValueError: `input` has fewer than three dimensions.
+
+    References:
+        Krizhevsky et al., ImageNet classification with deep convolutional neural networks (2012).
 
     Example:
         >>> import triten as tt

@@ -52,7 +52,23 @@ def max_pool1d(
 ) -> Any:
     """The largest element of each window over the last dimension (`torch.nn.functional.max_pool1d`).
 
-    With `return_indices`, a pair of the values and their places in the flattened line.
+    Args:
+        input: A tensor of real numbers of shape (N, C, L) or (C, L).
+        kernel_size: The size of the windows, a number.
+        stride: The distance between windows, a number; by default `kernel_size`.
+        padding: How many elements of -inf are put on both sides of each dimension, at most half of `kernel_size`.
+        dilation: The distance between the elements of a window.
+        ceil_mode: Whether a last window may begin inside the input or its border and reach beyond; otherwise it is
+            left out.
+        return_indices: Whether the places of the maxima are given too.
+
+    Returns:
+        The maxima; with `return_indices` a pair of them and their places in the flattened line of a channel, as
+        int64.
+
+    Raises:
+        RuntimeError: `input` has another number of dimensions, the padding is too large, or the result would be
+            empty.
 
     Example:
         >>> import triten as tt
@@ -75,7 +91,23 @@ def max_pool2d(
 ) -> Any:
     """The largest element of each window over the last two dimensions (`torch.nn.functional.max_pool2d`).
 
-    With `return_indices`, a pair of the values and their places in the flattened plane.
+    Args:
+        input: A tensor of real numbers of shape (N, C, H, W) or (C, H, W).
+        kernel_size: The size of the windows, a number or a tuple of 2.
+        stride: The distance between windows, a number or a tuple of 2; by default `kernel_size`.
+        padding: How many elements of -inf are put on both sides of each dimension, at most half of `kernel_size`.
+        dilation: The distance between the elements of a window.
+        ceil_mode: Whether a last window may begin inside the input or its border and reach beyond; otherwise it is
+            left out.
+        return_indices: Whether the places of the maxima are given too.
+
+    Returns:
+        The maxima; with `return_indices` a pair of them and their places in the flattened plane of a channel, as
+        int64.
+
+    Raises:
+        RuntimeError: `input` has another number of dimensions, the padding is too large, or the result would be
+            empty.
 
     Example:
         >>> import triten as tt
@@ -98,7 +130,28 @@ def max_pool3d(
 ) -> Any:
     """The largest element of each window over the last three dimensions (`torch.nn.functional.max_pool3d`).
 
-    With `return_indices`, a pair of the values and their places in the flattened volume.
+    Args:
+        input: A tensor of real numbers of shape (N, C, D, H, W) or (C, D, H, W).
+        kernel_size: The size of the windows, a number or a tuple of 3.
+        stride: The distance between windows, a number or a tuple of 3; by default `kernel_size`.
+        padding: How many elements of -inf are put on both sides of each dimension, at most half of `kernel_size`.
+        dilation: The distance between the elements of a window.
+        ceil_mode: Whether a last window may begin inside the input or its border and reach beyond; otherwise it is
+            left out.
+        return_indices: Whether the places of the maxima are given too.
+
+    Returns:
+        The maxima; with `return_indices` a pair of them and their places in the flattened volume of a channel, as
+        int64.
+
+    Raises:
+        RuntimeError: `input` has another number of dimensions, the padding is too large, or the result would be
+            empty.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.max_pool3d(tt.arange(8.0).view(1, 2, 2, 2), 2)
+        tensor([[[[7.]]]])
     """
     window = (kernel_size, _steps(stride), padding, dilation, ceil_mode)
     return _maxima(ops.max_pool3d, ops.max_pool3d_with_indices, return_indices, input, *window)
@@ -113,7 +166,29 @@ def avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Any:
-    """The mean of each window over the last dimension (`torch.nn.functional.avg_pool1d`)."""
+    """The mean of each window over the last dimension (`torch.nn.functional.avg_pool1d`).
+
+    Args:
+        input: A floating tensor of shape (N, C, L) or (C, L).
+        kernel_size: The size of the windows, a number.
+        stride: The distance between windows, a number; by default `kernel_size`.
+        padding: How many zeros are put on both sides of each dimension, at most half of `kernel_size`.
+        ceil_mode: Whether a last window may begin inside the input or its border and reach beyond; otherwise it is
+            left out.
+        count_include_pad: Whether the zeros of the padding count in a window's number of elements.
+
+    Returns:
+        A tensor of the windows' means.
+
+    Raises:
+        RuntimeError: `input` has another number of dimensions, the padding is too large, or the result would be
+            empty.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.avg_pool1d(tt.tensor([[1.0, 3.0, 2.0, 0.0]]), 2)
+        tensor([[2., 1.]])
+    """
     return ops.avg_pool1d(input, kernel_size, _steps(stride), padding, ceil_mode, count_include_pad)
 
 
@@ -131,8 +206,28 @@ def avg_pool2d(
 ) -> Any:
     """The mean of each window over the last two dimensions (`torch.nn.functional.avg_pool2d`).
 
-    Sums are divided by `divisor_override` if it is given, else by what each window has of the input and, with
-    `count_include_pad`, of its border.
+    Args:
+        input: A floating tensor of shape (N, C, H, W) or (C, H, W).
+        kernel_size: The size of the windows, a number or a tuple of 2.
+        stride: The distance between windows, a number or a tuple of 2; by default `kernel_size`.
+        padding: How many zeros are put on both sides of each dimension, at most half of `kernel_size`.
+        ceil_mode: Whether a last window may begin inside the input or its border and reach beyond; otherwise it is
+            left out.
+        count_include_pad: Whether the zeros of the padding count in a window's number of elements.
+        divisor_override: What sums are divided by instead of the number of elements.
+        out: The tensor that takes the result and is returned.
+
+    Returns:
+        A tensor of the windows' means.
+
+    Raises:
+        RuntimeError: `input` has another number of dimensions, the padding is too large, or the result would be
+            empty.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.avg_pool2d(tt.arange(4.0).view(1, 2, 2), 2)
+        tensor([[[1.5000]]])
     """
     return ops.avg_pool2d(
         input, kernel_size, _steps(stride), padding, ceil_mode, count_include_pad, divisor_override, out=out
@@ -153,8 +248,28 @@ def avg_pool3d(
 ) -> Any:
     """The mean of each window over the last three dimensions (`torch.nn.functional.avg_pool3d`).
 
-    Sums are divided by `divisor_override` if it is given, else by what each window has of the input and, with
-    `count_include_pad`, of its border.
+    Args:
+        input: A floating tensor of shape (N, C, D, H, W) or (C, D, H, W).
+        kernel_size: The size of the windows, a number or a tuple of 3.
+        stride: The distance between windows, a number or a tuple of 3; by default `kernel_size`.
+        padding: How many zeros are put on both sides of each dimension, at most half of `kernel_size`.
+        ceil_mode: Whether a last window may begin inside the input or its border and reach beyond; otherwise it is
+            left out.
+        count_include_pad: Whether the zeros of the padding count in a window's number of elements.
+        divisor_override: What sums are divided by instead of the number of elements.
+        out: The tensor that takes the result and is returned.
+
+    Returns:
+        A tensor of the windows' means.
+
+    Raises:
+        RuntimeError: `input` has another number of dimensions, the padding is too large, or the result would be
+            empty.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.avg_pool3d(tt.arange(8.0).view(1, 2, 2, 2), 2)
+        tensor([[[[3.5000]]]])
     """
     return ops.avg_pool3d(
         input, kernel_size, _steps(stride), padding, ceil_mode, count_include_pad, divisor_override, out=out
@@ -177,39 +292,159 @@ def _sizes(input: Any, output_size: Any, rank: int) -> Any:
 
 @overridable
 def adaptive_avg_pool1d(input: Any, output_size: Any) -> Any:
-    """The means of even shares of the last dimension (`torch.nn.functional.adaptive_avg_pool1d`)."""
+    """The means of even shares of the last dimension (`torch.nn.functional.adaptive_avg_pool1d`).
+
+    Args:
+        input: A floating tensor of shape (N, C, L) or (C, L).
+        output_size: The size of the result.
+
+    Returns:
+        A tensor of the shares' means, of that size in those dimensions.
+
+    Raises:
+        RuntimeError: `input` has another number of dimensions.
+
+    Note:
+        Share i of n goes from floor(i * L / n) to ceil((i + 1) * L / n).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.adaptive_avg_pool1d(tt.arange(4.0).view(1, 4), 2)
+        tensor([[0.5000, 2.5000]])
+    """
     return ops.adaptive_avg_pool1d(input, output_size)
 
 
 @overridable
 def adaptive_max_pool1d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
-    """The largest elements of even shares of the last dimension (`torch.nn.functional.adaptive_max_pool1d`)."""
+    """The largest elements of even shares of the last dimension (`torch.nn.functional.adaptive_max_pool1d`).
+
+    Args:
+        input: A floating tensor of shape (N, C, L) or (C, L).
+        output_size: The size of the result.
+        return_indices: Whether the places of the maxima are given too.
+
+    Returns:
+        The maxima; with `return_indices` a pair of them and their places in the flattened line of a channel, as
+        int64.
+
+    Raises:
+        RuntimeError: `input` has another number of dimensions.
+
+    Note:
+        Share i of n goes from floor(i * L / n) to ceil((i + 1) * L / n).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.adaptive_max_pool1d(tt.arange(4.0).view(1, 4), 2)
+        tensor([[1., 3.]])
+    """
     both = ops.adaptive_max_pool1d(input, output_size)
     return both if return_indices else both[0]
 
 
 @overridable
 def adaptive_avg_pool2d(input: Any, output_size: Any) -> Any:
-    """The means of even shares of the last two dimensions (`torch.nn.functional.adaptive_avg_pool2d`)."""
+    """The means of even shares of the last two dimensions (`torch.nn.functional.adaptive_avg_pool2d`).
+
+    Args:
+        input: A floating tensor of shape (N, C, H, W) or (C, H, W).
+        output_size: The size of the result, a number or a tuple of 2, with None where it stays `input`'s.
+
+    Returns:
+        A tensor of the shares' means, of that size in those dimensions.
+
+    Raises:
+        RuntimeError: `input` has another number of dimensions.
+
+    Note:
+        Share i of n goes from floor(i * L / n) to ceil((i + 1) * L / n).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.adaptive_avg_pool2d(tt.arange(4.0).view(1, 2, 2), 1)
+        tensor([[[1.5000]]])
+    """
     return ops.adaptive_avg_pool2d(input, _sizes(input, output_size, 2))
 
 
 @overridable
 def adaptive_max_pool2d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
-    """The largest elements of even shares of the last two dimensions (`torch.nn.functional.adaptive_max_pool2d`)."""
+    """The largest elements of even shares of the last two dimensions (`torch.nn.functional.adaptive_max_pool2d`).
+
+    Args:
+        input: A floating tensor of shape (N, C, H, W) or (C, H, W).
+        output_size: The size of the result, a number or a tuple of 2, with None where it stays `input`'s.
+        return_indices: Whether the places of the maxima are given too.
+
+    Returns:
+        The maxima; with `return_indices` a pair of them and their places in the flattened plane of a channel, as
+        int64.
+
+    Raises:
+        RuntimeError: `input` has another number of dimensions.
+
+    Note:
+        Share i of n goes from floor(i * L / n) to ceil((i + 1) * L / n).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.adaptive_max_pool2d(tt.arange(4.0).view(1, 2, 2), 1)
+        tensor([[[3.]]])
+    """
     both = ops.adaptive_max_pool2d(input, _sizes(input, output_size, 2))
     return both if return_indices else both[0]
 
 
 @overridable
 def adaptive_avg_pool3d(input: Any, output_size: Any) -> Any:
-    """The means of even shares of the last three dimensions (`torch.nn.functional.adaptive_avg_pool3d`)."""
+    """The means of even shares of the last three dimensions (`torch.nn.functional.adaptive_avg_pool3d`).
+
+    Args:
+        input: A floating tensor of shape (N, C, D, H, W) or (C, D, H, W).
+        output_size: The size of the result, a number or a tuple of 3, with None where it stays `input`'s.
+
+    Returns:
+        A tensor of the shares' means, of that size in those dimensions.
+
+    Raises:
+        RuntimeError: `input` has another number of dimensions.
+
+    Note:
+        Share i of n goes from floor(i * L / n) to ceil((i + 1) * L / n).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.adaptive_avg_pool3d(tt.arange(8.0).view(1, 2, 2, 2), 1)
+        tensor([[[[3.5000]]]])
+    """
     return ops.adaptive_avg_pool3d(input, _sizes(input, output_size, 3))
 
 
 @overridable
 def adaptive_max_pool3d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
-    """The largest elements of even shares of the last three dimensions (`torch.nn.functional.adaptive_max_pool3d`)."""
+    """The largest elements of even shares of the last three dimensions (`torch.nn.functional.adaptive_max_pool3d`).
+
+    Args:
+        input: A floating tensor of shape (N, C, D, H, W) or (C, D, H, W).
+        output_size: The size of the result, a number or a tuple of 3, with None where it stays `input`'s.
+        return_indices: Whether the places of the maxima are given too.
+
+    Returns:
+        The maxima; with `return_indices` a pair of them and their places in the flattened volume of a channel, as
+        int64.
+
+    Raises:
+        RuntimeError: `input` has another number of dimensions.
+
+    Note:
+        Share i of n goes from floor(i * L / n) to ceil((i + 1) * L / n).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.adaptive_max_pool3d(tt.arange(8.0).view(1, 2, 2, 2), 1)
+        tensor([[[[7.]]]])
+    """
     both = ops.adaptive_max_pool3d(input, _sizes(input, output_size, 3))
     return both if return_indices else both[0]
 
@@ -232,7 +467,28 @@ def _count(kernel_size: Size, rank: int) -> int:
 def lp_pool1d(
     input: Any, norm_type: float, kernel_size: Size, stride: Size | None = None, ceil_mode: bool = False
 ) -> Any:
-    """The p-norm of each window over the last dimension (`torch.nn.functional.lp_pool1d`)."""
+    """The p-norm of each window over the last dimension (`torch.nn.functional.lp_pool1d`).
+
+    Args:
+        input: A floating tensor of shape (N, C, L) or (C, L).
+        norm_type: The order p of the norm, not 0.
+        kernel_size: The size of the windows, a number.
+        stride: The distance between windows, a number; by default `kernel_size`.
+        ceil_mode: Whether a last window may begin inside the input or its border and reach beyond; otherwise it is
+            left out.
+
+    Returns:
+        A tensor of the windows' norms.
+
+    Note:
+        Elements are raised to the power p without their absolute value, so that an odd p wants elements that are not
+        negative.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.lp_pool1d(tt.tensor([[3.0, 4.0]]), 2, 2)
+        tensor([[5.]])
+    """
     averaged = ops.avg_pool1d(input.pow(norm_type), kernel_size, _steps(stride), 0, ceil_mode)
     return _power_average(averaged, norm_type, _count(kernel_size, 1))
 
@@ -241,7 +497,28 @@ def lp_pool1d(
 def lp_pool2d(
     input: Any, norm_type: float, kernel_size: Size, stride: Size | None = None, ceil_mode: bool = False
 ) -> Any:
-    """The p-norm of each window over the last two dimensions (`torch.nn.functional.lp_pool2d`)."""
+    """The p-norm of each window over the last two dimensions (`torch.nn.functional.lp_pool2d`).
+
+    Args:
+        input: A floating tensor of shape (N, C, H, W) or (C, H, W).
+        norm_type: The order p of the norm, not 0.
+        kernel_size: The size of the windows, a number or a tuple of 2.
+        stride: The distance between windows, a number or a tuple of 2; by default `kernel_size`.
+        ceil_mode: Whether a last window may begin inside the input or its border and reach beyond; otherwise it is
+            left out.
+
+    Returns:
+        A tensor of the windows' norms.
+
+    Note:
+        Elements are raised to the power p without their absolute value, so that an odd p wants elements that are not
+        negative.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.lp_pool2d(tt.tensor([[[3.0, 4.0]]]), 2, (1, 2))
+        tensor([[[5.]]])
+    """
     averaged = ops.avg_pool2d(input.pow(norm_type), kernel_size, _steps(stride), 0, ceil_mode)
     return _power_average(averaged, norm_type, _count(kernel_size, 2))
 
@@ -250,6 +527,27 @@ def lp_pool2d(
 def lp_pool3d(
     input: Any, norm_type: float, kernel_size: Size, stride: Size | None = None, ceil_mode: bool = False
 ) -> Any:
-    """The p-norm of each window over the last three dimensions (`torch.nn.functional.lp_pool3d`)."""
+    """The p-norm of each window over the last three dimensions (`torch.nn.functional.lp_pool3d`).
+
+    Args:
+        input: A floating tensor of shape (N, C, D, H, W) or (C, D, H, W).
+        norm_type: The order p of the norm, not 0.
+        kernel_size: The size of the windows, a number or a tuple of 3.
+        stride: The distance between windows, a number or a tuple of 3; by default `kernel_size`.
+        ceil_mode: Whether a last window may begin inside the input or its border and reach beyond; otherwise it is
+            left out.
+
+    Returns:
+        A tensor of the windows' norms.
+
+    Note:
+        Elements are raised to the power p without their absolute value, so that an odd p wants elements that are not
+        negative.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.lp_pool3d(tt.tensor([[[[3.0, 4.0]]]]), 2, (1, 1, 2))
+        tensor([[[[5.]]]])
+    """
     averaged = ops.avg_pool3d(input.pow(norm_type), kernel_size, _steps(stride), 0, ceil_mode)
     return _power_average(averaged, norm_type, _count(kernel_size, 3))

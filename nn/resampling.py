@@ -29,16 +29,22 @@ Size = int | Sequence[int]
 
 @overridable
 def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Any:
-    """Elements around the last dimensions (`torch.nn.functional.pad`).
+    """Elements added around the last dimensions (`torch.nn.functional.pad`).
 
     Args:
-        input: a tensor.
-        pad: how many before and after the last dimension, then the last but one, ...; negative ones are left off.
-        mode: ``"constant"``, ``"reflect"``, ``"replicate"`` or ``"circular"``; all but the first take the last one to
-            three dimensions of (N, C, *spatial) or (C, *spatial).
-        value: what stands in a constant border; 0 by default.
+        input: A tensor.
+        pad: How many before and after the last dimension, then the last but one, ...; negative numbers take elements
+            away.
+        mode: "constant", "reflect", "replicate" or "circular"; all but the first pad the last one to three dimensions
+            of (N, C, *spatial) or (C, *spatial).
+        value: What stands in a constant border; 0 by default.
 
-    Raises RuntimeError for a border that does not fit, NotImplementedError for an unknown mode.
+    Returns:
+        A tensor of `input`'s dtype with those sizes changed.
+
+    Raises:
+        RuntimeError: The border does not fit.
+        NotImplementedError: `mode` is another string.
 
     Example:
         >>> import triten as tt
@@ -74,16 +80,20 @@ def interpolate(
     """The spatial dimensions of (N, C, *spatial) resampled (`torch.nn.functional.interpolate`).
 
     Args:
-        input: of a floating dtype, for some modes bytes too.
-        size: the spatial sizes of the result; or
-        scale_factor: by how much they grow.
-        mode: ``"nearest"``, ``"nearest-exact"``, ``"linear"``, ``"bilinear"``, ``"bicubic"``, ``"trilinear"``,
-            ``"area"``.
-        align_corners: whether first and last elements coincide, rather than the outer edges.
-        recompute_scale_factor: take the factors from the sizes, which are whole numbers.
-        antialias: weigh all elements under a result where it has fewer; of ``"bilinear"`` and ``"bicubic"``.
+        input: A floating tensor of three to five dimensions, for some modes bytes too.
+        size: The spatial sizes of the result, a number or one for each dimension.
+        scale_factor: Instead of `size`: by how much they grow, a number or one for each dimension.
+        mode: "nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear" or "area".
+        align_corners: Whether the centres of first and last elements coincide, rather than their outer edges.
+        recompute_scale_factor: Whether factors are taken from the sizes, which are whole numbers.
+        antialias: Whether all elements under a result are weighed where it has fewer; of "bilinear" and "bicubic".
 
-    Raises ValueError for sizes and options that do not go together, NotImplementedError for a mode of another rank.
+    Returns:
+        A tensor of shape (N, C, *size) and of `input`'s dtype.
+
+    Raises:
+        ValueError: Sizes and options do not go together.
+        NotImplementedError: The mode is one of another number of dimensions.
 
     Example:
         >>> import triten as tt
@@ -166,7 +176,17 @@ def upsample(
     mode: str = "nearest",
     align_corners: bool | None = None,
 ) -> Any:
-    """`interpolate` under its old name (`torch.nn.functional.upsample`).
+    """`interpolate` under its old name, with a warning (`torch.nn.functional.upsample`).
+
+    Args:
+        input: A floating tensor of three to five dimensions.
+        size: The spatial sizes of the result, a number or one for each dimension.
+        scale_factor: Instead of `size`: by how much they grow, a number or one for each dimension.
+        mode: "nearest", "linear", "bilinear", "bicubic" or "trilinear".
+        align_corners: Whether the centres of first and last elements coincide, rather than their outer edges.
+
+    Returns:
+        A tensor of shape (N, C, *size).
 
     Example:
         >>> import triten as tt
@@ -186,7 +206,15 @@ def upsample(
 def upsample_nearest(
     input: Any, size: Size | None = None, scale_factor: float | Sequence[float] | None = None
 ) -> Any:
-    """`interpolate` by the nearest element (`torch.nn.functional.upsample_nearest`).
+    """`interpolate` by the nearest element, with a warning (`torch.nn.functional.upsample_nearest`).
+
+    Args:
+        input: A floating tensor of three to five dimensions.
+        size: The spatial sizes of the result, a number or one for each dimension.
+        scale_factor: Instead of `size`: by how much they grow, a number or one for each dimension.
+
+    Returns:
+        A tensor of shape (N, C, *size).
 
     Example:
         >>> import triten as tt
@@ -207,7 +235,15 @@ def upsample_nearest(
 def upsample_bilinear(
     input: Any, size: Size | None = None, scale_factor: float | Sequence[float] | None = None
 ) -> Any:
-    """Bilinear `interpolate` whose corners coincide (`torch.nn.functional.upsample_bilinear`).
+    """Bilinear `interpolate` whose corners coincide, with a warning (`torch.nn.functional.upsample_bilinear`).
+
+    Args:
+        input: A floating tensor of shape (N, C, H, W).
+        size: The spatial sizes of the result, a number or one for each dimension.
+        scale_factor: Instead of `size`: by how much they grow, a number or one for each dimension.
+
+    Returns:
+        A tensor of shape (N, C, *size).
 
     Example:
         >>> import triten as tt
@@ -239,13 +275,19 @@ def grid_sample(
     """Images sampled at given places (`torch.nn.functional.grid_sample`).
 
     Args:
-        input: (N, C, H, W) or (N, C, D, H, W).
-        grid: (N, *places, 2) or (N, *places, 3): x, y and z in [-1, 1], from one edge to the other.
-        mode: ``"bilinear"``, ``"nearest"`` or ``"bicubic"`` (of images alone).
-        padding_mode: what lies outside: ``"zeros"``, the ``"border"`` or the ``"reflection"``.
-        align_corners: whether -1 and 1 are the centers of the first and the last elements, rather than their edges.
+        input: A floating tensor of shape (N, C, H, W) or (N, C, D, H, W).
+        grid: The places, of shape (N, *places, 2) or (N, *places, 3): x, y and z in [-1, 1], from one edge to the
+            other.
+        mode: "bilinear", "nearest" or "bicubic" (of images alone).
+        padding_mode: What lies outside: "zeros", the "border" or the "reflection".
+        align_corners: Whether -1 and 1 are the centres of the first and the last elements, rather than their edges.
 
-    Raises ValueError for unknown modes, RuntimeError for sizes that do not fit.
+    Returns:
+        A tensor of shape (N, C, *places).
+
+    Raises:
+        ValueError: A mode is another string.
+        RuntimeError: Sizes do not fit.
 
     Example:
         >>> import triten as tt
@@ -279,11 +321,16 @@ def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = No
     """The places that affine maps give, for `grid_sample` (`torch.nn.functional.affine_grid`).
 
     Args:
-        theta: (N, 2, 3) or (N, 3, 4) matrices.
-        size: (N, C, H, W) or (N, C, D, H, W) of the images that will be sampled at those places.
-        align_corners: as `grid_sample` has it.
+        theta: Matrices of shape (N, 2, 3) or (N, 3, 4).
+        size: The sizes (N, C, H, W) or (N, C, D, H, W) of the result of sampling at those places.
+        align_corners: As `grid_sample` has it.
 
-    Raises ValueError for matrices of another shape, NotImplementedError for sizes of another length.
+    Returns:
+        A tensor of shape (N, H, W, 2) or (N, D, H, W, 3).
+
+    Raises:
+        ValueError: The matrices have another shape or are not floating, or a size is not positive.
+        NotImplementedError: `size` has another length.
 
     Example:
         >>> import triten as tt
@@ -324,7 +371,20 @@ def _pair(size: Size) -> Any:
 
 @overridable
 def unfold(input: Any, kernel_size: Size, dilation: Size = 1, padding: Size = 0, stride: Size = 1) -> Any:
-    """Each window of (N, C, H, W) as a column of (N, C kh kw, windows) (`torch.nn.functional.unfold`).
+    """Each window of (N, C, H, W) as a column (`torch.nn.functional.unfold`).
+
+    Args:
+        input: A tensor of shape (N, C, H, W) or (C, H, W).
+        kernel_size: The size of the windows, a number or a tuple of 2.
+        dilation: The distance between the elements of a window.
+        padding: How many zeros are put on both sides of each dimension.
+        stride: The distance between windows.
+
+    Returns:
+        A tensor of shape (N, C * kh * kw, windows), or without N.
+
+    Raises:
+        RuntimeError: The input has no room for a window, or sizes do not fit.
 
     Example:
         >>> import triten as tt
@@ -344,6 +404,20 @@ def fold(
     stride: Size = 1,
 ) -> Any:
     """Columns added up to images, where `unfold` takes windows from (`torch.nn.functional.fold`).
+
+    Args:
+        input: A tensor of shape (N, C * kh * kw, windows), or without N.
+        output_size: The height and width of the images.
+        kernel_size: The size of the windows, a number or a tuple of 2.
+        dilation: The distance between the elements of a window.
+        padding: How many zeros are put on both sides of each dimension.
+        stride: The distance between windows.
+
+    Returns:
+        A tensor of shape (N, C, *output_size), or without N.
+
+    Raises:
+        RuntimeError: The number of windows or the columns' length does not fit.
 
     Example:
         >>> import triten as tt

@@ -26,12 +26,22 @@ def ctc_loss(
     """The loss of connectionist temporal classification (`torch.nn.functional.ctc_loss`).
 
     Args:
-        log_probs: (T, N, C) or (T, C), logarithms of probabilities.
-        targets: (N, S), or the sequences of all one after another.
-        input_lengths: how many times of each sequence count, as a tensor or a tuple.
-        target_lengths: how many labels each has.
-        blank: the class that stands for no label.
-        zero_infinity: whether what has no alignment counts nothing, rather than infinitely much.
+        log_probs: Logarithms of probabilities, of shape (T, N, C) or (T, C).
+        targets: The labels, of shape (N, S), or those of all sequences one after another.
+        input_lengths: How many times of each sequence count, as a tensor or a tuple.
+        target_lengths: How many labels each has.
+        blank: The class that stands for no label.
+        reduction: 'none', 'mean' (the default), which divides by the numbers of labels first, or 'sum'.
+        zero_infinity: Whether what has no alignment counts nothing, rather than infinitely much.
+
+    Returns:
+        The loss: a tensor without dimensions, or with 'none' one of shape (N,).
+
+    Raises:
+        ValueError: `reduction` is another string.
+
+    References:
+        Graves et al., Connectionist temporal classification (2006).
 
     Example:
         >>> import triten as tt
@@ -52,7 +62,20 @@ def multilabel_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """Hinges of all classes against the right ones, which are listed up to -1 (`torch.nn.functional`).
+    """Hinges of all classes against the right ones (`torch.nn.functional.multilabel_margin_loss`).
+
+    Args:
+        input: The classes' scores, of shape (N, C) or (C).
+        target: The right classes of each example, int64, of `input`'s shape; -1 ends the list.
+        size_average: Deprecated for `reduction`: False means 'sum'.
+        reduce: Deprecated for `reduction`: False means 'none'.
+        reduction: 'none' gives each element's loss, 'mean' (the default) their mean, 'sum' their sum.
+
+    Returns:
+        The loss: a tensor without dimensions, or with 'none' one of shape (N,).
+
+    Raises:
+        ValueError: `reduction` is another string.
 
     Example:
         >>> import triten as tt
@@ -78,12 +101,22 @@ def linear_cross_entropy(
     """`cross_entropy` of `linear` (`torch.nn.functional.linear_cross_entropy`).
 
     Args:
-        input: (in_features) or (N, in_features).
-        linear_weight: (C, in_features) or (C, d1, ..., dK, in_features).
-        target: classes or their probabilities.
-        options: how PyTorch would divide the work into chunks, to save memory; ignored with a warning.
+        input: A tensor of shape (in_features) or (N, in_features).
+        linear_weight: The layer's weights, of shape (C, in_features) or (C, d1, ..., dK, in_features).
+        target: Classes or their probabilities, as `cross_entropy` takes them.
+        linear_bias: What the layer adds, of the shape of `linear_weight` without its last dimension.
+        weight: A factor for each class, of shape (C).
+        reduction: 'none' gives each element's loss, 'mean' (the default) their mean, 'sum' their sum.
+        ignore_index: Targets of this value do not count; -100 by default.
+        label_smoothing: The share, from 0 to 1, that is spread evenly over all classes.
+        options: How PyTorch would divide the work into chunks, to save memory; ignored with a warning.
 
-    Raises RuntimeError for shapes that do not fit.
+    Returns:
+        The loss: a tensor without dimensions, or with 'none' one of `target`'s shape.
+
+    Raises:
+        RuntimeError: Shapes do not fit, or `ignore_index` is given with probabilities.
+        ValueError: `reduction` is another string.
 
     Example:
         >>> import triten as tt

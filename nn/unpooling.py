@@ -77,11 +77,19 @@ def max_unpool1d(
     """The maxima of `max_pool1d` where they were, zeros elsewhere (`torch.nn.functional.max_unpool1d`).
 
     Args:
-        input: (N, C, L) or (C, L).
-        indices: the places that ``max_pool1d(..., return_indices=True)`` gave; of several for one the last stays.
-        output_size: of the line, where pooling may have come from several.
+        input: The maxima, of shape (N, C, L) or (C, L).
+        indices: The places that ``max_pool1d(..., return_indices=True)`` gave; of several for one the last stays.
+        kernel_size: The size of the windows of pooling.
+        stride: The distance between them; by default `kernel_size`.
+        padding: The padding of pooling.
+        output_size: The sizes of the result, where pooling may have come from several.
 
-    Raises ValueError for an output size that pooling cannot have come from, RuntimeError for a place outside it.
+    Returns:
+        A tensor of the sizes that pooling came from.
+
+    Raises:
+        ValueError: Pooling cannot have come from `output_size`.
+        RuntimeError: A place is outside of the result.
 
     Example:
         >>> import triten as tt
@@ -102,7 +110,29 @@ def max_unpool2d(
     padding: Size = 0,
     output_size: Sequence[int] | None = None,
 ) -> Any:
-    """The same over planes (`torch.nn.functional.max_unpool2d`)."""
+    """The maxima of `max_pool2d` where they were, zeros elsewhere (`torch.nn.functional.max_unpool2d`).
+
+    Args:
+        input: The maxima, of shape (N, C, H, W) or (C, H, W).
+        indices: The places that ``max_pool2d(..., return_indices=True)`` gave; of several for one the last stays.
+        kernel_size: The size of the windows of pooling.
+        stride: The distance between them; by default `kernel_size`.
+        padding: The padding of pooling.
+        output_size: The sizes of the result, where pooling may have come from several.
+
+    Returns:
+        A tensor of the sizes that pooling came from.
+
+    Raises:
+        ValueError: Pooling cannot have come from `output_size`.
+        RuntimeError: A place is outside of the result.
+
+    Example:
+        >>> import triten as tt
+        >>> values, places = tt.nn.functional.max_pool2d(tt.arange(4.0).view(1, 2, 2), 2, return_indices=True)
+        >>> tt.nn.functional.max_unpool2d(values, places, 2).tolist()
+        [[[0.0, 0.0], [0.0, 3.0]]]
+    """
     sizes, _, _ = _window(2, input, kernel_size, stride, padding, output_size)
     return ops.max_unpool2d(input, indices, sizes)
 
@@ -116,6 +146,28 @@ def max_unpool3d(
     padding: Size = 0,
     output_size: Sequence[int] | None = None,
 ) -> Any:
-    """The same over volumes (`torch.nn.functional.max_unpool3d`)."""
+    """The maxima of `max_pool3d` where they were, zeros elsewhere (`torch.nn.functional.max_unpool3d`).
+
+    Args:
+        input: The maxima, of shape (N, C, D, H, W) or (C, D, H, W).
+        indices: The places that ``max_pool3d(..., return_indices=True)`` gave; of several for one the last stays.
+        kernel_size: The size of the windows of pooling.
+        stride: The distance between them; by default `kernel_size`.
+        padding: The padding of pooling.
+        output_size: The sizes of the result, where pooling may have come from several.
+
+    Returns:
+        A tensor of the sizes that pooling came from.
+
+    Raises:
+        ValueError: Pooling cannot have come from `output_size`.
+        RuntimeError: A place is outside of the result.
+
+    Example:
+        >>> import triten as tt
+        >>> values, places = tt.nn.functional.max_pool3d(tt.arange(8.0).view(1, 2, 2, 2), 2, return_indices=True)
+        >>> tt.nn.functional.max_unpool3d(values, places, 2).tolist()
+        [[[[0.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 7.0]]]]
+    """
     sizes, steps, border = _window(3, input, kernel_size, stride, padding, output_size)
     return ops.max_unpool3d(input, indices, sizes, steps, border)

@@ -15,7 +15,14 @@ _mode = [0]
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """Ask for deterministic algorithms, which all are (`torch.use_deterministic_algorithms`).
 
-    Memory that `empty` does not write is not filled, unlike PyTorch's. Raises TypeError unless both are bools.
+    Memory that `empty` does not write is not filled, unlike PyTorch's.
+
+    Args:
+        mode: Whether they are asked for.
+        warn_only: Whether an operator without one would warn instead of failing; there is none.
+
+    Raises:
+        TypeError: An argument is no bool.
 
     Example:
         >>> import triten as tt
@@ -32,19 +39,48 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """Whether deterministic algorithms were asked for (`torch.are_deterministic_algorithms_enabled`)."""
+    """Whether deterministic algorithms were asked for (`torch.are_deterministic_algorithms_enabled`).
+
+    Returns:
+        A bool.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.are_deterministic_algorithms_enabled()
+        False
+    """
     return _mode[0] != 0
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
-    """Whether they were asked for with `warn_only` (`torch.is_deterministic_algorithms_warn_only_enabled`)."""
+    """Whether they were asked for with `warn_only` (`torch.is_deterministic_algorithms_warn_only_enabled`).
+
+    Returns:
+        A bool.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.is_deterministic_algorithms_warn_only_enabled()
+        False
+    """
     return _mode[0] == 1
 
 
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
-    """`use_deterministic_algorithms` by a word or number: "default" (0), "warn" (1) or "error" (2).
+    """`use_deterministic_algorithms` by a word or number (`torch.set_deterministic_debug_mode`).
 
-    See `torch.set_deterministic_debug_mode`. Raises RuntimeError for another one, TypeError for anything else.
+    Args:
+        debug_mode: "default" or 0, "warn" or 1, "error" or 2.
+
+    Raises:
+        RuntimeError: `debug_mode` is another word or number.
+        TypeError: `debug_mode` is neither a string nor an integer.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.set_deterministic_debug_mode("warn"); tt.get_deterministic_debug_mode()
+        1
+        >>> tt.set_deterministic_debug_mode("default")
     """
     if not isinstance(debug_mode, int | str):
         raise TypeError(f"debug_mode must be str or int, but got {type(debug_mode)}")
@@ -61,5 +97,14 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
 
 
 def get_deterministic_debug_mode() -> int:
-    """What was asked for: 0 nothing, 1 with `warn_only`, 2 without (`torch.get_deterministic_debug_mode`)."""
+    """Which deterministic algorithms were asked for, as a number (`torch.get_deterministic_debug_mode`).
+
+    Returns:
+        0 for none, 1 with `warn_only`, 2 without.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.get_deterministic_debug_mode()
+        0
+    """
     return _mode[0]

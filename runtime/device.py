@@ -191,7 +191,13 @@ def get_default_device() -> device:
 
 
 def set_default_device(device: device | str | int | None) -> None:
-    """Set where factories put tensors when no device is named; None restores the CPU.
+    """Set where factories put tensors when no device is named (`torch.set_default_device`).
+
+    Args:
+        device: The device, or its name; None restores the CPU.
+
+    Raises:
+        RuntimeError: There is no such type of devices.
 
     Example:
         >>> import triten as tt

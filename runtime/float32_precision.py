@@ -102,10 +102,13 @@ def set_allow_tf32_convolution(allow: bool) -> None:
 
 
 def get_float32_matmul_precision() -> str:
-    """The precision of float32 products: "highest", "high" or "medium" (`torch.get_float32_matmul_precision`).
+    """The precision of float32 products (`torch.get_float32_matmul_precision`).
+
+    Returns:
+        "highest", "high" or "medium", as `set_float32_matmul_precision` takes them.
 
     Raises:
-        RuntimeError: where ``backends.cuda.matmul.fp32_precision`` was set to something else meanwhile.
+        RuntimeError: ``backends.cuda.matmul.fp32_precision`` was set to something else meanwhile.
 
     Example:
         >>> import triten as tt
@@ -121,15 +124,13 @@ def get_float32_matmul_precision() -> str:
 def set_float32_matmul_precision(precision: str) -> None:
     """Choose how float32 matrix products are computed (`torch.set_float32_matmul_precision`).
 
-    "highest" multiplies and adds in float32 as IEEE 754 has it. "high" and "medium" let CUDA devices round the
-    operands to TF32, ten bits of mantissa, and multiply them on tensor cores with sums in float32. Products on the CPU
-    are those of "highest" always.
-
     Args:
-        precision: one of the three.
+        precision: "highest" multiplies and adds in float32 as IEEE 754 has it. "high" and "medium" let CUDA devices
+            round the operands to TF32, ten bits of mantissa, and multiply them on tensor cores with sums in float32.
+            Products on the CPU are those of "highest" always.
 
     Raises:
-        RuntimeError: for anything else.
+        RuntimeError: `precision` is anything else.
 
     Example:
         >>> import triten as tt

@@ -21,7 +21,17 @@ _TOKEN = object()
 
 
 def is_grad_enabled() -> bool:
-    """Whether operators of this thread record for backward."""
+    """Whether operators of this thread record for backward (`torch.is_grad_enabled`).
+
+    Returns:
+        A bool.
+
+    Example:
+        >>> import triten as tt
+        >>> with tt.no_grad():
+        ...     tt.is_grad_enabled()
+        False
+    """
     return not grad_disabled or state.grad_enabled
 
 
@@ -38,7 +48,17 @@ def set_grad_enabled(enabled: bool) -> bool:
 
 
 def is_inference_mode_enabled() -> bool:
-    """Whether new tensors of this thread are inference tensors."""
+    """Whether new tensors of this thread are inference tensors (`torch.is_inference_mode_enabled`).
+
+    Returns:
+        A bool.
+
+    Example:
+        >>> import triten as tt
+        >>> with tt.inference_mode():
+        ...     tt.is_inference_mode_enabled()
+        True
+    """
     return bool(inference_enabled) and state.inference
 
 

@@ -7,10 +7,13 @@ dtypes is in `dispatch/iterator/type_promotion.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
+
+Number: TypeAlias = bool | int | float | complex
+"""A Python number, as operators take it for a scalar."""
 
 
 class dtype:
@@ -150,12 +153,34 @@ on_default_change: list[Callable[[], None]] = []
 
 
 def get_default_dtype() -> dtype:
-    """The floating dtype that Python floats and factories take when none is named (`float32` at first)."""
+    """The dtype that Python floats and factories take when none is named (`torch.get_default_dtype`).
+
+    Returns:
+        A floating dtype, float32 at first.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.get_default_dtype()
+        triten.float32
+    """
     return _default[0]
 
 
 def set_default_dtype(d: dtype) -> None:
-    """Set the dtype of new floating tensors. Raises TypeError unless `d` is a floating dtype of 16 bits or more."""
+    """Set the dtype of new floating tensors (`torch.set_default_dtype`).
+
+    Args:
+        d: float16, bfloat16, float32 or float64.
+
+    Raises:
+        TypeError: `d` is anything else.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.set_default_dtype(tt.float64); tt.zeros(1).dtype
+        triten.float64
+        >>> tt.set_default_dtype(tt.float32)
+    """
     if not isinstance(d, dtype):
         raise TypeError(f"set_default_dtype(): argument 'd' must be dtype, not {type(d).__name__}")
     if d not in (float16, bfloat16, float32, float64):

@@ -64,13 +64,31 @@ class TensorImpl:
         return self._spec.ndim
 
     def dim(self) -> int:
-        """The number of dimensions."""
+        """The number of dimensions (`torch.Tensor.dim`).
+
+        Returns:
+            The length of the shape; 0 for a single number.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.ones(2, 3).dim()
+            2
+        """
         return self._spec.ndim
 
     ndimension = dim
 
     def numel(self) -> int:
-        """The number of elements."""
+        """The number of elements (`torch.Tensor.numel`).
+
+        Returns:
+            The product of the sizes; 1 for a tensor without dimensions.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.ones(2, 3).numel()
+            6
+        """
         return self._spec.numel
 
     nelement = numel
@@ -86,11 +104,35 @@ class TensorImpl:
         return self._spec.nbytes
 
     def element_size(self) -> int:
-        """Bytes of one element."""
+        """The number of bytes of one element (`torch.Tensor.element_size`).
+
+        Returns:
+            The dtype's size in bytes.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.ones(2, dtype=tt.float64).element_size()
+            8
+        """
         return self._spec.itemsize
 
     def stride(self, dim: int | str | None = None) -> tuple[int, ...] | int:
-        """All strides in elements, or the one of `dim`, a number or a name. Raises IndexError out of range."""
+        """The distance in memory between neighbours along each dimension, in elements (`torch.Tensor.stride`).
+
+        Args:
+            dim: One dimension, as a number or a name; None asks for all.
+
+        Returns:
+            A tuple of numbers, or with `dim` one number.
+
+        Raises:
+            IndexError: `dim` is out of range.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.ones(2, 3).stride(), tt.ones(2, 3).stride(0)
+            ((3, 1), 3)
+        """
         if dim is None:
             return self._spec.strides
         try: return self._spec.strides[self._wrapped(dim)]  # fmt: skip
@@ -99,7 +141,22 @@ class TensorImpl:
             raise
 
     def size(self, dim: int | str | None = None) -> Size | int:
-        """All sizes, or the one of `dim`, a number or a name. Raises IndexError out of range."""
+        """The sizes of the dimensions (`torch.Tensor.size`).
+
+        Args:
+            dim: One dimension, as a number or a name; None asks for all.
+
+        Returns:
+            A `tt.Size`, which is a tuple, or with `dim` one number.
+
+        Raises:
+            IndexError: `dim` is out of range.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.ones(2, 3).size(), tt.ones(2, 3).size(-1)
+            (triten.Size([2, 3]), 3)
+        """
         if dim is None:
             return self._spec.shape
         try: return self._spec.sizes[self._wrapped(dim)]  # fmt: skip
@@ -125,19 +182,59 @@ class TensorImpl:
         )
 
     def is_contiguous(self, memory_format: mf.memory_format = mf.contiguous_format) -> bool:
-        """Whether the elements lie in this memory format's order without gaps."""
+        """Whether the elements lie in a memory format's order without gaps (`torch.Tensor.is_contiguous`).
+
+        Args:
+            memory_format: The order that is asked for; by default the last dimension is the innermost.
+
+        Returns:
+            A bool.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.ones(2, 3).is_contiguous(), tt.ones(2, 3).t().is_contiguous()
+            (True, False)
+        """
         return self._spec.is_contiguous_in(memory_format)
 
     def is_floating_point(self) -> bool:
-        """Whether the dtype is a floating one."""
+        """Whether the dtype is a floating one (`torch.Tensor.is_floating_point`).
+
+        Returns:
+            True for float16, bfloat16, float32, float64 and the 8-bit floats; False for complex dtypes and the
+            others.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.ones(1).is_floating_point(), tt.ones(1, dtype=tt.int64).is_floating_point()
+            (True, False)
+        """
         return self._spec.dtype.is_floating_point
 
     def is_complex(self) -> bool:
-        """Whether the dtype is complex."""
+        """Whether the dtype is complex (`torch.Tensor.is_complex`).
+
+        Returns:
+            True for complex64 and complex128.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([1j]).is_complex()
+            True
+        """
         return self._spec.dtype.is_complex
 
     def is_signed(self) -> bool:
-        """Whether the dtype can hold negative numbers."""
+        """Whether the dtype can hold negative numbers (`torch.Tensor.is_signed`).
+
+        Returns:
+            False for unsigned integers and bool, True for the others.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([1]).is_signed(), tt.tensor([True]).is_signed()
+            (True, False)
+        """
         return self._spec.dtype.is_signed
 
     @property
@@ -156,19 +253,62 @@ class TensorImpl:
         return self._spec.is_meta
 
     def is_inference(self) -> bool:
-        """Whether the tensor was made in inference mode, without version counter and autograd keys."""
+        """Whether the tensor was made in inference mode, without version counter and autograd keys
+        (`torch.Tensor.is_inference`).
+
+        Returns:
+            A bool.
+
+        Example:
+            >>> import triten as tt
+            >>> with tt.inference_mode():
+            ...     x = tt.ones(1)
+            >>> x.is_inference()
+            True
+        """
         return self._spec.is_inference
 
     def key_set(self) -> DispatchKeySet:
-        """The dispatch keys of the tensor, as c10 has them."""
+        """The dispatch keys of the tensor, as c10 has them.
+
+        Returns:
+            A `tt.DispatchKeySet`.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.ones(1).key_set().has(tt.DispatchKey.CPU)
+            True
+        """
         return DispatchKeySet.from_raw_repr(self._spec.key_set)
 
     def get_device(self) -> int:
-        """The device's ordinal, -1 on the host."""
+        """The ordinal of the device (`torch.Tensor.get_device`).
+
+        Returns:
+            0 for ``cuda:0``, 1 for ``cuda:1``; -1 on the host.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.ones(1, device="cpu").get_device()
+            -1
+        """
         return -1 if self._spec.device is CPU else self._spec.device.resolved_index
 
     def version_cell(self) -> list[int]:
-        """The version counter that this tensor shares with its views, made when first needed."""
+        """The version counter that this tensor shares with its views, made when first needed.
+
+        Returns:
+            A list of one number: how often the bytes were written in place.
+
+        Raises:
+            RuntimeError: The tensor was made in inference mode.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.ones(2)
+            >>> x[0].version_cell() is x.version_cell()
+            True
+        """
         cell = self._version_cell
         if cell is None:
             if self._spec.is_inference:
@@ -177,7 +317,19 @@ class TensorImpl:
         return cell
 
     def current_version(self) -> int:
-        """How often the bytes were written in place."""
+        """How often the bytes were written in place (`torch.Tensor._version`).
+
+        Returns:
+            The value of the version counter, which views share.
+
+        Raises:
+            RuntimeError: The tensor was made in inference mode.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.ones(2).add_(1).current_version()
+            1
+        """
         if self._spec.is_inference:
             raise RuntimeError("Inference tensors do not track version counter.")
         return self._version_cell[0] if self._version_cell is not None else 0
@@ -188,7 +340,15 @@ class TensorImpl:
         return self.current_version()
 
     def bump_version(self) -> None:
-        """Count one write in place."""
+        """Count one write in place, of bytes that were changed without an operator.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.ones(2)
+            >>> x.bump_version()
+            >>> x.current_version()
+            1
+        """
         cell = self._version_cell
         if cell is not None:
             cell[0] += 1
@@ -196,30 +356,89 @@ class TensorImpl:
             self._version_cell = [1]
 
     def data_ptr(self) -> int:
-        """The address of the first element; 0 for an empty tensor."""
+        """The address of the first element (`torch.Tensor.data_ptr`).
+
+        Returns:
+            A number, an address of the tensor's device; 0 for an empty tensor.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.ones(2)
+            >>> x[1:].data_ptr() - x.data_ptr()
+            4
+        """
         return address_of(self._data) if self._spec.numel else 0
 
     def storage_offset(self) -> int:
-        """Elements between the storage's first and the tensor's first."""
+        """Where the tensor begins in its storage (`torch.Tensor.storage_offset`).
+
+        Returns:
+            The number of elements between the storage's first and the tensor's first.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.ones(5)[2:].storage_offset()
+            2
+        """
         data = self._data
         if not self._spec.numel:
             return 0
         return (address_of(data) - address_of(root_of(data))) // self._spec.itemsize
 
     def untyped_storage(self) -> Storage:
-        """The bytes that this tensor shares with its views."""
+        """The bytes that this tensor shares with its views (`torch.Tensor.untyped_storage`).
+
+        Returns:
+            A `tt.UntypedStorage`.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.ones(5)[2:].untyped_storage().nbytes()
+            20
+        """
         storage = storage_of(self._data, self._spec.device)
         storage.follow(self)
         return storage
 
     def set_sizes_contiguous(self, sizes: tuple[int, ...]) -> None:
-        """Give the tensor other sizes over the same storage, contiguous from its first element."""
+        """Give the tensor other sizes over the same storage, contiguous from its first element.
+
+        Args:
+            sizes: The new sizes.
+
+        Raises:
+            RuntimeError: The storage is too small.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.arange(6)
+            >>> x.set_sizes_contiguous((2, 3))
+            >>> x
+            tensor([[0, 1, 2],
+                    [3, 4, 5]])
+        """
         self.set_sizes_and_strides(sizes, mf.contiguous_strides(sizes))
 
     def set_sizes_and_strides(
         self, sizes: tuple[int, ...], strides: tuple[int, ...], storage_offset: int | None = None
     ) -> None:
-        """Give the tensor other geometry over the same storage. Raises RuntimeError out of its bounds."""
+        """Give the tensor other geometry over the same storage.
+
+        Args:
+            sizes: The new sizes.
+            strides: The new strides, in elements.
+            storage_offset: The place of the first element in the storage; None leaves it.
+
+        Raises:
+            RuntimeError: An element would lie outside the storage.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.arange(6)
+            >>> x.set_sizes_and_strides((3,), (2,))
+            >>> x
+            tensor([0, 2, 4])
+        """
         spec = self._spec.replace(sizes=tuple(sizes), strides=tuple(strides))
         offset = self.storage_offset() if storage_offset is None else storage_offset
         self._data = view_at(storage_of(self._data, spec.device), offset * spec.itemsize, spec)
@@ -227,7 +446,21 @@ class TensorImpl:
 
     @classmethod
     def from_data(cls, data: Any, spec: TensorSpec) -> Any:
-        """A tensor of this class over bytes and a spec that fit each other."""
+        """A tensor of this class over bytes and a spec that fit each other; neither is checked.
+
+        Args:
+            data: The bytes, as the device has them: an ndarray on the CPU.
+            spec: What the tensor is: sizes, strides, dtype, device, keys.
+
+        Returns:
+            The tensor, which shares the bytes.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.ones(2)
+            >>> tt.Tensor.from_data(x._data, x._spec)
+            tensor([1., 1.])
+        """
         out = cls()
         out._data = data
         out._spec = spec

@@ -68,7 +68,25 @@ def exponential(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """exp(-|n - center| / tau), the center by default in the middle (`torch.signal.windows.exponential`).
+    """exp(-|n - center| / tau) for n = 0, ..., M - 1 (`torch.signal.windows.exponential`).
+
+    Args:
+        M: How many elements the window has.
+        center: The place of the largest element; by default the middle.
+        tau: How slowly the elements fall, above 0.
+        sym: Whether the window is symmetric; otherwise it is a period of one, the first M elements of a symmetric one
+            of M + 1.
+        dtype: float32 or float64; by default the default dtype.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A vector of M elements.
+
+    Raises:
+        ValueError: `M` is negative, `dtype` is another one, or `tau` is not positive, or `center` is given for a
+            symmetric window.
 
     Example:
         >>> import triten as tt
@@ -97,7 +115,22 @@ def cosine(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """sin(pi (n + 1/2) / M) (`torch.signal.windows.cosine`).
+    """sin(pi (n + 1/2) / M) for n = 0, ..., M - 1 (`torch.signal.windows.cosine`).
+
+    Args:
+        M: How many elements the window has.
+        sym: Whether the window is symmetric; otherwise it is a period of one, the first M elements of a symmetric one
+            of M + 1.
+        dtype: float32 or float64; by default the default dtype.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A vector of M elements.
+
+    Raises:
+        ValueError: `M` is negative, or `dtype` is another one.
 
     Example:
         >>> import triten as tt
@@ -127,7 +160,23 @@ def gaussian(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """exp(-(n - middle)^2 / (2 std^2)) (`torch.signal.windows.gaussian`).
+    """exp(-(n - middle)^2 / (2 std^2)) for n = 0, ..., M - 1 (`torch.signal.windows.gaussian`).
+
+    Args:
+        M: How many elements the window has.
+        std: The standard deviation, in elements, above 0.
+        sym: Whether the window is symmetric; otherwise it is a period of one, the first M elements of a symmetric one
+            of M + 1.
+        dtype: float32 or float64; by default the default dtype.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A vector of M elements.
+
+    Raises:
+        ValueError: `M` is negative, `dtype` is another one, or `std` is not positive.
 
     Example:
         >>> import triten as tt
@@ -156,6 +205,22 @@ def kaiser(
     requires_grad: bool = False,
 ) -> Any:
     """I0(beta sqrt(1 - x^2)) / I0(beta) for x from -1 to 1 (`torch.signal.windows.kaiser`).
+
+    Args:
+        M: How many elements the window has.
+        beta: How narrow the window is, at least 0; 0 gives ones.
+        sym: Whether the window is symmetric; otherwise it is a period of one, the first M elements of a symmetric one
+            of M + 1.
+        dtype: float32 or float64; by default the default dtype.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A vector of M elements.
+
+    Raises:
+        ValueError: `M` is negative, `dtype` is another one, or `beta` is negative.
 
     Example:
         >>> import triten as tt
@@ -194,7 +259,23 @@ def general_cosine(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """The sum of (-1)^k a[k] cos(2 pi k n / (M - 1)) (`torch.signal.windows.general_cosine`).
+    """The sum over k of (-1)^k a[k] cos(2 pi k n / (M - 1)) (`torch.signal.windows.general_cosine`).
+
+    Args:
+        M: How many elements the window has.
+        a: The coefficients.
+        sym: Whether the window is symmetric; otherwise it is a period of one, the first M elements of a symmetric one
+            of M + 1.
+        dtype: float32 or float64; by default the default dtype.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A vector of M elements.
+
+    Raises:
+        ValueError: `M` is negative, `dtype` is another one, or there are no coefficients.
 
     Example:
         >>> import triten as tt
@@ -221,6 +302,22 @@ def general_hamming(
     requires_grad: bool = False,
 ) -> Any:
     """alpha - (1 - alpha) cos(2 pi n / (M - 1)) (`torch.signal.windows.general_hamming`).
+
+    Args:
+        M: How many elements the window has.
+        alpha: The coefficient alpha.
+        sym: Whether the window is symmetric; otherwise it is a period of one, the first M elements of a symmetric one
+            of M + 1.
+        dtype: float32 or float64; by default the default dtype.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A vector of M elements.
+
+    Raises:
+        ValueError: `M` is negative, or `dtype` is another one.
 
     Example:
         >>> import triten as tt
@@ -250,6 +347,21 @@ def hamming(
 ) -> Any:
     """0.54 - 0.46 cos(2 pi n / (M - 1)) (`torch.signal.windows.hamming`).
 
+    Args:
+        M: How many elements the window has.
+        sym: Whether the window is symmetric; otherwise it is a period of one, the first M elements of a symmetric one
+            of M + 1.
+        dtype: float32 or float64; by default the default dtype.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A vector of M elements.
+
+    Raises:
+        ValueError: `M` is negative, or `dtype` is another one.
+
     Example:
         >>> import triten as tt
         >>> tt.signal.windows.hamming(3)
@@ -269,6 +381,21 @@ def hann(
     requires_grad: bool = False,
 ) -> Any:
     """(1 - cos(2 pi n / (M - 1))) / 2 (`torch.signal.windows.hann`).
+
+    Args:
+        M: How many elements the window has.
+        sym: Whether the window is symmetric; otherwise it is a period of one, the first M elements of a symmetric one
+            of M + 1.
+        dtype: float32 or float64; by default the default dtype.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A vector of M elements.
+
+    Raises:
+        ValueError: `M` is negative, or `dtype` is another one.
 
     Example:
         >>> import triten as tt
@@ -292,6 +419,21 @@ def blackman(
 ) -> Any:
     """0.42 - 0.5 cos(2 pi n / (M - 1)) + 0.08 cos(4 pi n / (M - 1)) (`torch.signal.windows.blackman`).
 
+    Args:
+        M: How many elements the window has.
+        sym: Whether the window is symmetric; otherwise it is a period of one, the first M elements of a symmetric one
+            of M + 1.
+        dtype: float32 or float64; by default the default dtype.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A vector of M elements.
+
+    Raises:
+        ValueError: `M` is negative, or `dtype` is another one.
+
     Example:
         >>> import triten as tt
         >>> float(tt.signal.windows.blackman(5)[1]) > 0.33
@@ -311,7 +453,22 @@ def bartlett(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """A triangle (`torch.signal.windows.bartlett`).
+    """A triangle, 1 - |2 n / (M - 1) - 1| (`torch.signal.windows.bartlett`).
+
+    Args:
+        M: How many elements the window has.
+        sym: Whether the window is symmetric; otherwise it is a period of one, the first M elements of a symmetric one
+            of M + 1.
+        dtype: float32 or float64; by default the default dtype.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A vector of M elements.
+
+    Raises:
+        ValueError: `M` is negative, or `dtype` is another one.
 
     Example:
         >>> import triten as tt
@@ -340,7 +497,25 @@ def nuttall(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """Nuttall's minimum of four cosines (A. Nuttall, 1981; `torch.signal.windows.nuttall`).
+    """A sum of four cosines with small side lobes (`torch.signal.windows.nuttall`).
+
+    Args:
+        M: How many elements the window has.
+        sym: Whether the window is symmetric; otherwise it is a period of one, the first M elements of a symmetric one
+            of M + 1.
+        dtype: float32 or float64; by default the default dtype.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A vector of M elements.
+
+    Raises:
+        ValueError: `M` is negative, or `dtype` is another one.
+
+    References:
+        Nuttall, Some windows with very good sidelobe behavior (1981).
 
     Example:
         >>> import triten as tt

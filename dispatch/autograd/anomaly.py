@@ -37,17 +37,48 @@ _state = _Anomaly()
 
 
 def is_anomaly_enabled() -> bool:
-    """Whether anomalies are detected (`torch.is_anomaly_enabled`)."""
+    """Whether anomalies are detected in backward (`torch.is_anomaly_enabled`).
+
+    Returns:
+        A bool, the same in every thread.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.is_anomaly_enabled()
+        False
+    """
     return _state.observed is not None
 
 
 def is_anomaly_check_nan_enabled() -> bool:
-    """Whether nan counts as an anomaly (`torch.is_anomaly_check_nan_enabled`)."""
+    """Whether nan counts as an anomaly (`torch.is_anomaly_check_nan_enabled`).
+
+    Returns:
+        A bool, the same in every thread.
+
+    Example:
+        >>> import triten as tt
+        >>> with tt.autograd.set_detect_anomaly(True, check_nan=False):
+        ...     tt.is_anomaly_check_nan_enabled()
+        False
+    """
     return _state.check_nan
 
 
 def set_anomaly_enabled(mode: bool, check_nan: bool = True) -> None:
-    """Switch anomaly detection on or off (`torch.set_anomaly_enabled`)."""
+    """Switch anomaly detection on or off (`torch.set_anomaly_enabled`); `tt.autograd.detect_anomaly` does it for a
+    block.
+
+    Args:
+        mode: Whether a node remembers the stack that it was recorded on, which an error in backward then tells.
+        check_nan: Whether a gradient with nan raises an error.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.set_anomaly_enabled(True); tt.is_anomaly_enabled()
+        True
+        >>> tt.set_anomaly_enabled(False)
+    """
     with _lock:
         _state.check_nan = check_nan
         if mode and _state.observed is None:

@@ -11,8 +11,10 @@ from pathlib import Path
 from .autograd import autograd_module
 from .deprecated import load_deprecated
 from .derivatives import load_derivatives
+from .docstrings import Docstrings
+from .documentation import documentation_of
 from .forward import forward_index, forward_module
-from .functions import functions_module, methods_module, packets_of
+from .functions import functions_module, methods_module, packets_of, signatures_of
 from .load import load_functions
 from .registrations import (
     functions_index_module,
@@ -33,13 +35,14 @@ def generate() -> dict[str, str]:
     derivatives = load_derivatives(DISPATCH / "derivatives.yaml", operators)
     deprecated = load_deprecated(DISPATCH / "deprecated.yaml", operators)
     families = operators.families()
+    docstrings = Docstrings(signatures_of(operators), documentation_of(operators.functions))
     files: dict[str, str] = {}
     names: dict[str, list[str]] = {}
     for family in families:
         functions = operators.of_family(family)
         own = [d for d in derivatives if d.function.family == family]
-        files[f"functions/{family}.py"] = functions_module(family, functions, deprecated)
-        files[f"methods/{family}.py"] = methods_module(family, functions, deprecated)
+        files[f"functions/{family}.py"] = functions_module(family, functions, deprecated, docstrings)
+        files[f"methods/{family}.py"] = methods_module(family, functions, deprecated, docstrings)
         files[f"registrations/{family}.py"] = registrations_module(family, functions, own)
         if own:
             files[f"autograd/{family}.py"] = autograd_module(family, own, functions)
@@ -61,8 +64,8 @@ def generate() -> dict[str, str]:
         {family: [str(f.name) for f in operators.of_family(family)] for family in families}
     )
     files["functions/__init__.py"] = functions_index_module(names)
-    files["functions/__init__.pyi"] = functions_stub(operators)
-    files["methods/__init__.pyi"] = methods_stub(operators)
+    files["functions/__init__.pyi"] = functions_stub(operators, docstrings)
+    files["methods/__init__.pyi"] = methods_stub(operators, docstrings)
     return files
 
 

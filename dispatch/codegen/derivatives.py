@@ -72,9 +72,7 @@ def load_derivatives(path: Path, operators: Operators) -> list[Derivative]:
             raise ModelError(f"{location}: the declaration is '{function.schema}', here stands '{schema}'")
         before = places.setdefault(str(schema.operator_name), location)
         if before is not location:
-            raise ModelError(
-                f"{location}: the derivative of {schema.operator_name} stands at {before} already"
-            )
+            raise ModelError(f"{location}: its derivative stands at {before.file}:{before.line} already")
         outputs = fields.pop("output_differentiability", None)
         if outputs is not None and len(outputs) != len(schema.returns):
             raise ModelError(

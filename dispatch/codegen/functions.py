@@ -6,13 +6,16 @@ compared by identity, exceptions as the miss path.
 
 from __future__ import annotations
 
-import keyword
 import re
 from collections.abc import Mapping
 
+from .annotation_imports import checked_imports, without_docstrings
 from .deprecated import Deprecated
+from .docstrings import Docstrings, is_function
+from .load import Operators
 from .model import NativeFunction
-from .signature import PythonParameter, PythonSignature, python_signature
+from .python_form import parameter_name, result_annotation, returns_text
+from .signature import PythonParameter, PythonSignature, python_signature, united
 
 HEADER = '''"""{title}
 
@@ -125,9 +128,7 @@ class _Body:
             self.parameters = self.parameters[:arity]
 
     def name_of(self, parameter: PythonParameter) -> str:
-        if parameter.name == "self" and not self.method:
-            return "input"
-        return f"{parameter.name}_" if keyword.iskeyword(parameter.name) else parameter.name
+        return "self" if parameter.name == "self" and self.method else parameter_name(parameter.name)
 
     def is_operand(self, parameter: PythonParameter) -> bool:
         """Whether a number may stand there: a method's self is a tensor, whatever the functions allow."""
@@ -278,8 +279,8 @@ class _Body:
         star = False
         variadic = self.signature.variadic
         for p in sorted(self.parameters, key=lambda p: not (self.method and p.name == "self")):
-            if p.name == variadic and not self.operator:
-                parts += ["*sizes: Any", f"{p.name}: Any = None"]
+            if p.name == variadic:
+                parts += [f"*sizes: {united('int', p.annotation)}", f"{p.name}: {p.annotation} | None = None"]
                 star = True
                 continue
             if p.keyword_only and not star:
@@ -292,31 +293,49 @@ class _Body:
             default = p.default
             if default is not None and p.role == "scale":
                 default = _constant(default)
-            parts.append(f"{name}: Any" + ("" if default is None or self.operator else f" = {default}"))
-        if self.signature.has_out and not self.operator:
+            parts.append(f"{name}: {p.annotation}" + ("" if default is None else f" = {default}"))
+        if self.signature.has_out:
             if not star:
                 parts.append("*")
                 star = True
-            parts.append("out: Any = None")
-        if self.signature.is_factory and not self.operator:
+            parts.append(f"out: {out_annotation(self.signature)} = None")
+        if self.signature.is_factory:
             if not star:
                 parts.append("*")
             parts.append("requires_grad: bool = False")
         return ", ".join(parts)
 
 
-def _docstring(signature: PythonSignature) -> str:
-    return "\n    ".join(["", *(str(f.schema) for f in signature.overloads), ""])
+def out_annotation(signature: PythonSignature) -> str:
+    """The annotation of ``out=``, whose default is None."""
+    outs = [f.schema.out_arguments for f in signature.overloads if f.form == "out"]
+    return united(*(result_annotation(len(each)) for each in outs), "None")
 
 
-def function_text(signature: PythonSignature, method: bool = False, takes_more: bool = False) -> str:
-    """One function, or one method (indented by the caller); `takes_more` where the name has deprecated forms."""
+def return_annotation(signature: PythonSignature) -> str:
+    """The annotation of the result, whichever overload gives it."""
+    only_out = all(f.form == "out" for f in signature.overloads)
+    return united(*(returns_text(f) for f in signature.overloads if f.form != "out" or only_out))
+
+
+def literal(docstring: str) -> list[str]:
+    """A docstring as lines of source, indented for a function's body."""
+    first, *rest = docstring.split("\n")
+    prefix = 'r"""' if "\\" in docstring else '"""'
+    lines = [f"    {prefix}{first}", *(f"    {line}" if line else "" for line in rest)]
+    return [*lines[:-1], f'{lines[-1]}"""'] if not rest else [*lines, '    """']
+
+
+def function_text(
+    signature: PythonSignature, docstring: str | None, method: bool = False, takes_more: bool = False
+) -> str:
+    """One function, or one method (indented by the caller); `takes_more` where the name has deprecated forms.
+
+    Without a docstring the method gets its function's when the classes are put together.
+    """
     packet = f"{signature.name}_packet"
-    doc = "; ".join(str(f.schema) for f in signature.overloads if f.form != "out") or str(
-        signature.first.schema
-    )
     if signature.general:
-        leading = "self: Any, *args: Any" if method else "*args: Any"
+        leading = "self, *args: Any" if method else "*args: Any"
         given = "(self, *args)" if method else "args"
         spread = "self, *args" if method else "*args"
         calls = (
@@ -371,17 +390,20 @@ def function_text(signature: PythonSignature, method: bool = False, takes_more: 
         body = made.statements()
         definition = made.definition()
     name = signature.name
-    documented = f'    """{_wrap(doc)}"""'
+    result = return_annotation(signature)
+    documented = [] if docstring is None else literal(docstring)
     if not is_sized_factory(signature):
-        return "\n".join([f"def {name}({definition}) -> Any:", documented, *[f"    {line}" for line in body]])
+        return "\n".join(
+            [f"def {name}({definition}) -> {result}:", *documented, *[f"    {line}" for line in body]]
+        )
     # A dozen defaults take longer to fill in than the look-up takes, so that calls without options are looked up first.
     return "\n".join(
         [
-            f"def _{name}({definition}) -> Any:",
+            f"def _{name}({definition}) -> {result}:",
             *[f"    {line}" for line in body],
             "\n",
-            f"def {name}(*sizes: Any, **options: Any) -> Any:",
-            documented,
+            f"def {name}(*sizes: Any, **options: Any) -> {result}:",
+            *documented,
             "    if not options and not modes:",
             "        try:",
             f"            plan = {name}_short[sizes]",
@@ -420,10 +442,6 @@ def is_sized_factory(signature: PythonSignature) -> bool:
     )
 
 
-def _wrap(doc: str) -> str:
-    return doc.replace("; ", "\n\n    ") if "; " in doc else doc
-
-
 def operator_text(signature: PythonSignature, special: str) -> str:
     """A special method such as ``__add__``."""
     body = _Body(signature, True, operator=special)
@@ -442,18 +460,27 @@ def packets_of(functions: list[NativeFunction]) -> dict[str, PythonSignature]:
     return {name: python_signature(name, overloads) for name, overloads in grouped.items()}
 
 
+def signatures_of(operators: Operators) -> dict[str, PythonSignature]:
+    """The signatures of all names that Python sees."""
+    families = [packets_of(operators.of_family(family)) for family in operators.families()]
+    return {name: signature for packets in families for name, signature in packets.items()}
+
+
 def parameter_source(p: PythonParameter) -> str:
-    """A `Parameter` as source."""
+    """The values of a `Parameter` as source."""
     name = "input" if p.name == "self" else p.name
     if p.default is None:
         default = "NOT_GIVEN"
     else:
         default = _constant(p.default) if p.role == "scale" and p.default.lstrip("-").isdigit() else p.default
-    return f'Parameter("{name}", "{p.role}", {default}, {p.keyword_only})'
+    return f'("{name}", "{p.role}", {default}, {p.keyword_only})'
 
 
 def functions_module(
-    family: str, functions: list[NativeFunction], deprecated: Mapping[str, tuple[Deprecated, ...]]
+    family: str,
+    functions: list[NativeFunction],
+    deprecated: Mapping[str, tuple[Deprecated, ...]],
+    docstrings: Docstrings,
 ) -> str:
     """The module of a family's public functions and packets."""
     signatures = packets_of(functions)
@@ -487,16 +514,23 @@ def functions_module(
     functions_text: list[str] = []
     names: list[str] = []
     for signature in signatures.values():
-        if any("function" in f.variants for f in signature.overloads if f.form != "out"):
-            functions_text.append(function_text(signature, takes_more=signature.name in deprecated))
+        if is_function(signature):
+            docstring = docstrings.of(signature.name)
+            functions_text.append(
+                function_text(signature, docstring, takes_more=signature.name in deprecated)
+            )
             names.append(signature.name)
     code = "\n".join(body) + "\n\n\n" + "\n\n\n".join(functions_text)
     exported = "__all__ = [\n" + "".join(f'    "{n}",\n' for n in sorted(names)) + "]\n"
-    return text + imports_for(code, family) + "\n" + exported + "\n" + code + "\n"
+    imports = imports_for(code, family) + checked_imports(code)
+    return text + imports + "\n" + exported + "\n" + code + "\n"
 
 
 def methods_module(
-    family: str, functions: list[NativeFunction], deprecated: Mapping[str, tuple[Deprecated, ...]]
+    family: str,
+    functions: list[NativeFunction],
+    deprecated: Mapping[str, tuple[Deprecated, ...]],
+    docstrings: Docstrings,
 ) -> str:
     """The module of a family's mixin of Tensor methods."""
     signatures = packets_of(functions)
@@ -506,7 +540,8 @@ def methods_module(
     for signature in signatures.values():
         is_method = any("method" in f.variants for f in signature.overloads)
         if is_method:
-            methods.append(function_text(signature, True, signature.name in deprecated))
+            docstring = None if is_function(signature) else docstrings.of(signature.name)
+            methods.append(function_text(signature, docstring, True, signature.name in deprecated))
             used.add(signature.name)
         for special in OPERATORS.get(signature.name, ()):
             methods.append(operator_text(signature, special))
@@ -533,13 +568,13 @@ def methods_module(
     imports = imports_for(body, family, packet=False)
     if tables:
         imports += f"from ..functions.{family} import (\n" + "".join(f"    {t},\n" for t in tables) + ")\n"
-    return text + imports + "\n\n" + body
+    return text + imports + checked_imports(body) + "\n\n" + body
 
 
 def imports_for(code: str, family: str, packet: bool = True) -> str:
     """The imports that generated code uses."""
-    names = set(re.findall(r"\b[A-Za-z_][A-Za-z_0-9]*\b", code))
-    lines = ["from typing import Any", ""]
+    names = set(re.findall(r"\b[A-Za-z_][A-Za-z_0-9]*\b", without_docstrings(code)))
+    lines = ["from typing import TYPE_CHECKING, Any", ""]
     if "modes" in names:
         lines.append("from ....runtime.local_dispatch_key_set import modes")
     formats = sorted(names & {"contiguous_format", "preserve_format", "channels_last"})
@@ -550,9 +585,8 @@ def imports_for(code: str, family: str, packet: bool = True) -> str:
         lines.append(f"from ....runtime.scalar_type import {', '.join(dtypes)}")
     if "hide_inner_frames" in names:
         lines.append("from ....runtime.traceback_filter import hide_inner_frames")
-    parts = sorted(names & {"NOT_GIVEN", "Parameter"})
-    if parts:
-        lines.append(f"from ...core.call_parts import {', '.join(parts)}")
+    if "NOT_GIVEN" in names:
+        lines.append("from ...core.call_parts import NOT_GIVEN")
     from_packet = ["SHORT"] * ("SHORT" in names) + ["packet"] * packet
     if from_packet:
         lines.append(f"from ...core.overload_packet import {', '.join(from_packet)}")

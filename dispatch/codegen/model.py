@@ -13,6 +13,8 @@ from typing import Any
 from ...runtime.dispatch_key import BY_NAME
 from ..schema import FunctionSchema, OperatorName, parse_name, parse_schema
 from ..schema.function_schema import AliasInfo, Argument, Return
+from .docs import OperatorDocs
+from .location import Location, ModelError
 
 FIELDS = frozenset(
     {
@@ -20,6 +22,7 @@ FIELDS = frozenset(
         "device_check",
         "device_guard",
         "dispatch",
+        "docs",
         "exact_out",
         "func",
         "meta",
@@ -56,21 +59,6 @@ IGNORED_BACKENDS = frozenset(
 """Entries for libraries and layouts that are not built: parsed, and then left alone."""
 
 
-class ModelError(ValueError):
-    """A declaration that cannot be; the message starts with its place."""
-
-
-@dataclass(frozen=True)
-class Location:
-    """A line of a YAML file."""
-
-    file: str
-    line: int
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
-
-
 @dataclass(frozen=True)
 class NativeFunction:
     """One operator.
@@ -81,7 +69,8 @@ class NativeFunction:
     is a tensor. `python_binding` is false for overloads that only the dispatcher knows, and ``positional`` for those
     that Python reaches through another overload's signature (``x.view(dtype)``), ``keywords`` where that signature
     takes those of its parameters that no other overload has by keyword alone. `written` marks the in-place and
-    ``out=`` forms that ``autogen`` makes of a composition: its result, copied to where they want it.
+    ``out=`` forms that ``autogen`` makes of a composition: its result, copied to where they want it. `docs` stands on
+    the first entry of a name alone.
     """
 
     schema: FunctionSchema
@@ -107,6 +96,7 @@ class NativeFunction:
     exact_out: bool = False
     strided_out: bool = False
     written: bool = field(default=False)
+    docs: OperatorDocs | None = None
 
     @property
     def name(self) -> OperatorName:
@@ -145,6 +135,8 @@ class NativeFunction:
                 value = dict(value)
             elif each.name == "precomputed":
                 value = list(value)
+            elif each.name == "docs":
+                value = value.to_fields()
             out[each.name] = value
         if out.get("variants") == "function":
             del out["variants"]
@@ -193,6 +185,7 @@ class NativeFunction:
             exact_out=bool(fields.get("exact_out", False)),
             strided_out=bool(fields.get("strided_out", False)),
             form=form_of(schema),
+            docs=OperatorDocs.from_fields(fields["docs"], location) if "docs" in fields else None,
         )
         if made.structured and made.structured_delegate:
             raise ModelError(
@@ -236,7 +229,9 @@ class NativeFunction:
         if form == "inplace" and "function" in self.variants:
             variants |= {"function"}
         if not self.structured:
-            return replace(self, schema=schema, form=form, variants=variants, autogen=(), written=True)
+            return replace(
+                self, schema=schema, form=form, variants=variants, autogen=(), written=True, docs=None
+            )
         return replace(
             self,
             schema=schema,
@@ -245,6 +240,7 @@ class NativeFunction:
             autogen=(),
             meta=self.meta or self.base,
             stub=self.stub or f"{self.base}_stub",
+            docs=None,
         )
 
 

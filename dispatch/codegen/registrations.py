@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .autograd import inplace_twin
 from .derivatives import Derivative
+from .docstrings import NAMESPACES
 from .functions import HEADER
 from .model import NativeFunction
 
@@ -137,12 +138,14 @@ def index_module(families: list[str]) -> str:
 def tensor_methods_module(families: list[str]) -> str:
     """`generated/tensor_methods.py`: the one mixin that `Tensor` takes."""
     text = HEADER.format(title="All generated methods of Tensor, as one mixin.", source="*.yaml")
-    imports = "\n".join(f"from .{f} import {f.title().replace('_', '')}Methods" for f in families)
+    imports = "from ...core.function_docstrings import take_docstrings\nfrom .. import functions\n"
+    imports += "\n".join(f"from .{f} import {f.title().replace('_', '')}Methods" for f in families)
     bases = "".join(f"    {f.title().replace('_', '')}Methods,\n" for f in families)
     return (
         text
         + imports
         + f'\n\n\nclass TensorMethods(\n{bases}):\n    """Every family\'s methods."""\n\n    __slots__ = ()\n'
+        + "\n\ntake_docstrings(TensorMethods, functions)\n"
     )
 
 
@@ -155,10 +158,6 @@ def operator_index_module(names: dict[str, list[str]]) -> str:
     return text + f"OPERATORS: dict[str, tuple[str, ...]] = {{\n{listed}}}\n"
 
 
-NAMESPACED = ("fft_", "linalg_", "special_")
-"""Prefixes of operators that Python reaches through a namespace of their own: `linalg_vecdot` as ``linalg.vecdot``."""
-
-
 def functions_index_module(names: dict[str, list[str]]) -> str:
     """`generated/functions.py`: every public function, for the root and for composites."""
     text = HEADER.format(title="All generated functions.", source="*.yaml")
@@ -168,6 +167,6 @@ def functions_index_module(names: dict[str, list[str]]) -> str:
         if functions:
             imports += f"from .{family} import (\n" + "".join(f"    {n},\n" for n in functions) + ")\n"
             exported += functions
-    public = sorted(name for name in exported if not name.startswith(NAMESPACED))
+    public = sorted(name for name in exported if not name.startswith(tuple(NAMESPACES)))
     listed = "".join(f'    "{n}",\n' for n in public)
     return text + imports + f"\n__all__ = [\n{listed}]\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -118,6 +119,25 @@ def annotation_of(type: Type, role: str) -> str:
     }.get(type.name, type.name)
 
 
+def argument_annotation(f: NativeFunction, argument: Argument) -> str:
+    """The annotation of an overload's argument; a number may stand for a tensor where the operator lets it."""
+    role = role_of(argument.type, argument, f.wrapped_numbers)
+    if f.wrapped_numbers and role == "tensor" and argument is not f.schema.arguments[0]:
+        role = "operand"
+    return annotation_of(argument.type, role)
+
+
+def united(*annotations: str) -> str:
+    """The union of annotations, each member once and None last."""
+    members = dict.fromkeys(member for each in annotations for member in members_of(each))
+    return " | ".join(sorted(members, key=lambda member: member == "None"))
+
+
+def members_of(annotation: str) -> list[str]:
+    """The members of a union that is written with bars."""
+    return re.split(r" \| (?![^\[]*\])", annotation)
+
+
 def python_signature(name: str, overloads: list[NativeFunction]) -> PythonSignature:
     """Merge the functional overloads of a name (or its in-place ones)."""
     shapes = [f for f in overloads if f.form != "out" and f.python_binding is True] or overloads
@@ -128,7 +148,7 @@ def python_signature(name: str, overloads: list[NativeFunction]) -> PythonSignat
     general = False
     for f in shapes:
         for index, argument in enumerate(a for a in f.schema.arguments if not a.is_out):
-            parameter = _parameter(argument, wrapped)
+            parameter = _parameter(f, argument, wrapped)
             known = merged.get(argument.name)
             if known is None:
                 merged[argument.name] = parameter
@@ -144,9 +164,7 @@ def python_signature(name: str, overloads: list[NativeFunction]) -> PythonSignat
             role = _merge_roles(known.role, parameter.role)
             if role is None:
                 general, role = True, known.role
-            annotation = known.annotation
-            if parameter.annotation not in annotation:
-                annotation = f"{annotation} | {parameter.annotation}"
+            annotation = united(known.annotation, parameter.annotation)
             default = known.default if known.default == parameter.default else "NOT_GIVEN"
             if known.default is None or parameter.default is None:
                 default = None if known.default is None and parameter.default is None else "NOT_GIVEN"
@@ -155,14 +173,23 @@ def python_signature(name: str, overloads: list[NativeFunction]) -> PythonSignat
             )
     plain = [f for f in shapes if not takes_names(f)]
     for f in overloads:
-        for argument in f.schema.arguments if f.python_binding == "keywords" else ():
-            if argument.name not in merged:
-                merged[argument.name] = replace(_parameter(argument, wrapped), keyword_only=True)
+        if f.python_binding is True or f.form == "out":
+            continue
+        for index, argument in enumerate(f.schema.arguments):
+            known = merged.get(argument.name)
+            if known is None and f.python_binding == "positional" and index < len(merged):
+                known = list(merged.values())[index]
+            if known is not None:
+                annotation = united(known.annotation, argument_annotation(f, argument))
+                merged[known.name] = replace(known, annotation=annotation)
+            elif f.python_binding == "keywords":
+                merged[argument.name] = replace(_parameter(f, argument, wrapped), keyword_only=True)
     parameters = []
     for parameter in merged.values():
         missing = any(all(a.name != parameter.name for a in f.schema.arguments) for f in shapes)
         if plain and all(a.name != parameter.name for f in plain for a in f.schema.arguments):
-            parameter = replace(parameter, role="rare", default="None")
+            annotation = united(parameter.annotation, "None")
+            parameter = replace(parameter, role="rare", default="None", annotation=annotation)
         elif missing:
             # Without a default of its own a scale has no value that stands in the key.
             role = "number" if parameter.role == "scale" else parameter.role
@@ -184,11 +211,13 @@ def python_signature(name: str, overloads: list[NativeFunction]) -> PythonSignat
     )
 
 
-def _parameter(argument: Argument, wrapped: bool | str) -> PythonParameter:
+def _parameter(f: NativeFunction, argument: Argument, wrapped: bool | str) -> PythonParameter:
     role = role_of(argument.type, argument, wrapped)
-    return PythonParameter(
-        argument.name, role, default_text(argument), argument.kwarg_only, annotation_of(argument.type, role)
-    )
+    default = default_text(argument)
+    annotation = argument_annotation(f, argument)
+    if default == "None":
+        annotation = united(annotation, "None")
+    return PythonParameter(argument.name, role, default, argument.kwarg_only, annotation)
 
 
 def _merge_roles(a: str, b: str) -> str | None:

@@ -70,11 +70,11 @@ def _check_invertible(tensor: Any) -> None:
 
 def packet(
     name: str,
-    overloads: Sequence[str],
-    parameters: Sequence[Parameter] = (),
+    overloads: tuple[str, ...],
+    parameters: tuple[tuple[str, str, Any, bool], ...] = (),
     numbers_as_tensors: bool | str = False,
 ) -> OverloadPacket:
-    """The packet of a public name, made by generated code."""
+    """The packet of a public name, made by generated code; `parameters` are the values of `Parameter`."""
     made = packets[name] = OverloadPacket(name, overloads, parameters, numbers_as_tensors)
     return made
 
@@ -91,6 +91,7 @@ class OverloadPacket:
     that one or two arguments decide: of a factory by a number, of others by a tensor's spec, or by that and a number;
     and those of a factory by sizes whose other parameters are at `unset`. Methods have
     entries of their own where a call may be handled elsewhere, whose handler gets the public callable.
+    `parameters` and `roles` are made of `declared` by the name's first call: thousands would be made at import.
     """
 
     __slots__ = (
@@ -98,8 +99,8 @@ class OverloadPacket:
         "_bindings",
         "_entries",
         "_general",
-        "_roles",
         "count",
+        "declared",
         "deprecated",
         "guarded",
         "name",
@@ -108,6 +109,7 @@ class OverloadPacket:
         "overloads",
         "parameters",
         "plans",
+        "roles",
         "scaled",
         "short",
         "unset",
@@ -116,14 +118,13 @@ class OverloadPacket:
     def __init__(
         self,
         name: str,
-        overloads: Sequence[str],
-        parameters: Sequence[Parameter],
+        overloads: tuple[str, ...],
+        parameters: tuple[tuple[str, str, Any, bool], ...],
         numbers_as_tensors: bool | str,
     ) -> None:
         self.name = name
-        self.overloads = tuple(overloads)
-        self.parameters = tuple(parameters)
-        self._roles = [(p.role, p.default) for p in parameters]
+        self.overloads = overloads
+        self.declared = parameters
         self.numbers_as_tensors = numbers_as_tensors
         self.plans: dict[Any, Any] = {}
         self.scaled: dict[Any, Any] = {}
@@ -137,6 +138,19 @@ class OverloadPacket:
         self.count = 0
         self.unset: tuple[None, ...] | None = None
         self.deprecated: Sequence[tuple[str, Sequence[tuple[str, str | int]]]] = ()
+
+    parameters: tuple[Parameter, ...]
+    roles: list[tuple[str, Any]]
+
+    def __getattr__(self, name: str) -> Any:
+        """The slots that the first call fills; Python asks while they are empty."""
+        if name == "parameters":
+            self.parameters = tuple(map(Parameter._make, self.declared))
+        elif name == "roles":
+            self.roles = [(role, default) for _, role, default, _ in self.declared]
+        else:
+            raise AttributeError(f"an OverloadPacket has no {name!r}")
+        return getattr(self, name)
 
     def clear(self) -> None:
         """Forget every plan."""
@@ -251,7 +265,7 @@ class OverloadPacket:
         parts: list[Any] = []
         kind: list[Any] = []
         plain, keep, has_lists = not scaled, True, False
-        for (role, default), value in zip(self._roles, args):  # noqa: B905 - as many as the wrapper has
+        for (role, default), value in zip(self.roles, args):  # noqa: B905 - as many as the wrapper has
             cls = value.__class__
             if role == "static":
                 if cls in PLAIN:
@@ -575,7 +589,7 @@ class OverloadPacket:
         if out is None and not inference_enabled:
             key: list[Any] = [local.included, local.excluded, local.autocast]
             runtime: list[Any] = []
-            for (role, default), value in zip(self._roles, args, strict=True):
+            for (role, default), value in zip(self.roles, args, strict=True):
                 if role == "static":
                     key.append(value.__class__)
                     key.append(tuple(value) if value.__class__ is list else value)

@@ -39,6 +39,12 @@ __all__ = [
 def is_tensor(obj: object, /) -> bool:
     """Whether an object is a tensor (`torch.is_tensor`).
 
+    Args:
+        obj: Any object.
+
+    Returns:
+        A bool.
+
     Example:
         >>> import triten as tt
         >>> tt.is_tensor(tt.ones(1)), tt.is_tensor(1.0)
@@ -50,6 +56,12 @@ def is_tensor(obj: object, /) -> bool:
 def is_storage(obj: object, /) -> bool:
     """Whether an object is the bytes of tensors (`torch.is_storage`).
 
+    Args:
+        obj: Any object.
+
+    Returns:
+        A bool.
+
     Example:
         >>> import triten as tt
         >>> tt.is_storage(tt.ones(1).untyped_storage()), tt.is_storage(tt.ones(1))
@@ -60,6 +72,12 @@ def is_storage(obj: object, /) -> bool:
 
 def typename(obj: object, /) -> str:
     """The name of a tensor's type, or of an object's class with its module (`torch.typename`).
+
+    Args:
+        obj: Any object.
+
+    Returns:
+        A string; of a class or a function its own name.
 
     Example:
         >>> import triten as tt
@@ -83,6 +101,12 @@ def _checked(name: str, input: Any) -> Any:
 def numel(input: Any) -> int:
     """How many elements a tensor has (`torch.numel`).
 
+    Args:
+        input: A tensor.
+
+    Returns:
+        The product of its sizes.
+
     Example:
         >>> import triten as tt
         >>> tt.numel(tt.ones(2, 3))
@@ -94,19 +118,52 @@ def numel(input: Any) -> int:
 
 @overridable
 def is_complex(input: Any) -> bool:
-    """Whether a tensor's dtype is complex (`torch.is_complex`)."""
+    """Whether a tensor's dtype is complex (`torch.is_complex`).
+
+    Args:
+        input: A tensor.
+
+    Returns:
+        True for complex64 and complex128.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.is_complex(tt.tensor([1j]))
+        True
+    """
     return bool(_checked("is_complex", input).is_complex())
 
 
 @overridable
 def is_floating_point(input: Any) -> bool:
-    """Whether a tensor's dtype is a float (`torch.is_floating_point`)."""
+    """Whether a tensor's dtype is a floating one (`torch.is_floating_point`).
+
+    Args:
+        input: A tensor.
+
+    Returns:
+        True for float16, bfloat16, float32, float64 and the 8-bit floats; False for complex dtypes and the others.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.is_floating_point(tt.ones(1)), tt.is_floating_point(tt.tensor([1]))
+        (True, False)
+    """
     return bool(_checked("is_floating_point", input).is_floating_point())
 
 
 @overridable
 def is_nonzero(input: Any) -> bool:
-    """Whether a tensor's only element is not zero (`torch.is_nonzero`). Raises RuntimeError for several or none.
+    """Whether a tensor's only element is not zero (`torch.is_nonzero`).
+
+    Args:
+        input: A tensor of one element.
+
+    Returns:
+        A bool.
+
+    Raises:
+        RuntimeError: `input` has no element or several.
 
     Example:
         >>> import triten as tt
@@ -118,25 +175,69 @@ def is_nonzero(input: Any) -> bool:
 
 @overridable
 def is_conj(input: Any) -> bool:
-    """Whether elements are to be conjugated when read (`torch.is_conj`): never here, `conj` computes them."""
+    """Whether elements are to be conjugated when read (`torch.is_conj`): never here, `conj` computes them.
+
+    Args:
+        input: A tensor.
+
+    Returns:
+        False.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.is_conj(tt.tensor([1j]).conj())
+        False
+    """
     return bool(_checked("is_conj", input).is_conj())
 
 
 @overridable
 def is_neg(input: Any) -> bool:
-    """Whether elements are to be negated when read (`torch.is_neg`): never here."""
+    """Whether elements are to be negated when read (`torch.is_neg`): never here.
+
+    Args:
+        input: A tensor.
+
+    Returns:
+        False.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.is_neg(tt.tensor([1j]).conj().imag)
+        False
+    """
     return bool(_checked("is_neg", input).is_neg())
 
 
 @overridable
 def is_inference(input: Any) -> bool:
-    """Whether a tensor was made in inference mode (`torch.is_inference`)."""
+    """Whether a tensor was made in inference mode (`torch.is_inference`).
+
+    Args:
+        input: A tensor.
+
+    Returns:
+        A bool.
+
+    Example:
+        >>> import triten as tt
+        >>> with tt.inference_mode():
+        ...     x = tt.ones(1)
+        >>> tt.is_inference(x)
+        True
+    """
     return bool(_checked("is_inference", input).is_inference())
 
 
 @overridable
 def is_signed(input: Any) -> bool:
-    """Whether a tensor's dtype has negative numbers (`torch.is_signed`).
+    """Whether a tensor's dtype can hold negative numbers (`torch.is_signed`).
+
+    Args:
+        input: A tensor.
+
+    Returns:
+        False for unsigned integers and bool, True for the others.
 
     Example:
         >>> import triten as tt
@@ -148,20 +249,54 @@ def is_signed(input: Any) -> bool:
 
 @overridable
 def is_same_size(input: Any, other: Any) -> bool:
-    """Whether two tensors have the same sizes (`torch.is_same_size`)."""
+    """Whether two tensors have the same sizes (`torch.is_same_size`).
+
+    Args:
+        input: A tensor.
+        other: Another one.
+
+    Returns:
+        A bool.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.is_same_size(tt.ones(2, 3), tt.ones(3, 2))
+        False
+    """
     return bool(_checked("is_same_size", input).is_same_size(other))
 
 
 @overridable
 def get_device(input: Any) -> int:
-    """The number of the device that a tensor is on, -1 for the CPU (`torch.get_device`)."""
+    """The ordinal of the device that a tensor is on (`torch.get_device`).
+
+    Args:
+        input: A tensor.
+
+    Returns:
+        0 for ``cuda:0``, 1 for ``cuda:1``; -1 on the host.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.get_device(tt.ones(1, device="cpu"))
+        -1
+    """
     index: int = _checked("get_device", input).get_device()
     return index
 
 
 @overridable
 def detach_(input: Any) -> Any:
-    """Take a tensor out of the graph that made it, in place (`torch.detach_`). Raises RuntimeError for a view.
+    """Take a tensor out of the graph that made it, in place (`torch.detach_`).
+
+    Args:
+        input: A tensor.
+
+    Returns:
+        `input` itself, which no longer requires grad.
+
+    Raises:
+        RuntimeError: `input` is a view.
 
     Example:
         >>> import triten as tt
@@ -192,13 +327,22 @@ def _triangle(row: int, col: int, offset: int, dtype: Any, device: Any, upper: b
 def tril_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = int64, device: Any = None, layout: Any = None
 ) -> Any:
-    """Rows and columns of a matrix' lower triangle, (2, n), row by row (`torch.tril_indices`).
+    """Rows and columns of a matrix's lower triangle, row by row (`torch.tril_indices`).
 
     Args:
-        row, col: the sizes of the matrix.
-        offset: of the diagonal up to which elements count.
+        row: How many rows the matrix has.
+        col: How many columns it has.
+        offset: The diagonal up to which elements count: 0 is the main one, 1 the one above it, -1 the one below.
+        dtype: The result's dtype, int64 or int32.
+        device: The result's device; by default `tt.get_default_device()`.
+        layout: The result's layout, which is `tt.strided`.
 
-    Raises RuntimeError for negative sizes, NotImplementedError for dtypes but int32 and int64.
+    Returns:
+        A tensor of shape (2, n): the rows of n elements, and their columns.
+
+    Raises:
+        RuntimeError: A size is negative.
+        NotImplementedError: `dtype` is another one.
 
     Example:
         >>> import triten as tt
@@ -212,7 +356,22 @@ def tril_indices(
 def triu_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = int64, device: Any = None, layout: Any = None
 ) -> Any:
-    """Rows and columns of a matrix' upper triangle, (2, n), row by row (`torch.triu_indices`).
+    """Rows and columns of a matrix's upper triangle, row by row (`torch.triu_indices`).
+
+    Args:
+        row: How many rows the matrix has.
+        col: How many columns it has.
+        offset: The diagonal from which on elements count: 0 is the main one, 1 the one above it, -1 the one below.
+        dtype: The result's dtype, int64 or int32.
+        device: The result's device; by default `tt.get_default_device()`.
+        layout: The result's layout, which is `tt.strided`.
+
+    Returns:
+        A tensor of shape (2, n): the rows of n elements, and their columns.
+
+    Raises:
+        RuntimeError: A size is negative.
+        NotImplementedError: `dtype` is another one.
 
     Example:
         >>> import triten as tt
@@ -224,13 +383,18 @@ def triu_indices(
 
 @overridable
 def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
-    """The coordinates, in an array of this shape, of positions in its flattened form (`torch.unravel_index`).
+    """The coordinates, in an array of a shape, of positions in its flattened form (`torch.unravel_index`).
 
     Args:
-        indices: integers; those that are no positions wrap around.
-        shape: an integer, a sequence of them, or a vector.
+        indices: A tensor of integers; those that are no positions wrap around.
+        shape: The shape: an integer, a sequence of them, or a vector.
 
-    Raises TypeError for other indices and shapes, ValueError for negative sizes.
+    Returns:
+        A tuple of a tensor of `indices`' shape, of dtype int64, for each dimension of the shape.
+
+    Raises:
+        TypeError: `indices` are not integers, or `shape` is anything else.
+        ValueError: A size is negative.
 
     Example:
         >>> import triten as tt

@@ -40,7 +40,13 @@ def _listed(tensors: tuple[Any, ...]) -> Sequence[Any]:
 
 @overridable
 def atleast_1d(*tensors: Any) -> Any:
-    """Tensors of no dimension get one; a tensor for one argument, a tuple for several (`torch.atleast_1d`).
+    """Tensors with at least one dimension: a number becomes a vector of one element (`torch.atleast_1d`).
+
+    Args:
+        *tensors: Tensors of any shape, one by one or as a list.
+
+    Returns:
+        A tensor for one argument, a tuple of tensors for several or for a list; views where a dimension is added.
 
     Example:
         >>> import triten as tt
@@ -54,7 +60,13 @@ def atleast_1d(*tensors: Any) -> Any:
 
 @overridable
 def atleast_2d(*tensors: Any) -> Any:
-    """Vectors become rows; a tensor for one argument, a tuple for several (`torch.atleast_2d`).
+    """Tensors with at least two dimensions: vectors become rows (`torch.atleast_2d`).
+
+    Args:
+        *tensors: Tensors of any shape, one by one or as a list.
+
+    Returns:
+        A tensor for one argument, a tuple of tensors for several or for a list; views where a dimension is added.
 
     Example:
         >>> import triten as tt
@@ -68,7 +80,14 @@ def atleast_2d(*tensors: Any) -> Any:
 
 @overridable
 def atleast_3d(*tensors: Any) -> Any:
-    """A vector of n becomes (1, n, 1), a matrix (m, n) becomes (m, n, 1) (`torch.atleast_3d`).
+    """Tensors with at least three dimensions: a vector (n,) becomes (1, n, 1), a matrix (m, n, 1)
+    (`torch.atleast_3d`).
+
+    Args:
+        *tensors: Tensors of any shape, one by one or as a list.
+
+    Returns:
+        A tensor for one argument, a tuple of tensors for several or for a list; views where a dimension is added.
 
     Example:
         >>> import triten as tt
@@ -85,9 +104,13 @@ def block_diag(*tensors: Any) -> Any:
     """Matrices along the diagonal of one matrix, zeros elsewhere (`torch.block_diag`).
 
     Args:
-        tensors: of at most two dimensions, vectors being rows, on one device.
+        *tensors: Tensors of at most two dimensions on one device, one by one or as a list; vectors count as rows.
 
-    Raises RuntimeError for more dimensions or several devices.
+    Returns:
+        A matrix with the sums of their rows and of their columns, of the dtype to which theirs promote.
+
+    Raises:
+        RuntimeError: A tensor has more dimensions, or they are on several devices.
 
     Example:
         >>> import triten as tt
@@ -100,7 +123,16 @@ def block_diag(*tensors: Any) -> Any:
 
 @overridable
 def broadcast_tensors(*tensors: Any) -> Any:
-    """The tensors expanded to their common shape, as views (`torch.broadcast_tensors`).
+    """The tensors expanded to their common shape (`torch.broadcast_tensors`).
+
+    Args:
+        *tensors: Tensors whose shapes broadcast with each other, one by one or as a list.
+
+    Returns:
+        A tuple of views, all of one shape.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast.
 
     Example:
         >>> import triten as tt
@@ -114,6 +146,15 @@ def broadcast_tensors(*tensors: Any) -> Any:
 def cartesian_prod(*tensors: Any) -> Any:
     """Every choice of an element of each vector, a row for each (`torch.cartesian_prod`).
 
+    Args:
+        *tensors: Vectors of one dtype, one by one or as a list.
+
+    Returns:
+        A matrix with a column for each vector, whose first changes slowest; of one vector the vector itself.
+
+    Raises:
+        RuntimeError: A tensor has another number of dimensions than one, or the dtypes differ.
+
     Example:
         >>> import triten as tt
         >>> tt.cartesian_prod(tt.arange(2), tt.arange(2)).tolist()
@@ -124,7 +165,17 @@ def cartesian_prod(*tensors: Any) -> Any:
 
 @overridable
 def chain_matmul(*matrices: Any, out: Any = None) -> Any:
-    """The product of matrices in the cheapest order (`torch.chain_matmul`).
+    """The product of matrices in the cheapest order (`torch.chain_matmul`); `tt.linalg.multi_dot` is newer.
+
+    Args:
+        *matrices: Matrices of fitting sizes, one by one or as a list.
+        out: The tensor that takes the result and is returned.
+
+    Returns:
+        A matrix with the first one's rows and the last one's columns.
+
+    Raises:
+        RuntimeError: The sizes of neighbours do not fit.
 
     Example:
         >>> import triten as tt
@@ -143,10 +194,16 @@ def einsum(*args: Any) -> Any:
     """Sums of products, dimensions named by letters (`torch.einsum`).
 
     Args:
-        args: an equation such as ``"bij,bjk->bik"`` and its operands, one by one or as a list; or operands and lists
-            of numbers below 52 in turn, the output's last.
+        *args: An equation such as ``"bij,bjk->bik"`` and its operands, one by one or as a list; or operands and lists
+            of numbers below 52 in turn, the output's last. Letters that the output leaves out are summed over.
 
-    Raises RuntimeError for a malformed equation and for sizes that do not fit.
+    Returns:
+        A tensor with the output's dimensions; without ``->`` those are the letters that stand once, in the alphabet's
+        order.
+
+    Raises:
+        RuntimeError: The equation is malformed, or sizes of one letter differ.
+        ValueError: There is no operand, or a number is not below 52.
 
     Example:
         >>> import triten as tt
@@ -197,10 +254,15 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> Any:
     """Coordinates of a grid, a tensor for each dimension (`torch.meshgrid`).
 
     Args:
-        tensors: vectors of one dtype.
-        indexing: ``"ij"`` for matrices' order, ``"xy"`` for pictures'.
+        *tensors: Vectors or numbers of one dtype, one by one or as a list: the coordinates along each dimension.
+        indexing: ``"ij"`` for matrices' order, ``"xy"`` for pictures', with the first two dimensions exchanged; by
+            default ``"ij"``, with a warning.
 
-    Raises RuntimeError for tensors of more than one dimension or of several dtypes.
+    Returns:
+        A tuple of views of the grid's shape, as many as there are arguments.
+
+    Raises:
+        RuntimeError: A tensor has more than one dimension, the dtypes differ, or `indexing` is another string.
 
     Example:
         >>> import triten as tt
@@ -226,15 +288,22 @@ _MODES = {
 
 @overridable
 def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Any:
-    """The distance of each row of `x1` (..., P, M) from each of `x2` (..., R, M): (..., P, R) (`torch.cdist`).
+    """The distance of each row of one batch of matrices from each of another (`torch.cdist`).
 
     Args:
-        p: the order of the norm, at least 0; 0 counts differing elements.
-        compute_mode: whether Euclidean distances are made of products of matrices, which is quicker and less exact:
+        x1: A tensor of shape (..., P, M), of a floating dtype.
+        x2: A tensor of shape (..., R, M), whose batch dimensions broadcast with those of `x1`.
+        p: The order of the norm, at least 0; 0 counts differing elements.
+        compute_mode: Whether Euclidean distances are made of products of matrices, which is quicker and less exact:
             ``"use_mm_for_euclid_dist_if_necessary"`` for more than 25 rows, ``"use_mm_for_euclid_dist"`` or
             ``"donot_use_mm_for_euclid_dist"``.
 
-    Raises ValueError for another mode, RuntimeError for rows of different lengths, integers and a negative `p`.
+    Returns:
+        A tensor of shape (..., P, R).
+
+    Raises:
+        ValueError: `compute_mode` is another string.
+        RuntimeError: The rows' lengths differ, the dtype is no floating one, or `p` is negative.
 
     Example:
         >>> import triten as tt
@@ -250,15 +319,21 @@ def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str = "use_mm_for_eucl
 def norm(
     input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, out: Any = None, dtype: Any = None
 ) -> Any:
-    """A vector norm, or with ``p="fro"`` the Frobenius norm (`torch.norm`).
+    """A vector norm, or with ``p="fro"`` the Frobenius norm (`torch.norm`; `tt.linalg.vector_norm` is newer).
 
     Args:
-        input: a floating or complex tensor.
-        p: the order; ``"fro"`` and None are 2.
-        dim: the dimensions to reduce; all of them where it is None.
-        dtype: converted to before the operation.
+        input: A floating or complex tensor.
+        p: The order; ``"fro"`` and None are 2, ``"nuc"`` is the sum of a matrix's singular values.
+        dim: The dimension or dimensions to reduce; all of them where it is None.
+        keepdim: Whether the result keeps those dimensions, with size 1.
+        out: The tensor that takes the result and is returned.
+        dtype: The dtype to which `input` is converted first; by default its own.
 
-    Raises RuntimeError for integers.
+    Returns:
+        A tensor of the real dtype that belongs to the dtype computed in.
+
+    Raises:
+        RuntimeError: The dtype is neither floating nor complex.
 
     Example:
         >>> import triten as tt
@@ -272,13 +347,19 @@ def norm(
 
 @overridable
 def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
-    """The sum of products over dimensions of both (`torch.tensordot`).
+    """The sum of products over dimensions of both operands (`torch.tensordot`).
 
     Args:
-        a, b: tensors of one dtype.
-        dims: how many of the last of `a` and the first of `b`; or two lists of dimensions.
+        a: A tensor.
+        b: A tensor of the same dtype.
+        dims: How many of the last dimensions of `a` and the first of `b` are summed over; or two lists of dimensions.
+        out: The tensor that takes the result and is returned.
 
-    Raises RuntimeError for sizes that do not fit.
+    Returns:
+        A tensor with the dimensions of `a` that are left, then those of `b`.
+
+    Raises:
+        RuntimeError: The sizes of dimensions that belong together differ, or the dtypes do.
 
     Example:
         >>> import triten as tt
@@ -339,7 +420,18 @@ def unique_consecutive(
 ) -> Any:
     """One element of each run of equal ones, or entry along `dim` (`torch.unique_consecutive`).
 
-    Arguments, results and errors are those of `unique`.
+    Args:
+        input: A tensor of any shape and dtype. NaN equals nothing.
+        return_inverse: Whether to say for each element, or entry, which run it belongs to.
+        return_counts: Whether to say how long each run is.
+        dim: A dimension, whose entries are compared; by default the elements are, in the order of the flattened
+            tensor.
+
+    Returns:
+        A tensor, or a tuple of it and what is asked for, as int64.
+
+    Raises:
+        NotImplementedError: `input` is on the Meta device.
 
     Example:
         >>> import triten as tt

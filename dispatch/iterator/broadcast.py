@@ -37,12 +37,21 @@ def infer_size(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
 
 
 def broadcast_shapes(*sizes: Sequence[int] | int) -> tuple[int, ...]:
-    """The shape that all shapes broadcast to (`torch.broadcast_shapes`); an int is a shape of one dimension.
+    """The shape that all shapes broadcast to (`torch.broadcast_shapes`).
 
-    Raises RuntimeError where they do not.
+    Args:
+        *sizes: Shapes, as sequences of sizes; an integer is a shape of one dimension.
 
-    >>> broadcast_shapes((2, 1), (3,), 1)
-    (2, 3)
+    Returns:
+        A tuple of sizes.
+
+    Raises:
+        RuntimeError: The shapes do not broadcast.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.broadcast_shapes((2, 1), (3,), 1)
+        (2, 3)
     """
     try:
         out: tuple[int, ...] = ()

@@ -20,22 +20,21 @@ def cpu_kernel(iterator: TensorIterator, fn: Callable[..., Any], grain_size: int
 
     The arrays are coalesced views of the inputs (of copies in the common dtype, where the iterator promotes them),
     all of one shape, which is not the tensors' own. Floats narrower than 32 bits come as float32, so that a result
-    is rounded once. `fn` works element by element and returns an array of that
-    shape, or a tuple of them for several outputs. Results are cast to the outputs. Floating-point errors raise
-    no warnings.
+    is rounded once. Results are cast to the outputs. Floating-point errors raise no warnings.
 
     Args:
-        iterator: built from host tensors, not a reduction.
-        fn: a function of as many arrays as there are inputs; it may run in several threads at once.
-        grain_size: how many elements make another thread worthwhile.
+        iterator: A `tt.TensorIterator` over host tensors, not a reduction.
+        fn: A function of as many arrays as there are inputs, which computes element by element and returns an array
+            of their shape, or a tuple of them for several outputs. It may run in several threads at once.
+        grain_size: How many elements make another thread worthwhile.
 
     Raises:
-        RuntimeError: for a reduction, for operands that are not on the host, or for a wrong number of results.
+        RuntimeError: The iterator is a reduction, an operand is not on the host, or the number of results is wrong.
 
     Example:
         >>> import triten as tt
-        >>> iterator = TensorIterator.binary_op(None, tt.tensor([1, 2, 3]), tt.tensor([0.5]))
-        >>> cpu_kernel(iterator, lambda a, b: a * b + 1)
+        >>> iterator = tt.TensorIterator.binary_op(None, tt.tensor([1, 2, 3]), tt.tensor([0.5]))
+        >>> tt.cpu_kernel(iterator, lambda a, b: a * b + 1)
         >>> iterator.output()
         tensor([1.5000, 2.0000, 2.5000])
     """

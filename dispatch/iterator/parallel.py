@@ -134,11 +134,20 @@ if hasattr(os, "register_at_fork"):
 
 
 def set_num_threads(num_threads: int) -> None:
-    """Set how many threads host kernels use (`torch.set_num_threads`), NumPy's and SciPy's OpenBLAS among them.
+    """Set how many threads host kernels use, NumPy's and SciPy's OpenBLAS among them (`torch.set_num_threads`).
 
-    1 means no pool.
+    Args:
+        num_threads: How many; 1 means no pool.
 
-    Raises RuntimeError unless it is a positive integer.
+    Raises:
+        RuntimeError: `num_threads` is no positive integer.
+
+    Example:
+        >>> import triten as tt
+        >>> before = tt.get_num_threads()
+        >>> tt.set_num_threads(2); tt.get_num_threads()
+        2
+        >>> tt.set_num_threads(before)
     """
     if isinstance(num_threads, bool) or not isinstance(num_threads, int):
         raise RuntimeError(f"set_num_threads expects an int, but got {type(num_threads).__name__}")
@@ -149,7 +158,16 @@ def set_num_threads(num_threads: int) -> None:
 
 
 def get_num_threads() -> int:
-    """How many threads host kernels use (`torch.get_num_threads`): OMP_NUM_THREADS, or the cores, at first."""
+    """How many threads host kernels use (`torch.get_num_threads`).
+
+    Returns:
+        A number; at first that of the environment variable OMP_NUM_THREADS, or of the cores.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.get_num_threads() > 0
+        True
+    """
     return _pool.num_threads
 
 

@@ -59,8 +59,17 @@ _PROMOTED: dict[ScalarType, dict[ScalarType, ScalarType | None]] = {
 def promote_types(type1: ScalarType, type2: ScalarType) -> ScalarType:
     """The dtype of least size and category that holds both (`torch.promote_types`).
 
-    Raises RuntimeError for pairs that PyTorch does not promote: float8 with anything else, and uint16, uint32
-    or uint64 with a bool, an integral or a complex dtype. Raises TypeError for what is no dtype.
+    Args:
+        type1: A dtype.
+        type2: Another one.
+
+    Returns:
+        A dtype.
+
+    Raises:
+        RuntimeError: PyTorch does not promote the pair: float8 with anything else, and uint16, uint32 or uint64 with
+            a bool, an integral or a complex dtype.
+        TypeError: An argument is no dtype.
 
     Example:
         >>> import triten as tt
@@ -99,9 +108,19 @@ _CATEGORY = {d: category(d) for d in st.ALL}
 
 
 def can_cast(from_: ScalarType, to: ScalarType) -> bool:
-    """Whether promotion allows a result of `from_` to be stored as `to` (`torch.can_cast`).
+    """Whether promotion allows a result of one dtype to be stored as another (`torch.can_cast`).
 
-    A cast may not go down the categories complex, floating, integral, bool. Raises TypeError for no dtype.
+    A cast may not go down the categories complex, floating, integral, bool.
+
+    Args:
+        from_: The result's dtype.
+        to: The dtype that it would be stored as.
+
+    Returns:
+        A bool.
+
+    Raises:
+        TypeError: An argument is no dtype.
 
     Example:
         >>> import triten as tt
@@ -213,7 +232,16 @@ common_dtype = result_type_of
 def result_type(tensor1: TensorImpl | Number, tensor2: TensorImpl | Number) -> ScalarType:
     """The dtype of an arithmetic result of two tensors or Python numbers (`torch.result_type`).
 
-    Raises TypeError for other arguments, RuntimeError for dtypes that do not promote.
+    Args:
+        tensor1: A tensor or a number.
+        tensor2: Another one.
+
+    Returns:
+        A dtype. Tensors without dimensions and numbers count only if their category is higher than the others'.
+
+    Raises:
+        TypeError: An argument is anything else.
+        RuntimeError: The dtypes do not promote.
 
     Example:
         >>> import triten as tt

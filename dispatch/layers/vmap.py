@@ -40,6 +40,9 @@ def vmap(
             itself, with "same" all get the same draw.
         chunk_size: how many examples to compute at once; None means all. It bounds the memory used.
 
+    Returns:
+        A function of the same arguments, whose results have the mapped dimension at `out_dims`.
+
     Raises:
         ValueError: for dimensions that do not fit the inputs or outputs, and for mapped inputs of different sizes.
         RuntimeError: for an unknown `randomness`; inside, for values of single examples (`item`, `bool`), for sizes

@@ -49,10 +49,24 @@ class AutogradMethods(_Base):
         self.requires_grad_(value)
 
     def requires_grad_(self, requires_grad: bool = True) -> Any:
-        """Have operators record this leaf, or no longer. Returns the tensor.
+        """Have autograd record operations on this leaf, or no longer (`torch.Tensor.requires_grad_`).
 
-        Raises RuntimeError for dtypes without gradients, for a non-leaf that is to stop, and for an inference
-        tensor outside inference mode.
+        Args:
+            requires_grad: Whether they are recorded.
+
+        Returns:
+            The tensor itself.
+
+        Raises:
+            RuntimeError: The dtype is neither floating nor complex, the tensor was computed by recorded operations
+                and is to stop, or it was made in inference mode and the mode is off.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.ones(2).requires_grad_()
+            >>> (x * 3).sum().backward()
+            >>> x.grad
+            tensor([3., 3.])
         """
         spec = self._spec
         if not isinstance(requires_grad, bool | np.bool_):
@@ -157,9 +171,18 @@ class AutogradMethods(_Base):
         create_graph: bool = False,
         inputs: Any = None,
     ) -> None:
-        """Compute gradients of this tensor with respect to the graph's leaves and add them to their ``grad``.
+        """Compute the gradients of this tensor and add them to the leaves' ``grad`` (`torch.Tensor.backward`).
 
-        Raises RuntimeError for a non-scalar without `gradient`, and where nothing requires grad.
+        Args:
+            gradient: The gradient of a function of this tensor, of its shape; needed unless the tensor has one
+                element.
+            retain_graph: Whether the graph stays for another call; by default, what `create_graph` is.
+            create_graph: Whether the gradients are recorded too, so that they can be differentiated.
+            inputs: The leaves whose gradients are wanted; by default, all of the graph.
+
+        Raises:
+            RuntimeError: The tensor has several elements and `gradient` is not given, nothing requires grad, or the
+                graph was freed by an earlier call.
 
         Example:
             >>> import triten as tt
@@ -188,7 +211,20 @@ class AutogradMethods(_Base):
             raise
 
     def detach_(self) -> Any:
-        """Take this tensor out of the graph that made it."""
+        """Take this tensor out of the graph that made it (`torch.Tensor.detach_`).
+
+        Returns:
+            The tensor itself, which no longer requires grad.
+
+        Raises:
+            RuntimeError: The tensor is a view.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.ones(2, requires_grad=True) * 2
+            >>> x.detach_().requires_grad
+            False
+        """
         if self._view_base is not None:
             raise RuntimeError("Can't detach views in-place. Use detach() instead.")
         self._spec = self._spec.detached
@@ -218,9 +254,24 @@ class AutogradMethods(_Base):
             meta.edge[0].specs = (self._spec,)
 
     def register_hook(self, hook: Callable[[Any], Any]) -> RemovableHandle:
-        """Call ``hook(grad)`` when the gradient of this tensor is computed; a result replaces it.
+        """Call a function with this tensor's gradient when it has been computed (`torch.Tensor.register_hook`).
 
-        Raises RuntimeError for a tensor that does not require grad.
+        Args:
+            hook: Called as ``hook(grad)``; what it returns, unless None, stands for the gradient from there on.
+
+        Returns:
+            A handle; its ``remove()`` takes the hook off.
+
+        Raises:
+            RuntimeError: The tensor does not require grad.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.ones(2, requires_grad=True)
+            >>> handle = x.register_hook(lambda grad: grad * 10)
+            >>> x.sum().backward()
+            >>> x.grad
+            tensor([10., 10.])
         """
         if not self._spec.requires_grad:
             raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
@@ -230,7 +281,25 @@ class AutogradMethods(_Base):
         return node.hooks.add(node.hooks.tensor, (number, hook))
 
     def register_post_accumulate_grad_hook(self, hook: Callable[[Any], None]) -> RemovableHandle:
-        """Call ``hook(tensor)`` after a gradient was added to this leaf's ``grad``."""
+        """Call a function after a gradient was added to this leaf
+        (`torch.Tensor.register_post_accumulate_grad_hook`).
+
+        Args:
+            hook: Called as ``hook(tensor)``, whose ``grad`` holds the sum.
+
+        Returns:
+            A handle; its ``remove()`` takes the hook off.
+
+        Raises:
+            RuntimeError: The tensor is no leaf, or does not require grad.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.ones(2, requires_grad=True)
+            >>> handle = x.register_post_accumulate_grad_hook(lambda leaf: print(leaf.grad))
+            >>> x.sum().backward()
+            tensor([1., 1.])
+        """
         if not self._spec.requires_grad or not self.is_leaf:
             raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
         node, _ = root_edge(self)
@@ -239,7 +308,20 @@ class AutogradMethods(_Base):
         return node.hooks.add(node.hooks.post, hook)
 
     def retain_grad(self) -> None:
-        """Have backward keep this non-leaf's gradient in ``grad``."""
+        """Have backward keep the gradient of this tensor in ``grad`` though it is no leaf
+        (`torch.Tensor.retain_grad`).
+
+        Raises:
+            RuntimeError: The tensor does not require grad.
+
+        Example:
+            >>> import triten as tt
+            >>> y = tt.ones(2, requires_grad=True) * 2
+            >>> y.retain_grad()
+            >>> (y * 3).sum().backward()
+            >>> y.grad
+            tensor([3., 3.])
+        """
         if not self._spec.requires_grad:
             raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
         if self.is_leaf or self.retains_grad:

@@ -32,49 +32,193 @@ class CastMethods(_Base):
             raise
 
     def float(self, memory_format: MemoryFormat = preserve_format) -> Any:
-        """As float32."""
+        """The elements converted to float32 (`torch.Tensor.float`).
+
+        Args:
+            memory_format: The order of the result's dimensions in memory; by default the tensor's own.
+
+        Returns:
+            A tensor of the same shape; the tensor itself if it is of that dtype and order already.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([1, 2]).float()
+            tensor([1., 2.])
+        """
         return self._cast(st.float32, memory_format)
 
     def double(self, memory_format: MemoryFormat = preserve_format) -> Any:
-        """As float64."""
+        """The elements converted to float64 (`torch.Tensor.double`).
+
+        Args:
+            memory_format: The order of the result's dimensions in memory; by default the tensor's own.
+
+        Returns:
+            A tensor of the same shape; the tensor itself if it is of that dtype and order already.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([1.5]).double()
+            tensor([1.5000], dtype=triten.float64)
+        """
         return self._cast(st.float64, memory_format)
 
     def half(self, memory_format: MemoryFormat = preserve_format) -> Any:
-        """As float16."""
+        """The elements converted to float16 (`torch.Tensor.half`). Numbers beyond 65504 become inf.
+
+        Args:
+            memory_format: The order of the result's dimensions in memory; by default the tensor's own.
+
+        Returns:
+            A tensor of the same shape; the tensor itself if it is of that dtype and order already.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([1.5]).half()
+            tensor([1.5000], dtype=triten.float16)
+        """
         return self._cast(st.float16, memory_format)
 
     def bfloat16(self, memory_format: MemoryFormat = preserve_format) -> Any:
-        """As bfloat16."""
+        """The elements converted to bfloat16 (`torch.Tensor.bfloat16`). Mantissas are rounded to 8 bits.
+
+        Args:
+            memory_format: The order of the result's dimensions in memory; by default the tensor's own.
+
+        Returns:
+            A tensor of the same shape; the tensor itself if it is of that dtype and order already.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([1.5]).bfloat16()
+            tensor([1.5000], dtype=triten.bfloat16)
+        """
         return self._cast(st.bfloat16, memory_format)
 
     def byte(self, memory_format: MemoryFormat = preserve_format) -> Any:
-        """As uint8."""
+        """The elements converted to uint8 (`torch.Tensor.byte`). Fractions are cut off.
+
+        Args:
+            memory_format: The order of the result's dimensions in memory; by default the tensor's own.
+
+        Returns:
+            A tensor of the same shape; the tensor itself if it is of that dtype and order already.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([1.7, 2.0]).byte()
+            tensor([1, 2], dtype=triten.uint8)
+        """
         return self._cast(st.uint8, memory_format)
 
     def char(self, memory_format: MemoryFormat = preserve_format) -> Any:
-        """As int8."""
+        """The elements converted to int8 (`torch.Tensor.char`). Fractions are cut off.
+
+        Args:
+            memory_format: The order of the result's dimensions in memory; by default the tensor's own.
+
+        Returns:
+            A tensor of the same shape; the tensor itself if it is of that dtype and order already.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([-1.7, 2.0]).char()
+            tensor([-1,  2], dtype=triten.int8)
+        """
         return self._cast(st.int8, memory_format)
 
     def short(self, memory_format: MemoryFormat = preserve_format) -> Any:
-        """As int16."""
+        """The elements converted to int16 (`torch.Tensor.short`). Fractions are cut off.
+
+        Args:
+            memory_format: The order of the result's dimensions in memory; by default the tensor's own.
+
+        Returns:
+            A tensor of the same shape; the tensor itself if it is of that dtype and order already.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([-1.7, 2.0]).short()
+            tensor([-1,  2], dtype=triten.int16)
+        """
         return self._cast(st.int16, memory_format)
 
     def int(self, memory_format: MemoryFormat = preserve_format) -> Any:
-        """As int32."""
+        """The elements converted to int32 (`torch.Tensor.int`). Fractions are cut off.
+
+        Args:
+            memory_format: The order of the result's dimensions in memory; by default the tensor's own.
+
+        Returns:
+            A tensor of the same shape; the tensor itself if it is of that dtype and order already.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([-1.7, 2.0]).int()
+            tensor([-1,  2], dtype=triten.int32)
+        """
         return self._cast(st.int32, memory_format)
 
     def long(self, memory_format: MemoryFormat = preserve_format) -> Any:
-        """As int64."""
+        """The elements converted to int64 (`torch.Tensor.long`). Fractions are cut off.
+
+        Args:
+            memory_format: The order of the result's dimensions in memory; by default the tensor's own.
+
+        Returns:
+            A tensor of the same shape; the tensor itself if it is of that dtype and order already.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([-1.7, 2.0]).long()
+            tensor([-1,  2])
+        """
         return self._cast(st.int64, memory_format)
 
     def bool(self, memory_format: MemoryFormat = preserve_format) -> Any:
-        """As bool: whether each element is nonzero."""
+        """Whether each element is not zero, as a tensor of bool (`torch.Tensor.bool`).
+
+        Args:
+            memory_format: The order of the result's dimensions in memory; by default the tensor's own.
+
+        Returns:
+            A tensor of the same shape; the tensor itself if it is of that dtype and order already.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([0.0, -2.0]).bool()
+            tensor([False,  True])
+        """
         return self._cast(st.bool_, memory_format)
 
     def cfloat(self, memory_format: MemoryFormat = preserve_format) -> Any:
-        """As complex64."""
+        """The elements converted to complex64 (`torch.Tensor.cfloat`).
+
+        Args:
+            memory_format: The order of the result's dimensions in memory; by default the tensor's own.
+
+        Returns:
+            A tensor of the same shape; the tensor itself if it is of that dtype and order already.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([1.5]).cfloat()
+            tensor([1.5000+0.j])
+        """
         return self._cast(st.complex64, memory_format)
 
     def cdouble(self, memory_format: MemoryFormat = preserve_format) -> Any:
-        """As complex128."""
+        """The elements converted to complex128 (`torch.Tensor.cdouble`).
+
+        Args:
+            memory_format: The order of the result's dimensions in memory; by default the tensor's own.
+
+        Returns:
+            A tensor of the same shape; the tensor itself if it is of that dtype and order already.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([1.5]).cdouble()
+            tensor([1.5000+0.j], dtype=triten.complex128)
+        """
         return self._cast(st.complex128, memory_format)

@@ -32,10 +32,22 @@ class ConversionMethods(_Base):
     __slots__ = ()
 
     def numpy(self, *, force: bool = False) -> Any:
-        """The tensor as an ndarray over the same memory.
+        """The tensor as an ndarray over the same memory (`torch.Tensor.numpy`).
 
-        Raises TypeError for a tensor elsewhere than in host memory, and RuntimeError for one that requires grad while
-        grad mode is on, unless `force` detaches and copies it.
+        Args:
+            force: Whether a tensor elsewhere, or one that requires grad, is detached and copied to host memory first.
+
+        Returns:
+            An ndarray of the same shape and dtype; writes to one are seen in the other.
+
+        Raises:
+            TypeError: The tensor is not in host memory, and `force` is False.
+            RuntimeError: The tensor requires grad while grad mode is on, and `force` is False.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.arange(3).numpy()
+            array([0, 1, 2])
         """
         tensor: Any = self
         if force:
@@ -68,7 +80,22 @@ class ConversionMethods(_Base):
     def new_tensor(
         self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
     ) -> Any:
-        """A new tensor that holds a copy of `data`, with this tensor's dtype and device unless given."""
+        """A new tensor that holds a copy of given numbers, like this tensor (`torch.Tensor.new_tensor`).
+
+        Args:
+            data: Numbers, nested sequences of them, an array or a tensor, as `tt.tensor` takes them.
+            dtype: The dtype; by default this tensor's.
+            device: The device; by default this tensor's.
+            requires_grad: Whether autograd records operations on the result.
+
+        Returns:
+            A tensor of `data`'s shape.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.ones(1, dtype=tt.float64).new_tensor([1, 2])
+            tensor([1., 2.], dtype=triten.float64)
+        """
         from ..tensor_data import tensor
 
         spec = self._spec
@@ -76,7 +103,20 @@ class ConversionMethods(_Base):
         return made.requires_grad_() if requires_grad else made
 
     def item(self) -> Any:
-        """The one element as a Python number. Raises RuntimeError for any other number of elements."""
+        """The one element as a Python number (`torch.Tensor.item`). On a GPU, it waits for the kernels that compute
+        it.
+
+        Returns:
+            A bool, int, float or complex, as the dtype has it.
+
+        Raises:
+            RuntimeError: The tensor has no element or several, or is a meta tensor.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([[2.5]]).item()
+            2.5
+        """
         spec = self._spec
         if spec.is_host_number:
             return self._data.item()
@@ -88,14 +128,32 @@ class ConversionMethods(_Base):
         return number_of(self.host_array())
 
     def host_array(self) -> Any:
-        """The elements in host memory, whatever the device; shared if they are there already."""
+        """The elements in host memory, whatever the device; shared if they are there already.
+
+        Returns:
+            An ndarray.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.ones(2, requires_grad=True).host_array()
+            array([1., 1.], dtype=float32)
+        """
         if self._spec.device is CPU:
             return self._data
         tensor: Any = self
         return tensor.detach().to("cpu")._data
 
     def tolist(self) -> Any:
-        """The elements as nested lists of Python numbers."""
+        """The elements as nested lists of Python numbers (`torch.Tensor.tolist`).
+
+        Returns:
+            A list for each dimension in the other; of a tensor without dimensions the number itself.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.eye(2).tolist()
+            [[1.0, 0.0], [0.0, 1.0]]
+        """
         return readable(self.host_array()).tolist()
 
     def __bool__(self) -> bool:
@@ -246,7 +304,19 @@ class ConversionMethods(_Base):
         _assign(self.imag, value)
 
     def cpu(self, memory_format: MemoryFormat = preserve_format) -> Any:
-        """The tensor in host memory."""
+        """The tensor in host memory (`torch.Tensor.cpu`).
+
+        Args:
+            memory_format: The order of the result's dimensions in memory; by default the tensor's own.
+
+        Returns:
+            A copy; the tensor itself if it is there already.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.ones(2).cpu().device
+            device(type='cpu')
+        """
         try:
             tensor: Any = self
             return tensor.to(device="cpu", memory_format=memory_format)
@@ -260,9 +330,24 @@ class ConversionMethods(_Base):
         non_blocking: bool = False,
         memory_format: MemoryFormat = preserve_format,
     ) -> Any:
-        """The tensor on a CUDA device, the current one if none is named.
+        """The tensor on a CUDA device (`torch.Tensor.cuda`).
 
-        A `non_blocking` copy from page-locked memory is only enqueued. Raises RuntimeError for another device.
+        Args:
+            device: The device, as its ordinal or its name; None means the current one.
+            non_blocking: Whether a copy from pinned memory is only enqueued, so that the call does not wait for it.
+            memory_format: The order of the result's dimensions in memory; by default the tensor's own.
+
+        Returns:
+            A copy; the tensor itself if it is there already.
+
+        Raises:
+            RuntimeError: `device` is no CUDA device, or there is none.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.ones(2).cuda("cpu")
+            Traceback (most recent call last):
+            RuntimeError: Invalid device, must be cuda device, got 'cpu'
         """
         try:
             tensor: Any = self

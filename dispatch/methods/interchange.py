@@ -71,13 +71,18 @@ class _Consumable:
 
 @api_boundary
 def from_dlpack(ext_tensor: Any) -> Any:
-    """A tensor over an array's memory (`torch.from_dlpack`).
+    """A tensor over the memory of another library's array (`torch.from_dlpack`).
 
     Args:
-        ext_tensor: an object with ``__dlpack__`` on the CPU, or a capsule; of a CUDA device one with
+        ext_tensor: An object with ``__dlpack__`` on the CPU, or a capsule; of a CUDA device one with
             ``__cuda_array_interface__``, such as CuPy's arrays.
 
-    Raises TypeError for anything else, BufferError for other devices.
+    Returns:
+        A tensor of the same shape and dtype; writes to one are seen in the other.
+
+    Raises:
+        TypeError: `ext_tensor` is anything else.
+        BufferError: The array is on another device.
 
     Example:
         >>> import numpy as np, triten as tt
@@ -103,6 +108,15 @@ def from_dlpack(ext_tensor: Any) -> Any:
 def to_dlpack(tensor: Any) -> Any:
     """A capsule over a tensor's memory, which can be taken once (`torch.to_dlpack`).
 
+    Args:
+        tensor: A tensor that does not require grad.
+
+    Returns:
+        The capsule, for another library's ``from_dlpack``.
+
+    Raises:
+        BufferError: `tensor` requires grad.
+
     Example:
         >>> import triten as tt
         >>> tt.from_dlpack(tt.to_dlpack(tt.ones(2)))
@@ -118,16 +132,21 @@ def to_dlpack(tensor: Any) -> Any:
 def frombuffer(
     buffer: Any, *, dtype: ScalarType, count: int = -1, offset: int = 0, requires_grad: bool = False
 ) -> Any:
-    """A vector over an object's bytes (`torch.frombuffer`). A read-only object gives a tensor that refuses writes.
+    """A vector over an object's bytes (`torch.frombuffer`).
 
     Args:
-        buffer: what has the buffer protocol: bytes, bytearray, array.array, memoryview, mmap.
-        dtype: of the elements.
-        count: how many; all of them for a negative number.
-        offset: bytes that are left out at the beginning.
-        requires_grad: whether it takes part in autograd.
+        buffer: What has the buffer protocol: bytes, bytearray, array.array, memoryview, mmap. A read-only object
+            gives a tensor that refuses writes.
+        dtype: The dtype of the elements.
+        count: How many elements; all of them for a negative number.
+        offset: How many bytes are left out at the beginning.
+        requires_grad: Whether autograd records operations on the result.
 
-    Raises ValueError for an object without the protocol, an offset outside of it, and bytes too few or left over.
+    Returns:
+        A tensor of one dimension over the same memory.
+
+    Raises:
+        ValueError: `buffer` has no buffer protocol, `offset` is outside of it, or bytes are too few or left over.
 
     Example:
         >>> import triten as tt

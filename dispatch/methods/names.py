@@ -37,18 +37,33 @@ class NamedMethods(_Base):
         assign_names(self, names)
 
     def has_names(self) -> bool:
-        """Whether any dimension has a name (`torch.Tensor.has_names`)."""
+        """Whether any dimension has a name (`torch.Tensor.has_names`).
+
+        Returns:
+            A bool.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.zeros(2, 3, names=("N", None)).has_names()
+            True
+        """
         return any(name is not None for name in self._spec.names)
 
     @api_boundary
     def rename(self, *names: Any, **rename_map: str | None) -> Any:
-        """A view with other names (`torch.Tensor.rename`): all of them, some by what they were, or none for None.
+        """A view with other names of dimensions (`torch.Tensor.rename`).
 
-        ``...`` among `names` stands for the names that its dimensions have.
+        Args:
+            *names: A name or None for each dimension, ``...`` for the names that its dimensions have; None alone
+                takes all names away.
+            **rename_map: Instead of `names`: old names, and the new one of each.
+
+        Returns:
+            A tensor over the same memory.
 
         Raises:
-            RuntimeError: for names that are no identifiers, that stand twice, of a wrong number, or that are not there.
-            TypeError: for what is no name.
+            RuntimeError: A name is no identifier, stands twice or is not there, or their number is wrong.
+            TypeError: A name is neither a string nor None.
 
         Example:
             >>> import triten as tt
@@ -62,16 +77,41 @@ class NamedMethods(_Base):
 
     @api_boundary
     def rename_(self, *names: Any, **rename_map: str | None) -> Any:
-        """`rename` of this tensor itself (`torch.Tensor.rename_`)."""
+        """Give this tensor other names of dimensions (`torch.Tensor.rename_`).
+
+        Args:
+            *names: A name or None for each dimension, as `rename` takes them.
+            **rename_map: Instead of `names`: old names, and the new one of each.
+
+        Returns:
+            The tensor itself.
+
+        Raises:
+            RuntimeError: A name is no identifier, stands twice or is not there, or their number is wrong.
+            TypeError: A name is neither a string nor None.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.zeros(2, 3).rename_("N", "C").names
+            ('N', 'C')
+        """
         from ..layers.named.tensor import rename_
 
         return rename_(self, names, rename_map)
 
     @api_boundary
     def refine_names(self, *names: Any) -> Any:
-        """A view in which dimensions without names have them (`torch.Tensor.refine_names`); others must match.
+        """A view in which dimensions without names have them (`torch.Tensor.refine_names`).
 
-        Raises RuntimeError where a name would change or go away.
+        Args:
+            *names: A name or None for each dimension, the name that it has where it has one; ``...`` stands for the
+                names of all dimensions that are not written.
+
+        Returns:
+            A tensor over the same memory.
+
+        Raises:
+            RuntimeError: A name would change or go away.
 
         Example:
             >>> import triten as tt
@@ -84,11 +124,17 @@ class NamedMethods(_Base):
 
     @api_boundary
     def align_to(self, *names: Any) -> Any:
-        """A view with its dimensions in the order of `names`, new ones of size 1 (`torch.Tensor.align_to`).
+        """A view with its dimensions in the order of given names (`torch.Tensor.align_to`).
 
-        ``...`` stands for all dimensions that are not named, in their order.
+        Args:
+            *names: The names in their new order; those that the tensor has not become dimensions of size 1. ``...``
+                stands for all dimensions that are not named, in their order.
 
-        Raises RuntimeError for a tensor with a dimension without name, and where one of its names is missing.
+        Returns:
+            A tensor over the same memory.
+
+        Raises:
+            RuntimeError: A dimension has no name, or one of the tensor's names is missing among `names`.
 
         Example:
             >>> import triten as tt
@@ -102,7 +148,23 @@ class NamedMethods(_Base):
 
     @api_boundary
     def align_as(self, other: Any) -> Any:
-        """`align_to` the names of another tensor (`torch.Tensor.align_as`)."""
+        """A view with its dimensions in the order of another tensor's names (`torch.Tensor.align_as`).
+
+        Args:
+            other: The tensor whose names are taken, as `align_to` takes them.
+
+        Returns:
+            A tensor over the same memory.
+
+        Raises:
+            RuntimeError: A dimension has no name, or one of the tensor's names is missing in `other`.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.zeros(2, 3, names=("N", "C"))
+            >>> x.align_as(tt.zeros(3, 2, names=("C", "N"))).shape
+            triten.Size([3, 2])
+        """
         from ..layers.named.tensor import align
 
         return align(self, other._spec.names)
@@ -112,9 +174,15 @@ class NamedMethods(_Base):
 def align_tensors(*tensors: Any) -> tuple[Any, ...]:
     """Tensors with their dimensions in one order, that of the tensor of most dimensions (`torch.align_tensors`).
 
+    Args:
+        *tensors: Tensors whose dimensions have names.
+
+    Returns:
+        A tuple of views, with dimensions of size 1 for the names that a tensor has not.
+
     Raises:
-        RuntimeError: where a tensor has a dimension without name, or one that the largest has not.
-        TypeError: for what is no tensor.
+        RuntimeError: A tensor has a dimension without name, or one that the largest has not.
+        TypeError: An argument is no tensor.
 
     Example:
         >>> import triten as tt

@@ -21,10 +21,17 @@ class PythonElementwiseMethods(_Base):
 
     @api_boundary
     def apply_(self, callable: Callable[[Any], Any]) -> Any:
-        """Replace each element by what a function makes of it (`torch.Tensor.apply_`). Returns the tensor.
+        """Replace each element by what a Python function makes of it (`torch.Tensor.apply_`).
 
-        Raises TypeError for a device other than the CPU, or where the function gives no number; RuntimeError for a
-        tensor that requires a gradient.
+        Args:
+            callable: Called with each element as a Python number; gives a number.
+
+        Returns:
+            The tensor itself.
+
+        Raises:
+            TypeError: The tensor is not on the CPU, or the function gives no number.
+            RuntimeError: The tensor requires grad.
 
         Example:
             >>> import triten as tt
@@ -35,9 +42,18 @@ class PythonElementwiseMethods(_Base):
 
     @api_boundary
     def map_(self, tensor: Any, callable: Callable[[Any, Any], Any]) -> Any:
-        """`apply_` for a function of this tensor's element and another's, which is expanded (`torch.Tensor.map_`).
+        """Replace each element by what a Python function makes of it and another tensor's (`torch.Tensor.map_`).
 
-        Raises TypeError for another dtype too.
+        Args:
+            tensor: The other tensor, of the same dtype and of a shape that broadcasts to this one's.
+            callable: Called with two numbers, this tensor's element first; gives a number.
+
+        Returns:
+            The tensor itself.
+
+        Raises:
+            TypeError: A tensor is not on the CPU, the dtypes differ, or the function gives no number.
+            RuntimeError: A tensor requires grad.
 
         Example:
             >>> import triten as tt
@@ -48,7 +64,19 @@ class PythonElementwiseMethods(_Base):
 
     @api_boundary
     def map2_(self, x: Any, y: Any, callable: Callable[[Any, Any, Any], Any]) -> Any:
-        """`map_` for a function of three elements (`torch.Tensor.map2_`).
+        """Replace each element by what a Python function makes of it and those of two tensors (`torch.Tensor.map2_`).
+
+        Args:
+            x: A tensor of the same dtype and of a shape that broadcasts to this one's.
+            y: Another such tensor.
+            callable: Called with three numbers, this tensor's element first, then `x`'s and `y`'s; gives a number.
+
+        Returns:
+            The tensor itself.
+
+        Raises:
+            TypeError: A tensor is not on the CPU, the dtypes differ, or the function gives no number.
+            RuntimeError: A tensor requires grad.
 
         Example:
             >>> import triten as tt

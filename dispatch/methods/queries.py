@@ -67,15 +67,40 @@ class QueryMethods(_Base):
         return bool(self._spec.device.type == "ipu")
 
     def sparse_dim(self) -> int:
-        """How many dimensions are stored as coordinates (`torch.Tensor.sparse_dim`): none of a strided tensor."""
+        """How many dimensions are stored as coordinates (`torch.Tensor.sparse_dim`): none of a strided tensor.
+
+        Returns:
+            0.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.ones(2, 3).sparse_dim()
+            0
+        """
         return 0
 
     def dense_dim(self) -> int:
-        """How many dimensions are stored whole (`torch.Tensor.dense_dim`): all of a strided tensor."""
+        """How many dimensions are stored whole (`torch.Tensor.dense_dim`): all of a strided tensor.
+
+        Returns:
+            The number of dimensions.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.ones(2, 3).dense_dim()
+            2
+        """
         return int(self._spec.ndim)
 
     def to_dense(self, dtype: ScalarType | None = None, *, masked_grad: bool | None = None) -> Any:
         """The tensor itself, strided as all are; with a dtype converted to it (`torch.Tensor.to_dense`).
+
+        Args:
+            dtype: The dtype of the result; by default the tensor's own.
+            masked_grad: Accepted and without effect, since no tensor is sparse.
+
+        Returns:
+            A tensor of the same shape; the tensor itself if it is of that dtype already.
 
         Example:
             >>> import triten as tt
@@ -93,15 +118,39 @@ class QueryMethods(_Base):
             raise
 
     def is_conj(self) -> bool:
-        """Whether elements are to be conjugated when read (`torch.Tensor.is_conj`): never, `conj` computes them."""
+        """Whether elements are to be conjugated when read (`torch.Tensor.is_conj`): never, `conj` computes them.
+
+        Returns:
+            False.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([1j]).conj().is_conj()
+            False
+        """
         return False
 
     def is_neg(self) -> bool:
-        """Whether elements are to be negated when read (`torch.Tensor.is_neg`): never, `imag` of `conj` is negative."""
+        """Whether elements are to be negated when read (`torch.Tensor.is_neg`): never, `imag` of `conj` is negative.
+
+        Returns:
+            False.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([1j]).conj().imag.is_neg()
+            False
+        """
         return False
 
     def is_nonzero(self) -> bool:
-        """Whether the only element is not zero (`torch.Tensor.is_nonzero`). Raises RuntimeError for several or none.
+        """Whether the only element is not zero (`torch.Tensor.is_nonzero`).
+
+        Returns:
+            A bool.
+
+        Raises:
+            RuntimeError: The tensor has no element or several.
 
         Example:
             >>> import triten as tt
@@ -118,6 +167,12 @@ class QueryMethods(_Base):
     def is_same_size(self, other: Any) -> bool:
         """Whether another tensor has the same sizes (`torch.Tensor.is_same_size`).
 
+        Args:
+            other: The other tensor.
+
+        Returns:
+            A bool.
+
         Example:
             >>> import triten as tt
             >>> tt.ones(2, 3).is_same_size(tt.ones(3, 2))
@@ -129,6 +184,9 @@ class QueryMethods(_Base):
 
     def dim_order(self) -> tuple[int, ...]:
         """The dimensions from the outermost in memory to the innermost (`torch.Tensor.dim_order`).
+
+        Returns:
+            A tuple of numbers of dimensions, by descending strides.
 
         Example:
             >>> import triten as tt
@@ -145,7 +203,20 @@ class QueryMethods(_Base):
         keepdim: bool = False,
         dtype: ScalarType | None = None,
     ) -> Any:
-        """`tt.norm` of this tensor (`torch.Tensor.norm`; `tt.linalg.vector_norm` and `matrix_norm` are newer).
+        """The norm of the elements as one vector (`torch.Tensor.norm`; `tt.linalg.vector_norm` and `matrix_norm` are
+        newer).
+
+        Args:
+            p: The order; 'fro' and None mean 2, 'nuc' the sum of a matrix's singular values.
+            dim: The dimension or dimensions whose elements make up a vector; by default all of them.
+            keepdim: Whether the result keeps those dimensions, with size 1.
+            dtype: The dtype to which the elements are converted first; by default their own.
+
+        Returns:
+            A tensor of the real dtype that belongs to the dtype computed in.
+
+        Raises:
+            RuntimeError: The dtype is neither floating nor complex.
 
         Example:
             >>> import triten as tt
@@ -162,6 +233,15 @@ class QueryMethods(_Base):
 
     def lu(self, pivot: bool = True, get_infos: bool = False) -> Any:
         """`tt.lu` of this tensor (`torch.Tensor.lu`; `tt.linalg.lu_factor` is newer).
+
+        Args:
+            pivot: Whether rows are exchanged, so that the factorization is stable.
+            get_infos: Whether the result tells for each matrix whether it succeeded.
+
+        Returns:
+            A tuple of both factors in one tensor of the matrices' shape, the rows that were exchanged (int32, counted
+            from
+            1), and with `get_infos` a number for each matrix, 0 where a factorization exists.
 
         Example:
             >>> import triten as tt

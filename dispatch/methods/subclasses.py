@@ -67,6 +67,12 @@ class SubclassMethods:
         ``__tensor_dispatch__(func, types, args, kwargs)``, a class method, that handles every operator below autograd
         which gets such a tensor; what it returns is the result, plain tensors included.
 
+        Args:
+            cls: A subclass of `tt.Tensor`.
+
+        Returns:
+            A tensor of `cls` over the same memory.
+
         Raises:
             TypeError: `cls` is no subclass of Tensor.
 

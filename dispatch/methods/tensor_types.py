@@ -32,10 +32,20 @@ _PREFIXES = ("triten.", "torch.")
 class TensorType:
     """Tensors of one dtype on one kind of device (`torch.FloatTensor` and its like).
 
-    Called with sizes, as numbers or a `Size`, it makes a tensor without values, with a sequence one of its elements;
-    with nothing an empty one; with a tensor of the type, or a storage, another tensor over the same bytes.
-    Raises TypeError for a tensor of another type and for what is no sequence, RuntimeError for a device of another
-    kind.
+    `isinstance` asks whether a tensor is of the type; a call makes one.
+
+    Args:
+        *data: Sizes, as numbers or a `Size`, for a tensor without values; a sequence for one of its elements; nothing
+            for an empty one; a tensor of the type, or a storage, for another tensor over the same bytes.
+        device: A device of the type's kind, where there are several.
+        **named: Instead of `data`, one of `size`, `data`, `storage` and `other`, as `torch.Tensor.new` names them.
+
+    Returns:
+        A tensor of the type.
+
+    Raises:
+        TypeError: A tensor is of another type, or `data` is no sequence.
+        RuntimeError: `device` is of another kind.
 
     Example:
         >>> import triten as tt
@@ -165,7 +175,13 @@ def type_of(kind: Any) -> TensorType:
 def set_default_tensor_type(t: Any) -> None:
     """Set the dtype and the device of new floating tensors by a type (`torch.set_default_tensor_type`).
 
-    `set_default_dtype` and `set_default_device` are newer. Raises TypeError unless it is a floating type.
+    `set_default_dtype` and `set_default_device` are newer.
+
+    Args:
+        t: A type such as `tt.DoubleTensor`, or its name.
+
+    Raises:
+        TypeError: The type is not a floating one.
 
     Example:
         >>> import triten as tt
@@ -189,10 +205,18 @@ class TypeMethods(_Base):
     __slots__ = ()
 
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
-        """The name of the tensor's type; with a dtype, a type or a type's name, the tensor converted to it
-        (`torch.Tensor.type`). The tensor itself if it is of that type.
+        """The name of the tensor's type, or the tensor converted to another (`torch.Tensor.type`).
 
-        Raises ValueError for a string or a class that names no type, TypeError for anything else.
+        Args:
+            dtype: A dtype, a type such as `tt.LongTensor`, or a type's name; None asks for the name.
+            non_blocking: Whether a copy from pinned memory to a GPU is only enqueued.
+
+        Returns:
+            A string, or a tensor; the tensor itself if it is of that type already.
+
+        Raises:
+            ValueError: A string or a class names no type.
+            TypeError: `dtype` is anything else.
 
         Example:
             >>> import triten as tt
@@ -214,9 +238,19 @@ class TypeMethods(_Base):
             raise
 
     def new(self, *data: Any, device: Any = None, **named: Any) -> Any:
-        """A tensor of this one's dtype, on its device: of sizes, without values, or of data (`torch.Tensor.new`).
+        """A tensor of this one's dtype, on its device (`torch.Tensor.new`); `new_empty` and `new_tensor` are newer.
 
-        `new_empty` and `new_tensor` are newer. Raises as `TensorType` does.
+        Args:
+            *data: Sizes for a tensor without values, or a sequence of elements, as `tt.FloatTensor` takes them.
+            device: A device of the same kind, where there are several.
+            **named: Instead of `data`, one of `size`, `data`, `storage` and `other`.
+
+        Returns:
+            A tensor.
+
+        Raises:
+            TypeError: A tensor of another type is given, or what is no sequence.
+            RuntimeError: `device` is of another kind.
 
         Example:
             >>> import triten as tt

@@ -57,12 +57,50 @@ class UniqueMethods(_Base):
         return_counts: bool = False,
         dim: int | None = None,
     ) -> Any:
-        """`tt.unique` of this tensor (`torch.Tensor.unique`)."""
+        """The different elements of the tensor, or entries along `dim`, in ascending order (`torch.Tensor.unique`).
+
+        Args:
+            sorted: Without effect: they are sorted in any case.
+            return_inverse: Whether to say for each element, or entry, where it is among the different ones.
+            return_counts: Whether to say how often each of them occurs.
+            dim: A dimension, whose entries are compared as words are, element by element; by default all elements are
+                compared.
+
+        Returns:
+            A tensor, or a tuple of it and what is asked for, as int64.
+
+        Raises:
+            NotImplementedError: The tensor is complex or on the Meta device.
+            RuntimeError: The entries along `dim` have no elements.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([3, 1, 3]).unique(return_counts=True)
+            (tensor([1, 3]), tensor([1, 2]))
+        """
         return unique(self, sorted, return_inverse, return_counts, dim)
 
     @api_boundary
     def unique_consecutive(
         self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
     ) -> Any:
-        """`tt.unique_consecutive` of this tensor (`torch.Tensor.unique_consecutive`)."""
+        """One element of each run of equal ones, or entry along `dim` (`torch.Tensor.unique_consecutive`).
+
+        Args:
+            return_inverse: Whether to say for each element, or entry, which run it belongs to.
+            return_counts: Whether to say how long each run is.
+            dim: A dimension, whose entries are compared; by default the elements are, in the order of the flattened
+                tensor.
+
+        Returns:
+            A tensor, or a tuple of it and what is asked for, as int64.
+
+        Raises:
+            NotImplementedError: The tensor is on the Meta device.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([1, 1, 2, 1]).unique_consecutive(return_counts=True)
+            (tensor([1, 2, 1]), tensor([2, 1, 1]))
+        """
         return unique_consecutive(self, return_inverse, return_counts, dim)

@@ -18,7 +18,7 @@ def register() -> None:
     define(
         "elu",
         "elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor",
-        "native_functions/activation.yaml:3",
+        "native_functions/activation.yaml: elu",
         (
             "core",
             "pointwise",
@@ -29,7 +29,7 @@ def register() -> None:
     define(
         "elu_",
         "elu_(Tensor(a!) self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor(a!)",
-        "native_functions/activation.yaml:3",
+        "native_functions/activation.yaml: elu",
         (
             "core",
             "pointwise",
@@ -40,7 +40,7 @@ def register() -> None:
     define(
         "elu.out",
         "elu.out(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/activation.yaml:3",
+        "native_functions/activation.yaml: elu",
         (
             "core",
             "pointwise",
@@ -49,14 +49,17 @@ def register() -> None:
     structured("elu.out", meta.activation, "elu_stub", "out")
     autograd("elu.out", out_refuses_grad)
     define(
-        "hardswish", "hardswish(Tensor self) -> Tensor", "native_functions/activation.yaml:12", ("pointwise",)
+        "hardswish",
+        "hardswish(Tensor self) -> Tensor",
+        "native_functions/activation.yaml: hardswish",
+        ("pointwise",),
     )
     structured("hardswish", meta.activation, "hardswish_stub", "functional", "hardswish.out")
     autograd("hardswish", autograd_activation.plan_hardswish)
     define(
         "hardswish_",
         "hardswish_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/activation.yaml:12",
+        "native_functions/activation.yaml: hardswish",
         ("pointwise",),
     )
     structured("hardswish_", meta.activation, "hardswish_stub", "inplace", "hardswish.out")
@@ -64,7 +67,7 @@ def register() -> None:
     define(
         "hardswish.out",
         "hardswish.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/activation.yaml:12",
+        "native_functions/activation.yaml: hardswish",
         ("pointwise",),
     )
     structured("hardswish.out", meta.activation, "hardswish_stub", "out")
@@ -72,7 +75,7 @@ def register() -> None:
     define(
         "hardsigmoid",
         "hardsigmoid(Tensor self) -> Tensor",
-        "native_functions/activation.yaml:21",
+        "native_functions/activation.yaml: hardsigmoid",
         ("pointwise",),
     )
     structured("hardsigmoid", meta.activation, "hardsigmoid_stub", "functional", "hardsigmoid.out")
@@ -80,7 +83,7 @@ def register() -> None:
     define(
         "hardsigmoid_",
         "hardsigmoid_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/activation.yaml:21",
+        "native_functions/activation.yaml: hardsigmoid",
         ("pointwise",),
     )
     structured("hardsigmoid_", meta.activation, "hardsigmoid_stub", "inplace", "hardsigmoid.out")
@@ -88,7 +91,7 @@ def register() -> None:
     define(
         "hardsigmoid.out",
         "hardsigmoid.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/activation.yaml:21",
+        "native_functions/activation.yaml: hardsigmoid",
         ("pointwise",),
     )
     structured("hardsigmoid.out", meta.activation, "hardsigmoid_stub", "out")
@@ -96,7 +99,7 @@ def register() -> None:
     define(
         "hardshrink",
         "hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
-        "native_functions/activation.yaml:30",
+        "native_functions/activation.yaml: hardshrink",
         ("pointwise",),
     )
     structured("hardshrink", meta.shrink, "hardshrink_stub", "functional", "hardshrink.out")
@@ -104,7 +107,7 @@ def register() -> None:
     define(
         "hardshrink.out",
         "hardshrink.out(Tensor self, Scalar lambd=0.5, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/activation.yaml:30",
+        "native_functions/activation.yaml: hardshrink",
         ("pointwise",),
     )
     structured("hardshrink.out", meta.shrink, "hardshrink_stub", "out")
@@ -112,7 +115,7 @@ def register() -> None:
     define(
         "softshrink",
         "softshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
-        "native_functions/activation.yaml:39",
+        "native_functions/activation.yaml: softshrink",
         ("pointwise",),
     )
     structured("softshrink", meta.shrink, "softshrink_stub", "functional", "softshrink.out")
@@ -120,23 +123,26 @@ def register() -> None:
     define(
         "softshrink.out",
         "softshrink.out(Tensor self, Scalar lambd=0.5, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/activation.yaml:39",
+        "native_functions/activation.yaml: softshrink",
         ("pointwise",),
     )
     structured("softshrink.out", meta.shrink, "softshrink_stub", "out")
     autograd("softshrink.out", out_refuses_grad)
-    define("mish", "mish(Tensor self) -> Tensor", "native_functions/activation.yaml:48", ("pointwise",))
+    define("mish", "mish(Tensor self) -> Tensor", "native_functions/activation.yaml: mish", ("pointwise",))
     structured("mish", meta.activation, "mish_stub", "functional", "mish.out")
     autograd("mish", autograd_activation.plan_mish)
     define(
-        "mish_", "mish_(Tensor(a!) self) -> Tensor(a!)", "native_functions/activation.yaml:48", ("pointwise",)
+        "mish_",
+        "mish_(Tensor(a!) self) -> Tensor(a!)",
+        "native_functions/activation.yaml: mish",
+        ("pointwise",),
     )
     structured("mish_", meta.activation, "mish_stub", "inplace", "mish.out")
     autograd("mish_", autograd_activation.plan_mish_)
     define(
         "mish.out",
         "mish.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/activation.yaml:48",
+        "native_functions/activation.yaml: mish",
         ("pointwise",),
     )
     structured("mish.out", meta.activation, "mish_stub", "out")
@@ -144,7 +150,7 @@ def register() -> None:
     define(
         "log_sigmoid",
         "log_sigmoid(Tensor self) -> Tensor",
-        "native_functions/activation.yaml:57",
+        "native_functions/activation.yaml: log_sigmoid",
         ("pointwise",),
     )
     structured("log_sigmoid", meta.activation, "log_sigmoid_stub", "functional", "log_sigmoid.out")
@@ -152,7 +158,7 @@ def register() -> None:
     define(
         "log_sigmoid.out",
         "log_sigmoid.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/activation.yaml:57",
+        "native_functions/activation.yaml: log_sigmoid",
         ("pointwise",),
     )
     structured("log_sigmoid.out", meta.activation, "log_sigmoid_stub", "out")
@@ -160,7 +166,7 @@ def register() -> None:
     define(
         "threshold",
         "threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor",
-        "native_functions/activation.yaml:66",
+        "native_functions/activation.yaml: threshold",
         ("pointwise",),
     )
     structured("threshold", meta.activation, "threshold_stub", "functional", "threshold.out")
@@ -168,7 +174,7 @@ def register() -> None:
     define(
         "threshold_",
         "threshold_(Tensor(a!) self, Scalar threshold, Scalar value) -> Tensor(a!)",
-        "native_functions/activation.yaml:66",
+        "native_functions/activation.yaml: threshold",
         ("pointwise",),
     )
     structured("threshold_", meta.activation, "threshold_stub", "inplace", "threshold.out")
@@ -176,7 +182,7 @@ def register() -> None:
     define(
         "threshold.out",
         "threshold.out(Tensor self, Scalar threshold, Scalar value, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/activation.yaml:66",
+        "native_functions/activation.yaml: threshold",
         ("pointwise",),
     )
     structured("threshold.out", meta.activation, "threshold_stub", "out")
@@ -184,7 +190,7 @@ def register() -> None:
     define(
         "hardtanh",
         "hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor",
-        "native_functions/activation.yaml:75",
+        "native_functions/activation.yaml: hardtanh",
         (
             "core",
             "pointwise",
@@ -195,7 +201,7 @@ def register() -> None:
     define(
         "hardtanh_",
         "hardtanh_(Tensor(a!) self, Scalar min_val=-1, Scalar max_val=1) -> Tensor(a!)",
-        "native_functions/activation.yaml:75",
+        "native_functions/activation.yaml: hardtanh",
         (
             "core",
             "pointwise",
@@ -206,7 +212,7 @@ def register() -> None:
     define(
         "hardtanh.out",
         "hardtanh.out(Tensor self, Scalar min_val=-1, Scalar max_val=1, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/activation.yaml:75",
+        "native_functions/activation.yaml: hardtanh",
         (
             "core",
             "pointwise",
@@ -214,29 +220,29 @@ def register() -> None:
     )
     composite("hardtanh.out", "CompositeExplicitAutograd", out_form("hardtanh", composition.hardtanh))
     autograd("hardtanh.out", out_refuses_grad)
-    define("relu6", "relu6(Tensor self) -> Tensor", "native_functions/activation.yaml:82")
+    define("relu6", "relu6(Tensor self) -> Tensor", "native_functions/activation.yaml: relu6")
     composite("relu6", "CompositeImplicitAutograd", composition.relu6)
-    define("relu6_", "relu6_(Tensor(a!) self) -> Tensor(a!)", "native_functions/activation.yaml:82")
+    define("relu6_", "relu6_(Tensor(a!) self) -> Tensor(a!)", "native_functions/activation.yaml: relu6")
     composite("relu6_", "CompositeImplicitAutograd", inplace_form("relu6_", composition.relu6))
-    define("selu", "selu(Tensor self) -> Tensor", "native_functions/activation.yaml:88")
+    define("selu", "selu(Tensor self) -> Tensor", "native_functions/activation.yaml: selu")
     composite("selu", "CompositeImplicitAutograd", composition.selu)
-    define("selu_", "selu_(Tensor(a!) self) -> Tensor(a!)", "native_functions/activation.yaml:88")
+    define("selu_", "selu_(Tensor(a!) self) -> Tensor(a!)", "native_functions/activation.yaml: selu")
     composite("selu_", "CompositeImplicitAutograd", inplace_form("selu_", composition.selu))
-    define("celu", "celu(Tensor self, Scalar alpha=1.0) -> Tensor", "native_functions/activation.yaml:93")
+    define("celu", "celu(Tensor self, Scalar alpha=1.0) -> Tensor", "native_functions/activation.yaml: celu")
     composite("celu", "CompositeImplicitAutograd", composition.celu)
     define(
         "celu_",
         "celu_(Tensor(a!) self, Scalar alpha=1.0) -> Tensor(a!)",
-        "native_functions/activation.yaml:93",
+        "native_functions/activation.yaml: celu",
     )
     composite("celu_", "CompositeImplicitAutograd", inplace_form("celu_", composition.celu))
-    define("glu", "glu(Tensor self, int dim=-1) -> Tensor", "native_functions/activation.yaml:98")
+    define("glu", "glu(Tensor self, int dim=-1) -> Tensor", "native_functions/activation.yaml: glu")
     composite("glu", "CompositeImplicitAutograd", composition.glu)
     define(
         "glu.out",
         "glu.out(Tensor self, int dim=-1, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/activation.yaml:98",
+        "native_functions/activation.yaml: glu",
     )
     composite("glu.out", "CompositeImplicitAutograd", out_form("glu", composition.glu))
-    define("prelu", "prelu(Tensor self, Tensor weight) -> Tensor", "native_functions/activation.yaml:104")
+    define("prelu", "prelu(Tensor self, Tensor weight) -> Tensor", "native_functions/activation.yaml: prelu")
     composite("prelu", "CompositeImplicitAutograd", composition.prelu)

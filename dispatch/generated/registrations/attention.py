@@ -16,7 +16,7 @@ def register() -> None:
     define(
         "scaled_dot_product_attention",
         "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor",
-        "native_functions/attention.yaml:3",
+        "native_functions/attention.yaml: scaled_dot_product_attention",
         ("nondeterministic_seeded",),
     )
     composite(
@@ -25,14 +25,14 @@ def register() -> None:
     define(
         "_fused_sdp_choice",
         "_fused_sdp_choice(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> int",
-        "native_functions/attention.yaml:9",
+        "native_functions/attention.yaml: _fused_sdp_choice",
         ("nondeterministic_seeded",),
     )
     composite("_fused_sdp_choice", "CompositeImplicitAutograd", composition._fused_sdp_choice)
     define(
         "_scaled_dot_product_attention_math",
         "_scaled_dot_product_attention_math(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, Tensor? dropout_mask=None, *, float? scale=None, bool enable_gqa=False) -> (Tensor, Tensor)",
-        "native_functions/attention.yaml:14",
+        "native_functions/attention.yaml: _scaled_dot_product_attention_math",
         ("nondeterministic_seeded",),
     )
     composite(
@@ -43,7 +43,7 @@ def register() -> None:
     define(
         "_scaled_dot_product_flash_attention_for_cpu",
         "_scaled_dot_product_flash_attention_for_cpu(Tensor query, Tensor key, Tensor value, float dropout_p=0.0, bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor output, Tensor logsumexp)",
-        "native_functions/attention.yaml:19",
+        "native_functions/attention.yaml: _scaled_dot_product_flash_attention_for_cpu",
         ("nondeterministic_seeded",),
     )
     planned(
@@ -58,7 +58,7 @@ def register() -> None:
     define(
         "_scaled_dot_product_flash_attention_for_cpu_backward",
         "_scaled_dot_product_flash_attention_for_cpu_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, float dropout_p, bool is_causal, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)",
-        "native_functions/attention.yaml:24",
+        "native_functions/attention.yaml: _scaled_dot_product_flash_attention_for_cpu_backward",
     )
     planned(
         "_scaled_dot_product_flash_attention_for_cpu_backward",
@@ -72,7 +72,7 @@ def register() -> None:
     define(
         "_scaled_dot_product_efficient_attention",
         "_scaled_dot_product_efficient_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_bias, bool compute_log_sumexp, float dropout_p=0.0, bool is_causal=False, *, float? scale=None) -> (Tensor output, Tensor log_sumexp, Tensor philox_seed, Tensor philox_offset)",
-        "native_functions/attention.yaml:28",
+        "native_functions/attention.yaml: _scaled_dot_product_efficient_attention",
         ("nondeterministic_seeded",),
     )
     planned("_scaled_dot_product_efficient_attention", "efficient_attention_stub", meta.efficient_attention)
@@ -83,7 +83,7 @@ def register() -> None:
     define(
         "_scaled_dot_product_efficient_attention_backward",
         "_scaled_dot_product_efficient_attention_backward(Tensor grad_out_, Tensor query, Tensor key, Tensor value, Tensor attn_bias, Tensor out, Tensor logsumexp, Tensor philox_seed, Tensor philox_offset, float dropout_p, bool[4] grad_input_mask, bool is_causal=False, *, float? scale=None) -> (Tensor, Tensor, Tensor, Tensor)",
-        "native_functions/attention.yaml:33",
+        "native_functions/attention.yaml: _scaled_dot_product_efficient_attention_backward",
         ("nondeterministic_seeded",),
     )
     planned(

@@ -15,41 +15,41 @@ def register() -> None:
     define(
         "isclose",
         "isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor",
-        "native_functions/comparison.yaml:3",
+        "native_functions/comparison.yaml: isclose",
     )
     composite("isclose", "CompositeImplicitAutograd", composition.isclose)
     define(
         "allclose",
         "allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool",
-        "native_functions/comparison.yaml:8",
+        "native_functions/comparison.yaml: allclose",
         ("data_dependent_output",),
     )
     composite("allclose", "CompositeImplicitAutograd", composition.allclose)
     define(
         "equal",
         "equal(Tensor self, Tensor other) -> bool",
-        "native_functions/comparison.yaml:14",
+        "native_functions/comparison.yaml: equal",
         ("data_dependent_output",),
     )
     composite("equal", "CompositeImplicitAutograd", composition.equal)
-    define("isreal", "isreal(Tensor self) -> Tensor", "native_functions/comparison.yaml:20")
+    define("isreal", "isreal(Tensor self) -> Tensor", "native_functions/comparison.yaml: isreal")
     composite("isreal", "CompositeImplicitAutograd", composition.isreal)
-    define("isposinf", "isposinf(Tensor self) -> Tensor", "native_functions/comparison.yaml:25")
+    define("isposinf", "isposinf(Tensor self) -> Tensor", "native_functions/comparison.yaml: isposinf")
     composite("isposinf", "CompositeImplicitAutograd", composition.isposinf)
     define(
         "isposinf.out",
         "isposinf.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/comparison.yaml:25",
+        "native_functions/comparison.yaml: isposinf",
     )
     composite(
         "isposinf.out", "CompositeImplicitAutograd", out_form("isposinf", composition.isposinf, exact=True)
     )
-    define("isneginf", "isneginf(Tensor self) -> Tensor", "native_functions/comparison.yaml:32")
+    define("isneginf", "isneginf(Tensor self) -> Tensor", "native_functions/comparison.yaml: isneginf")
     composite("isneginf", "CompositeImplicitAutograd", composition.isneginf)
     define(
         "isneginf.out",
         "isneginf.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/comparison.yaml:32",
+        "native_functions/comparison.yaml: isneginf",
     )
     composite(
         "isneginf.out", "CompositeImplicitAutograd", out_form("isneginf", composition.isneginf, exact=True)

@@ -15,75 +15,75 @@ def register() -> None:
     define(
         "einsum",
         "einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor",
-        "native_functions/contraction.yaml:3",
+        "native_functions/contraction.yaml: einsum",
     )
     composite("einsum", "CompositeImplicitAutograd", composition.einsum)
     define(
         "tensordot",
         "tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor",
-        "native_functions/contraction.yaml:8",
+        "native_functions/contraction.yaml: tensordot",
     )
     composite("tensordot", "CompositeImplicitAutograd", composition.tensordot)
     define(
         "tensordot.out",
         "tensordot.out(Tensor self, Tensor other, int[] dims_self, int[] dims_other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/contraction.yaml:8",
+        "native_functions/contraction.yaml: tensordot",
     )
     composite(
         "tensordot.out", "CompositeImplicitAutograd", out_form("tensordot", composition.tensordot, exact=True)
     )
-    define("inner", "inner(Tensor self, Tensor other) -> Tensor", "native_functions/contraction.yaml:15")
+    define("inner", "inner(Tensor self, Tensor other) -> Tensor", "native_functions/contraction.yaml: inner")
     composite("inner", "CompositeImplicitAutograd", composition.inner)
     define(
         "inner.out",
         "inner.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/contraction.yaml:20",
+        "native_functions/contraction.yaml: inner.out",
     )
     composite("inner.out", "CompositeImplicitAutograd", composition.inner_out)
-    define("kron", "kron(Tensor self, Tensor other) -> Tensor", "native_functions/contraction.yaml:24")
+    define("kron", "kron(Tensor self, Tensor other) -> Tensor", "native_functions/contraction.yaml: kron")
     composite("kron", "CompositeImplicitAutograd", composition.kron)
     define(
         "kron.out",
         "kron.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/contraction.yaml:24",
+        "native_functions/contraction.yaml: kron",
     )
     composite("kron.out", "CompositeImplicitAutograd", out_form("kron", composition.kron))
-    define("trace", "trace(Tensor self) -> Tensor", "native_functions/contraction.yaml:30")
+    define("trace", "trace(Tensor self) -> Tensor", "native_functions/contraction.yaml: trace")
     composite("trace", "CompositeImplicitAutograd", composition.trace)
     define(
         "trace.out",
         "trace.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/contraction.yaml:30",
+        "native_functions/contraction.yaml: trace",
     )
     composite("trace.out", "CompositeImplicitAutograd", out_form("trace", composition.trace))
     define(
         "addr",
         "addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-        "native_functions/contraction.yaml:36",
+        "native_functions/contraction.yaml: addr",
     )
     composite("addr", "CompositeImplicitAutograd", composition.addr)
     define(
         "addr_",
         "addr_(Tensor(a!) self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/contraction.yaml:36",
+        "native_functions/contraction.yaml: addr",
     )
     composite("addr_", "CompositeImplicitAutograd", inplace_form("addr_", composition.addr))
     define(
         "addr.out",
         "addr.out(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/contraction.yaml:36",
+        "native_functions/contraction.yaml: addr",
     )
     composite("addr.out", "CompositeImplicitAutograd", out_form("addr", composition.addr))
     define(
         "linalg_vecdot",
         "linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor",
-        "native_functions/contraction.yaml:42",
+        "native_functions/contraction.yaml: linalg_vecdot",
     )
     composite("linalg_vecdot", "CompositeImplicitAutograd", composition.linalg_vecdot)
     define(
         "linalg_vecdot.out",
         "linalg_vecdot.out(Tensor x, Tensor y, *, int dim=-1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/contraction.yaml:42",
+        "native_functions/contraction.yaml: linalg_vecdot",
     )
     composite(
         "linalg_vecdot.out",
@@ -93,13 +93,13 @@ def register() -> None:
     define(
         "linalg_multi_dot",
         "linalg_multi_dot(Tensor[] tensors) -> Tensor",
-        "native_functions/contraction.yaml:49",
+        "native_functions/contraction.yaml: linalg_multi_dot",
     )
     composite("linalg_multi_dot", "CompositeImplicitAutograd", composition.linalg_multi_dot)
     define(
         "linalg_multi_dot.out",
         "linalg_multi_dot.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/contraction.yaml:49",
+        "native_functions/contraction.yaml: linalg_multi_dot",
     )
     composite(
         "linalg_multi_dot.out",
@@ -107,13 +107,15 @@ def register() -> None:
         out_form("linalg_multi_dot", composition.linalg_multi_dot, exact=True),
     )
     define(
-        "chain_matmul", "chain_matmul(Tensor[] matrices) -> Tensor", "native_functions/contraction.yaml:56"
+        "chain_matmul",
+        "chain_matmul(Tensor[] matrices) -> Tensor",
+        "native_functions/contraction.yaml: chain_matmul",
     )
     composite("chain_matmul", "CompositeImplicitAutograd", composition.chain_matmul)
     define(
         "chain_matmul.out",
         "chain_matmul.out(Tensor[] matrices, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/contraction.yaml:56",
+        "native_functions/contraction.yaml: chain_matmul",
     )
     composite(
         "chain_matmul.out", "CompositeImplicitAutograd", out_form("chain_matmul", composition.chain_matmul)
@@ -121,13 +123,13 @@ def register() -> None:
     define(
         "linalg_cross",
         "linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor",
-        "native_functions/contraction.yaml:62",
+        "native_functions/contraction.yaml: linalg_cross",
     )
     composite("linalg_cross", "CompositeImplicitAutograd", composition.linalg_cross)
     define(
         "linalg_cross.out",
         "linalg_cross.out(Tensor self, Tensor other, *, int dim=-1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/contraction.yaml:62",
+        "native_functions/contraction.yaml: linalg_cross",
     )
     composite(
         "linalg_cross.out",
@@ -137,20 +139,20 @@ def register() -> None:
     define(
         "cross",
         "cross(Tensor self, Tensor other, int? dim=None) -> Tensor",
-        "native_functions/contraction.yaml:69",
+        "native_functions/contraction.yaml: cross",
     )
     composite("cross", "CompositeImplicitAutograd", composition.cross)
     define(
         "cross.out",
         "cross.out(Tensor self, Tensor other, int? dim=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/contraction.yaml:69",
+        "native_functions/contraction.yaml: cross",
     )
     composite("cross.out", "CompositeImplicitAutograd", out_form("cross", composition.cross, exact=True))
     define(
         "cov",
         "cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor",
-        "native_functions/contraction.yaml:76",
+        "native_functions/contraction.yaml: cov",
     )
     composite("cov", "CompositeImplicitAutograd", composition.cov)
-    define("corrcoef", "corrcoef(Tensor self) -> Tensor", "native_functions/contraction.yaml:81")
+    define("corrcoef", "corrcoef(Tensor self) -> Tensor", "native_functions/contraction.yaml: corrcoef")
     composite("corrcoef", "CompositeImplicitAutograd", composition.corrcoef)

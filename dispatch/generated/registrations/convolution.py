@@ -16,61 +16,61 @@ def register() -> None:
     define(
         "conv1d",
         "conv1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] dilation=1, SymInt groups=1) -> Tensor",
-        "native_functions/convolution.yaml:3",
+        "native_functions/convolution.yaml: conv1d",
     )
     composite("conv1d", "CompositeImplicitAutograd", composition.conv1d)
     define(
         "conv1d.padding",
         'conv1d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, str padding="valid", SymInt[1] dilation=1, SymInt groups=1) -> Tensor',
-        "native_functions/convolution.yaml:7",
+        "native_functions/convolution.yaml: conv1d.padding",
     )
     composite("conv1d.padding", "CompositeImplicitAutograd", composition.conv1d)
     define(
         "conv2d",
         "conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] dilation=1, SymInt groups=1) -> Tensor",
-        "native_functions/convolution.yaml:11",
+        "native_functions/convolution.yaml: conv2d",
     )
     composite("conv2d", "CompositeImplicitAutograd", composition.conv2d)
     define(
         "conv2d.padding",
         'conv2d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, str padding="valid", SymInt[2] dilation=1, SymInt groups=1) -> Tensor',
-        "native_functions/convolution.yaml:15",
+        "native_functions/convolution.yaml: conv2d.padding",
     )
     composite("conv2d.padding", "CompositeImplicitAutograd", composition.conv2d)
     define(
         "conv3d",
         "conv3d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] dilation=1, SymInt groups=1) -> Tensor",
-        "native_functions/convolution.yaml:19",
+        "native_functions/convolution.yaml: conv3d",
     )
     composite("conv3d", "CompositeImplicitAutograd", composition.conv3d)
     define(
         "conv3d.padding",
         'conv3d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, str padding="valid", SymInt[3] dilation=1, SymInt groups=1) -> Tensor',
-        "native_functions/convolution.yaml:23",
+        "native_functions/convolution.yaml: conv3d.padding",
     )
     composite("conv3d.padding", "CompositeImplicitAutograd", composition.conv3d)
     define(
         "conv_transpose1d",
         "conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) -> Tensor",
-        "native_functions/convolution.yaml:27",
+        "native_functions/convolution.yaml: conv_transpose1d",
     )
     composite("conv_transpose1d", "CompositeImplicitAutograd", composition.conv_transpose1d)
     define(
         "conv_transpose2d.input",
         "conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor",
-        "native_functions/convolution.yaml:31",
+        "native_functions/convolution.yaml: conv_transpose2d.input",
     )
     composite("conv_transpose2d.input", "CompositeImplicitAutograd", composition.conv_transpose2d)
     define(
         "conv_transpose3d.input",
         "conv_transpose3d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] output_padding=0, SymInt groups=1, SymInt[3] dilation=1) -> Tensor",
-        "native_functions/convolution.yaml:35",
+        "native_functions/convolution.yaml: conv_transpose3d.input",
     )
     composite("conv_transpose3d.input", "CompositeImplicitAutograd", composition.conv_transpose3d)
     define(
         "convolution",
         "convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor",
-        "native_functions/convolution.yaml:39",
+        "native_functions/convolution.yaml: convolution",
         ("core",),
     )
     structured("convolution", meta.convolution, "convolution_stub", "functional")
@@ -78,32 +78,32 @@ def register() -> None:
     define(
         "_convolution",
         "_convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool benchmark, bool deterministic, bool cudnn_enabled, bool allow_tf32) -> Tensor",
-        "native_functions/convolution.yaml:43",
+        "native_functions/convolution.yaml: _convolution",
     )
     composite("_convolution", "CompositeImplicitAutograd", composition._convolution)
     define(
         "_convolution.deprecated",
         "_convolution.deprecated(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, int[] output_padding, SymInt groups, bool benchmark, bool deterministic, bool cudnn_enabled) -> Tensor",
-        "native_functions/convolution.yaml:47",
+        "native_functions/convolution.yaml: _convolution.deprecated",
     )
     composite("_convolution.deprecated", "CompositeImplicitAutograd", composition._convolution)
     define(
         "_convolution_mode",
         "_convolution_mode(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, str padding, SymInt[] dilation, SymInt groups) -> Tensor",
-        "native_functions/convolution.yaml:51",
+        "native_functions/convolution.yaml: _convolution_mode",
     )
     composite("_convolution_mode", "CompositeImplicitAutograd", composition._convolution_mode)
     define(
         "convolution_backward",
         "convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
-        "native_functions/convolution.yaml:55",
+        "native_functions/convolution.yaml: convolution_backward",
         ("core",),
     )
     composite("convolution_backward", "CompositeImplicitAutograd", composition.convolution_backward)
     define(
         "_convolution_double_backward",
         "_convolution_double_backward(Tensor? ggI, Tensor? ggW, Tensor? ggb, Tensor gO, Tensor weight, Tensor self, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
-        "native_functions/convolution.yaml:60",
+        "native_functions/convolution.yaml: _convolution_double_backward",
     )
     composite(
         "_convolution_double_backward", "CompositeImplicitAutograd", composition._convolution_double_backward
@@ -111,13 +111,13 @@ def register() -> None:
     define(
         "conv_tbc",
         "conv_tbc(Tensor self, Tensor weight, Tensor bias, int pad=0) -> Tensor",
-        "native_functions/convolution.yaml:64",
+        "native_functions/convolution.yaml: conv_tbc",
     )
     composite("conv_tbc", "CompositeImplicitAutograd", composition.conv_tbc)
     define(
         "convolution_backward_input",
         "convolution_backward_input(Tensor grad_output, Tensor weight, SymInt[] input_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor",
-        "native_functions/convolution.yaml:68",
+        "native_functions/convolution.yaml: convolution_backward_input",
     )
     structured(
         "convolution_backward_input",
@@ -129,7 +129,7 @@ def register() -> None:
     define(
         "convolution_backward_weight",
         "convolution_backward_weight(Tensor grad_output, Tensor input, SymInt[] weight_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor",
-        "native_functions/convolution.yaml:71",
+        "native_functions/convolution.yaml: convolution_backward_weight",
     )
     structured(
         "convolution_backward_weight",

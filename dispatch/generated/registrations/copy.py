@@ -17,14 +17,14 @@ def register() -> None:
     define(
         "copy_",
         "copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)",
-        "native_functions/copy.yaml:3",
+        "native_functions/copy.yaml: copy_",
     )
     planner("copy_", "CompositeExplicitAutograd", meta.copy_)
     autograd("copy_", autograd_copy.plan_copy_)
     define(
         "_copy_from",
         "_copy_from(Tensor self, Tensor dst, bool non_blocking=False) -> Tensor",
-        "native_functions/copy.yaml:8",
+        "native_functions/copy.yaml: _copy_from",
         ("nondifferentiable",),
     )
     composite("_copy_from", "CompositeExplicitAutograd", composition._copy_from)
@@ -32,7 +32,7 @@ def register() -> None:
     define(
         "clone",
         "clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/copy.yaml:13",
+        "native_functions/copy.yaml: clone",
         ("core",),
     )
     structured("clone", meta.clone, "copy_stub", "functional")
@@ -41,13 +41,13 @@ def register() -> None:
     define(
         "contiguous",
         "contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)",
-        "native_functions/copy.yaml:21",
+        "native_functions/copy.yaml: contiguous",
     )
     composite("contiguous", "CompositeImplicitAutograd", composition.contiguous)
     define(
         "_to_copy",
         "_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/copy.yaml:26",
+        "native_functions/copy.yaml: _to_copy",
         ("core",),
     )
     planner("_to_copy", "CompositeExplicitAutograd", meta.to_copy)
@@ -55,32 +55,32 @@ def register() -> None:
     define(
         "to.device",
         "to.device(Tensor(a) self, Device device, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)",
-        "native_functions/copy.yaml:30",
+        "native_functions/copy.yaml: to.device",
     )
     composite("to.device", "CompositeImplicitAutograd", composition.to_device)
     define(
         "to.dtype",
         "to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)",
-        "native_functions/copy.yaml:35",
+        "native_functions/copy.yaml: to.dtype",
     )
     composite("to.dtype", "CompositeImplicitAutograd", composition.to_dtype)
     define(
         "to.other",
         "to.other(Tensor(a) self, Tensor other, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)",
-        "native_functions/copy.yaml:40",
+        "native_functions/copy.yaml: to.other",
     )
     composite("to.other", "CompositeImplicitAutograd", composition.to_other)
     define(
         "to.dtype_layout",
         "to.dtype_layout(Tensor(a) self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)",
-        "native_functions/copy.yaml:45",
+        "native_functions/copy.yaml: to.dtype_layout",
     )
     composite("to.dtype_layout", "CompositeImplicitAutograd", composition.to_dtype_layout)
     define(
         "to.prim_Device",
         "to.prim_Device(Tensor(a) self, Device? device, ScalarType? dtype=None, bool non_blocking=False, bool copy=False, *, MemoryFormat? memory_format=None) -> Tensor(a)",
-        "native_functions/copy.yaml:50",
+        "native_functions/copy.yaml: to.prim_Device",
     )
     composite("to.prim_Device", "CompositeImplicitAutograd", composition.to_prim_device)
-    define("type_as", "type_as(Tensor self, Tensor other) -> Tensor", "native_functions/copy.yaml:55")
+    define("type_as", "type_as(Tensor self, Tensor other) -> Tensor", "native_functions/copy.yaml: type_as")
     composite("type_as", "CompositeImplicitAutograd", composition.type_as)

@@ -17,7 +17,7 @@ def register() -> None:
     define(
         "_ctc_loss",
         "_ctc_loss(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, bool zero_infinity=False) -> (Tensor, Tensor)",
-        "native_functions/ctc.yaml:3",
+        "native_functions/ctc.yaml: _ctc_loss",
         ("dynamic_output_shape",),
     )
     structured("_ctc_loss", meta._ctc_loss, "_ctc_loss_stub", "functional", "_ctc_loss.out")
@@ -25,7 +25,7 @@ def register() -> None:
     define(
         "_ctc_loss.out",
         "_ctc_loss.out(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, bool zero_infinity=False, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))",
-        "native_functions/ctc.yaml:3",
+        "native_functions/ctc.yaml: _ctc_loss",
         ("dynamic_output_shape",),
     )
     structured("_ctc_loss.out", meta._ctc_loss, "_ctc_loss_stub", "out")
@@ -33,7 +33,7 @@ def register() -> None:
     define(
         "_ctc_loss.Tensor",
         "_ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, bool zero_infinity=False) -> (Tensor, Tensor)",
-        "native_functions/ctc.yaml:8",
+        "native_functions/ctc.yaml: _ctc_loss.Tensor",
         ("dynamic_output_shape",),
     )
     composite("_ctc_loss.Tensor", "CompositeExplicitAutograd", composition._ctc_loss_of_tensors)
@@ -41,7 +41,7 @@ def register() -> None:
     define(
         "_ctc_loss_backward",
         "_ctc_loss_backward(Tensor grad, Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, Tensor neg_log_likelihood, Tensor log_alpha, int blank, bool zero_infinity=False) -> Tensor",
-        "native_functions/ctc.yaml:13",
+        "native_functions/ctc.yaml: _ctc_loss_backward",
     )
     structured(
         "_ctc_loss_backward",
@@ -53,14 +53,14 @@ def register() -> None:
     define(
         "_ctc_loss_backward.out",
         "_ctc_loss_backward.out(Tensor grad, Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, Tensor neg_log_likelihood, Tensor log_alpha, int blank, bool zero_infinity=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/ctc.yaml:13",
+        "native_functions/ctc.yaml: _ctc_loss_backward",
     )
     structured("_ctc_loss_backward.out", meta._ctc_loss_backward, "_ctc_loss_backward_stub", "out")
     autograd("_ctc_loss_backward.out", out_refuses_grad)
     define(
         "_ctc_loss_backward.Tensor",
         "_ctc_loss_backward.Tensor(Tensor grad, Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, Tensor neg_log_likelihood, Tensor log_alpha, int blank, bool zero_infinity=False) -> Tensor",
-        "native_functions/ctc.yaml:17",
+        "native_functions/ctc.yaml: _ctc_loss_backward.Tensor",
     )
     composite(
         "_ctc_loss_backward.Tensor", "CompositeExplicitAutograd", composition._ctc_loss_backward_of_tensors
@@ -68,12 +68,12 @@ def register() -> None:
     define(
         "ctc_loss.IntList",
         "ctc_loss.IntList(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, int reduction=Mean, bool zero_infinity=False) -> Tensor",
-        "native_functions/ctc.yaml:21",
+        "native_functions/ctc.yaml: ctc_loss.IntList",
     )
     composite("ctc_loss.IntList", "CompositeImplicitAutograd", composition.ctc_loss)
     define(
         "ctc_loss.Tensor",
         "ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, int reduction=Mean, bool zero_infinity=False) -> Tensor",
-        "native_functions/ctc.yaml:25",
+        "native_functions/ctc.yaml: ctc_loss.Tensor",
     )
     composite("ctc_loss.Tensor", "CompositeImplicitAutograd", composition.ctc_loss)

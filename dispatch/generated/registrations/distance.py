@@ -17,13 +17,13 @@ def register() -> None:
     define(
         "cdist",
         "cdist(Tensor x1, Tensor x2, float p=2, int? compute_mode=None) -> Tensor",
-        "native_functions/distance.yaml:3",
+        "native_functions/distance.yaml: cdist",
     )
     composite("cdist", "CompositeImplicitAutograd", composition.cdist)
     define(
         "_cdist_forward",
         "_cdist_forward(Tensor x1, Tensor x2, float p, int? compute_mode) -> Tensor",
-        "native_functions/distance.yaml:8",
+        "native_functions/distance.yaml: _cdist_forward",
         ("core",),
     )
     composite("_cdist_forward", "CompositeExplicitAutograd", composition._cdist_forward)
@@ -31,7 +31,7 @@ def register() -> None:
     define(
         "_cdist_forward.out",
         "_cdist_forward.out(Tensor x1, Tensor x2, float p, int? compute_mode, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/distance.yaml:8",
+        "native_functions/distance.yaml: _cdist_forward",
         ("core",),
     )
     composite(
@@ -43,25 +43,25 @@ def register() -> None:
     define(
         "_cdist_backward",
         "_cdist_backward(Tensor grad, Tensor x1, Tensor x2, float p, Tensor cdist) -> Tensor",
-        "native_functions/distance.yaml:14",
+        "native_functions/distance.yaml: _cdist_backward",
     )
     composite("_cdist_backward", "CompositeImplicitAutograd", composition._cdist_backward)
     define(
         "_cdist_backward.out",
         "_cdist_backward.out(Tensor grad, Tensor x1, Tensor x2, float p, Tensor cdist, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/distance.yaml:14",
+        "native_functions/distance.yaml: _cdist_backward",
     )
     composite(
         "_cdist_backward.out",
         "CompositeImplicitAutograd",
         out_form("_cdist_backward", composition._cdist_backward),
     )
-    define("pdist", "pdist(Tensor self, float p=2) -> Tensor", "native_functions/distance.yaml:19")
+    define("pdist", "pdist(Tensor self, float p=2) -> Tensor", "native_functions/distance.yaml: pdist")
     composite("pdist", "CompositeImplicitAutograd", composition.pdist)
     define(
         "_pdist_forward",
         "_pdist_forward(Tensor self, float p=2.) -> Tensor",
-        "native_functions/distance.yaml:23",
+        "native_functions/distance.yaml: _pdist_forward",
         ("core",),
     )
     composite("_pdist_forward", "CompositeExplicitAutograd", composition._pdist_forward)
@@ -69,7 +69,7 @@ def register() -> None:
     define(
         "_pdist_forward.out",
         "_pdist_forward.out(Tensor self, float p=2., *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/distance.yaml:23",
+        "native_functions/distance.yaml: _pdist_forward",
         ("core",),
     )
     composite(
@@ -81,13 +81,13 @@ def register() -> None:
     define(
         "_pdist_backward",
         "_pdist_backward(Tensor grad, Tensor self, float p, Tensor pdist) -> Tensor",
-        "native_functions/distance.yaml:29",
+        "native_functions/distance.yaml: _pdist_backward",
     )
     composite("_pdist_backward", "CompositeImplicitAutograd", composition._pdist_backward)
     define(
         "_pdist_backward.out",
         "_pdist_backward.out(Tensor grad, Tensor self, float p, Tensor pdist, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/distance.yaml:29",
+        "native_functions/distance.yaml: _pdist_backward",
     )
     composite(
         "_pdist_backward.out",
@@ -97,6 +97,6 @@ def register() -> None:
     define(
         "bilinear",
         "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
-        "native_functions/distance.yaml:34",
+        "native_functions/distance.yaml: bilinear",
     )
     composite("bilinear", "CompositeImplicitAutograd", composition.bilinear)

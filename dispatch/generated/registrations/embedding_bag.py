@@ -17,19 +17,19 @@ def register() -> None:
     define(
         "embedding_bag",
         "embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False) -> (Tensor, Tensor, Tensor, Tensor)",
-        "native_functions/embedding_bag.yaml:3",
+        "native_functions/embedding_bag.yaml: embedding_bag",
     )
     composite("embedding_bag", "CompositeImplicitAutograd", composition.embedding_bag)
     define(
         "embedding_bag.padding_idx",
         "embedding_bag.padding_idx(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq, int mode, bool sparse, Tensor? per_sample_weights, bool include_last_offset, int? padding_idx) -> (Tensor, Tensor, Tensor, Tensor)",
-        "native_functions/embedding_bag.yaml:7",
+        "native_functions/embedding_bag.yaml: embedding_bag.padding_idx",
     )
     composite("embedding_bag.padding_idx", "CompositeImplicitAutograd", composition.embedding_bag_padding_idx)
     define(
         "_embedding_bag",
         "_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)",
-        "native_functions/embedding_bag.yaml:11",
+        "native_functions/embedding_bag.yaml: _embedding_bag",
         ("core",),
     )
     structured(
@@ -39,7 +39,7 @@ def register() -> None:
     define(
         "_embedding_bag.out",
         "_embedding_bag.out(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2, Tensor(d!) out3) -> (Tensor(a!), Tensor(b!), Tensor(c!), Tensor(d!))",
-        "native_functions/embedding_bag.yaml:11",
+        "native_functions/embedding_bag.yaml: _embedding_bag",
         ("core",),
     )
     structured("_embedding_bag.out", meta._embedding_bag, "_embedding_bag_stub", "out")
@@ -47,7 +47,7 @@ def register() -> None:
     define(
         "_embedding_bag_forward_only",
         "_embedding_bag_forward_only(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)",
-        "native_functions/embedding_bag.yaml:16",
+        "native_functions/embedding_bag.yaml: _embedding_bag_forward_only",
         ("nondifferentiable",),
     )
     structured(
@@ -61,7 +61,7 @@ def register() -> None:
     define(
         "_embedding_bag_forward_only.out",
         "_embedding_bag_forward_only.out(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2, Tensor(d!) out3) -> (Tensor(a!), Tensor(b!), Tensor(c!), Tensor(d!))",
-        "native_functions/embedding_bag.yaml:16",
+        "native_functions/embedding_bag.yaml: _embedding_bag_forward_only",
         ("nondifferentiable",),
     )
     structured("_embedding_bag_forward_only.out", meta._embedding_bag, "_embedding_bag_stub", "out")
@@ -69,13 +69,13 @@ def register() -> None:
     define(
         "_embedding_bag_backward",
         "_embedding_bag_backward(Tensor grad, Tensor indices, Tensor offsets, Tensor offset2bag, Tensor bag_size, Tensor maximum_indices, SymInt num_weights, bool scale_grad_by_freq, int mode, bool sparse, Tensor? per_sample_weights, int padding_idx=-1) -> Tensor",
-        "native_functions/embedding_bag.yaml:23",
+        "native_functions/embedding_bag.yaml: _embedding_bag_backward",
     )
     composite("_embedding_bag_backward", "CompositeImplicitAutograd", composition._embedding_bag_backward)
     define(
         "_embedding_bag_dense_backward",
         "_embedding_bag_dense_backward(Tensor grad, Tensor indices, Tensor offset2bag, Tensor bag_size, Tensor maximum_indices, SymInt num_weights, bool scale_grad_by_freq, int mode, Tensor? per_sample_weights, int padding_idx=-1) -> Tensor",
-        "native_functions/embedding_bag.yaml:27",
+        "native_functions/embedding_bag.yaml: _embedding_bag_dense_backward",
     )
     composite(
         "_embedding_bag_dense_backward",
@@ -85,7 +85,7 @@ def register() -> None:
     define(
         "_embedding_bag_per_sample_weights_backward",
         "_embedding_bag_per_sample_weights_backward(Tensor grad, Tensor weight, Tensor indices, Tensor offsets, Tensor offset2bag, int mode, int padding_idx=-1) -> Tensor",
-        "native_functions/embedding_bag.yaml:31",
+        "native_functions/embedding_bag.yaml: _embedding_bag_per_sample_weights_backward",
     )
     composite(
         "_embedding_bag_per_sample_weights_backward",

@@ -17,33 +17,33 @@ def register() -> None:
     define(
         "empty.memory_format",
         "empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/factories.yaml:3",
+        "native_functions/factories.yaml: empty.memory_format",
         ("core",),
     )
     planner("empty.memory_format", "CompositeExplicitAutograd", meta.empty)
     define(
         "empty.names",
         "empty.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/factories.yaml:7",
+        "native_functions/factories.yaml: empty.names",
     )
     composite("empty.names", "CompositeImplicitAutograd", composition.empty_named)
     define(
         "empty.out",
         "empty.out(SymInt[] size, *, MemoryFormat? memory_format=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml:11",
+        "native_functions/factories.yaml: empty.out",
     )
     composite("empty.out", "CompositeImplicitAutograd", composition.empty_out)
     define(
         "empty_strided",
         "empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:15",
+        "native_functions/factories.yaml: empty_strided",
         ("core",),
     )
     planner("empty_strided", "CompositeExplicitAutograd", meta.empty_strided)
     define(
         "new_empty_strided",
         "new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:19",
+        "native_functions/factories.yaml: new_empty_strided",
         ("nondifferentiable",),
     )
     planner("new_empty_strided", "CompositeExplicitAutograd", meta.new_empty_strided)
@@ -51,62 +51,62 @@ def register() -> None:
     define(
         "full",
         "full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:24",
+        "native_functions/factories.yaml: full",
         ("core",),
     )
     composite("full", "CompositeImplicitAutograd", composition.full)
     define(
         "full.names",
         "full.names(SymInt[] size, Scalar fill_value, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:29",
+        "native_functions/factories.yaml: full.names",
     )
     composite("full.names", "CompositeImplicitAutograd", composition.full_named)
     define(
         "full.out",
         "full.out(SymInt[] size, Scalar fill_value, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml:33",
+        "native_functions/factories.yaml: full.out",
     )
     composite("full.out", "CompositeImplicitAutograd", composition.full_out)
     define(
         "zeros",
         "zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:37",
+        "native_functions/factories.yaml: zeros",
     )
     planner("zeros", "CompositeExplicitAutograd", meta.zeros)
     define(
         "zeros.names",
         "zeros.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:40",
+        "native_functions/factories.yaml: zeros.names",
     )
     composite("zeros.names", "CompositeImplicitAutograd", composition.zeros_named)
     define(
         "zeros.out",
         "zeros.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml:44",
+        "native_functions/factories.yaml: zeros.out",
     )
     composite("zeros.out", "CompositeImplicitAutograd", composition.zeros_out)
     define(
         "ones",
         "ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:48",
+        "native_functions/factories.yaml: ones",
     )
     planner("ones", "CompositeExplicitAutograd", meta.ones)
     define(
         "ones.names",
         "ones.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:51",
+        "native_functions/factories.yaml: ones.names",
     )
     composite("ones.names", "CompositeImplicitAutograd", composition.ones_named)
     define(
         "ones.out",
         "ones.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml:55",
+        "native_functions/factories.yaml: ones.out",
     )
     composite("ones.out", "CompositeImplicitAutograd", composition.ones_out)
     define(
         "empty_like",
         "empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/factories.yaml:59",
+        "native_functions/factories.yaml: empty_like",
         ("nondifferentiable",),
     )
     planner("empty_like", "CompositeExplicitAutograd", meta.empty_like)
@@ -114,7 +114,7 @@ def register() -> None:
     define(
         "zeros_like",
         "zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/factories.yaml:63",
+        "native_functions/factories.yaml: zeros_like",
         ("nondifferentiable",),
     )
     planner("zeros_like", "CompositeExplicitAutograd", meta.zeros_like)
@@ -122,7 +122,7 @@ def register() -> None:
     define(
         "ones_like",
         "ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/factories.yaml:67",
+        "native_functions/factories.yaml: ones_like",
         ("nondifferentiable",),
     )
     planner("ones_like", "CompositeExplicitAutograd", meta.ones_like)
@@ -130,14 +130,14 @@ def register() -> None:
     define(
         "full_like",
         "full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/factories.yaml:71",
+        "native_functions/factories.yaml: full_like",
         ("core",),
     )
     composite("full_like", "CompositeImplicitAutograd", composition.full_like)
     define(
         "new_empty",
         "new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:76",
+        "native_functions/factories.yaml: new_empty",
         ("nondifferentiable",),
     )
     planner("new_empty", "CompositeExplicitAutograd", meta.new_empty)
@@ -145,7 +145,7 @@ def register() -> None:
     define(
         "new_zeros",
         "new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:81",
+        "native_functions/factories.yaml: new_zeros",
         ("nondifferentiable",),
     )
     planner("new_zeros", "CompositeExplicitAutograd", meta.new_zeros)
@@ -153,7 +153,7 @@ def register() -> None:
     define(
         "new_ones",
         "new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:86",
+        "native_functions/factories.yaml: new_ones",
         ("nondifferentiable",),
     )
     planner("new_ones", "CompositeExplicitAutograd", meta.new_ones)
@@ -161,13 +161,13 @@ def register() -> None:
     define(
         "new_full",
         "new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:91",
+        "native_functions/factories.yaml: new_full",
     )
     composite("new_full", "CompositeImplicitAutograd", composition.new_full)
     define(
         "fill_.Scalar",
         "fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)",
-        "native_functions/factories.yaml:96",
+        "native_functions/factories.yaml: fill_.Scalar",
         ("core",),
     )
     structured("fill_.Scalar", meta.fill, "fill_stub", "inplace")
@@ -175,193 +175,195 @@ def register() -> None:
     define(
         "fill_.Tensor",
         "fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)",
-        "native_functions/factories.yaml:103",
+        "native_functions/factories.yaml: fill_.Tensor",
     )
     composite("fill_.Tensor", "CompositeImplicitAutograd", composition.fill__tensor)
     autograd("fill_.Tensor", autograd_factories.plan_fill__Tensor)
     define(
         "fill.Scalar",
         "fill.Scalar(Tensor self, Scalar value) -> Tensor",
-        "native_functions/factories.yaml:108",
+        "native_functions/factories.yaml: fill.Scalar",
     )
     composite("fill.Scalar", "CompositeExplicitAutograd", composition.fill_scalar)
     autograd("fill.Scalar", autograd_factories.plan_fill_Scalar)
     define(
         "fill.Tensor",
         "fill.Tensor(Tensor self, Tensor value) -> Tensor",
-        "native_functions/factories.yaml:112",
+        "native_functions/factories.yaml: fill.Tensor",
     )
     composite("fill.Tensor", "CompositeExplicitAutograd", composition.fill_tensor)
     autograd("fill.Tensor", autograd_factories.plan_fill_Tensor)
-    define("zero_", "zero_(Tensor(a!) self) -> Tensor(a!)", "native_functions/factories.yaml:116")
+    define("zero_", "zero_(Tensor(a!) self) -> Tensor(a!)", "native_functions/factories.yaml: zero_")
     structured("zero_", meta.fill, "zero_stub", "inplace")
     composite("zero_", "CompositeExplicitAutograd", composition.zero_)
     autograd("zero_", autograd_factories.plan_zero_)
     define(
         "scalar_tensor",
         "scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:124",
+        "native_functions/factories.yaml: scalar_tensor",
         ("core",),
     )
     composite("scalar_tensor", "CompositeImplicitAutograd", composition.scalar_tensor)
     define(
         "arange",
         "arange(Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:129",
+        "native_functions/factories.yaml: arange",
     )
     composite("arange", "CompositeImplicitAutograd", composition.arange)
     define(
         "arange.start",
         "arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:133",
+        "native_functions/factories.yaml: arange.start",
     )
     composite("arange.start", "CompositeImplicitAutograd", composition.arange_start)
     define(
         "arange.start_step",
         "arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:137",
+        "native_functions/factories.yaml: arange.start_step",
         ("core",),
     )
     composite("arange.start_step", "CompositeImplicitAutograd", composition.arange_start_step)
     define(
         "arange.out",
         "arange.out(Scalar end, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml:142",
+        "native_functions/factories.yaml: arange.out",
     )
     composite("arange.out", "CompositeImplicitAutograd", composition.arange_out)
     define(
         "arange.start_out",
         "arange.start_out(Scalar start, Scalar end, Scalar step=1, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml:146",
+        "native_functions/factories.yaml: arange.start_out",
     )
     composite("arange.start_out", "CompositeImplicitAutograd", composition.arange_start_out)
     define(
         "range",
         "range(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:150",
+        "native_functions/factories.yaml: range",
     )
     composite("range", "CompositeImplicitAutograd", composition.range_start)
     define(
         "range.step",
         "range.step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:154",
+        "native_functions/factories.yaml: range.step",
     )
     composite("range.step", "CompositeImplicitAutograd", composition.range_step)
     define(
         "range.out_",
         "range.out_(Scalar start, Scalar end, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml:158",
+        "native_functions/factories.yaml: range.out_",
     )
     composite("range.out_", "CompositeImplicitAutograd", composition.range_start_out)
     define(
         "range.out",
         "range.out(Scalar start, Scalar end, Scalar step=1, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml:162",
+        "native_functions/factories.yaml: range.out",
     )
     composite("range.out", "CompositeImplicitAutograd", composition.range_out)
     define(
         "fill_diagonal_",
         "fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)",
-        "native_functions/factories.yaml:166",
+        "native_functions/factories.yaml: fill_diagonal_",
     )
     composite("fill_diagonal_", "CompositeImplicitAutograd", composition.fill_diagonal_)
     define(
         "_arange_",
         "_arange_(Tensor(a!) self, Scalar start, Scalar step) -> Tensor(a!)",
-        "native_functions/factories.yaml:171",
+        "native_functions/factories.yaml: _arange_",
     )
     structured("_arange_", meta.by_place, "arange_stub", "inplace")
     define(
         "linspace",
         "linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:176",
+        "native_functions/factories.yaml: linspace",
     )
     composite("linspace", "CompositeImplicitAutograd", composition.linspace)
     define(
         "linspace.Tensor_Tensor",
         "linspace.Tensor_Tensor(Tensor start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:180",
+        "native_functions/factories.yaml: linspace.Tensor_Tensor",
     )
     composite("linspace.Tensor_Tensor", "CompositeImplicitAutograd", composition.linspace)
     define(
         "linspace.Tensor_Scalar",
         "linspace.Tensor_Scalar(Tensor start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:184",
+        "native_functions/factories.yaml: linspace.Tensor_Scalar",
     )
     composite("linspace.Tensor_Scalar", "CompositeImplicitAutograd", composition.linspace)
     define(
         "linspace.Scalar_Tensor",
         "linspace.Scalar_Tensor(Scalar start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:188",
+        "native_functions/factories.yaml: linspace.Scalar_Tensor",
     )
     composite("linspace.Scalar_Tensor", "CompositeImplicitAutograd", composition.linspace)
     define(
         "linspace.out",
         "linspace.out(Scalar start, Scalar end, int steps, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml:192",
+        "native_functions/factories.yaml: linspace.out",
     )
     composite("linspace.out", "CompositeImplicitAutograd", composition.linspace_out)
     define(
         "_linspace_",
         "_linspace_(Tensor(a!) self, Scalar start, Scalar end) -> Tensor(a!)",
-        "native_functions/factories.yaml:196",
+        "native_functions/factories.yaml: _linspace_",
     )
     structured("_linspace_", meta.by_place, "linspace_stub", "inplace")
     define(
         "eye",
         "eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:201",
+        "native_functions/factories.yaml: eye",
     )
     composite("eye", "CompositeImplicitAutograd", composition.eye)
     define(
         "eye.m",
         "eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:205",
+        "native_functions/factories.yaml: eye.m",
     )
     composite("eye.m", "CompositeImplicitAutograd", composition.eye_m)
     define(
-        "eye.out", "eye.out(SymInt n, *, Tensor(a!) out) -> Tensor(a!)", "native_functions/factories.yaml:209"
+        "eye.out",
+        "eye.out(SymInt n, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/factories.yaml: eye.out",
     )
     composite("eye.out", "CompositeImplicitAutograd", composition.eye_out)
     define(
         "eye.m_out",
         "eye.m_out(SymInt n, SymInt m, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml:213",
+        "native_functions/factories.yaml: eye.m_out",
     )
     composite("eye.m_out", "CompositeImplicitAutograd", composition.eye_m_out)
     define(
         "logspace",
         "logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:217",
+        "native_functions/factories.yaml: logspace",
     )
     composite("logspace", "CompositeImplicitAutograd", composition.logspace)
     define(
         "logspace.Tensor_Tensor",
         "logspace.Tensor_Tensor(Tensor start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:221",
+        "native_functions/factories.yaml: logspace.Tensor_Tensor",
     )
     composite("logspace.Tensor_Tensor", "CompositeImplicitAutograd", composition.logspace)
     define(
         "logspace.Tensor_Scalar",
         "logspace.Tensor_Scalar(Tensor start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:225",
+        "native_functions/factories.yaml: logspace.Tensor_Scalar",
     )
     composite("logspace.Tensor_Scalar", "CompositeImplicitAutograd", composition.logspace)
     define(
         "logspace.Scalar_Tensor",
         "logspace.Scalar_Tensor(Scalar start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:229",
+        "native_functions/factories.yaml: logspace.Scalar_Tensor",
     )
     composite("logspace.Scalar_Tensor", "CompositeImplicitAutograd", composition.logspace)
     define(
         "logspace.out",
         "logspace.out(Scalar start, Scalar end, int steps, float base=10.0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml:233",
+        "native_functions/factories.yaml: logspace.out",
     )
     composite("logspace.out", "CompositeImplicitAutograd", composition.logspace_out)
     define(
         "empty_permuted",
         "empty_permuted(SymInt[] size, int[] physical_layout, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:237",
+        "native_functions/factories.yaml: empty_permuted",
     )
     composite("empty_permuted", "CompositeImplicitAutograd", composition.empty_permuted)

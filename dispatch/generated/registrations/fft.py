@@ -17,7 +17,7 @@ def register() -> None:
     define(
         "_fft_r2c",
         "_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor",
-        "native_functions/fft.yaml:3",
+        "native_functions/fft.yaml: _fft_r2c",
         ("core",),
     )
     structured("_fft_r2c", meta._fft_r2c, "_fft_r2c_stub", "functional", "_fft_r2c.out")
@@ -25,7 +25,7 @@ def register() -> None:
     define(
         "_fft_r2c.out",
         "_fft_r2c.out(Tensor self, int[] dim, int normalization, bool onesided, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml:3",
+        "native_functions/fft.yaml: _fft_r2c",
         ("core",),
     )
     structured("_fft_r2c.out", meta._fft_r2c, "_fft_r2c_stub", "out")
@@ -33,7 +33,7 @@ def register() -> None:
     define(
         "_fft_c2r",
         "_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor",
-        "native_functions/fft.yaml:8",
+        "native_functions/fft.yaml: _fft_c2r",
         ("core",),
     )
     structured("_fft_c2r", meta._fft_c2r, "_fft_c2r_stub", "functional", "_fft_c2r.out")
@@ -41,7 +41,7 @@ def register() -> None:
     define(
         "_fft_c2r.out",
         "_fft_c2r.out(Tensor self, int[] dim, int normalization, SymInt last_dim_size, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml:8",
+        "native_functions/fft.yaml: _fft_c2r",
         ("core",),
     )
     structured("_fft_c2r.out", meta._fft_c2r, "_fft_c2r_stub", "out")
@@ -49,350 +49,350 @@ def register() -> None:
     define(
         "_fft_c2c",
         "_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward) -> Tensor",
-        "native_functions/fft.yaml:13",
+        "native_functions/fft.yaml: _fft_c2c",
     )
     structured("_fft_c2c", meta._fft_c2c, "_fft_c2c_stub", "functional", "_fft_c2c.out")
     autograd("_fft_c2c", autograd_fft.plan__fft_c2c)
     define(
         "_fft_c2c.out",
         "_fft_c2c.out(Tensor self, SymInt[] dim, int normalization, bool forward, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml:13",
+        "native_functions/fft.yaml: _fft_c2c",
     )
     structured("_fft_c2c.out", meta._fft_c2c, "_fft_c2c_stub", "out")
     autograd("_fft_c2c.out", out_refuses_grad)
     define(
         "fft_fft",
         "fft_fft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor",
-        "native_functions/fft.yaml:17",
+        "native_functions/fft.yaml: fft_fft",
     )
     composite("fft_fft", "CompositeImplicitAutograd", composition.fft_fft)
     define(
         "fft_fft.out",
         "fft_fft.out(Tensor self, SymInt? n=None, int dim=-1, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml:22",
+        "native_functions/fft.yaml: fft_fft.out",
     )
     composite("fft_fft.out", "CompositeImplicitAutograd", composition.fft_fft_out)
     define(
         "fft_ifft",
         "fft_ifft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor",
-        "native_functions/fft.yaml:27",
+        "native_functions/fft.yaml: fft_ifft",
     )
     composite("fft_ifft", "CompositeImplicitAutograd", composition.fft_ifft)
     define(
         "fft_ifft.out",
         "fft_ifft.out(Tensor self, SymInt? n=None, int dim=-1, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml:32",
+        "native_functions/fft.yaml: fft_ifft.out",
     )
     composite("fft_ifft.out", "CompositeImplicitAutograd", composition.fft_ifft_out)
     define(
         "fft_rfft",
         "fft_rfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor",
-        "native_functions/fft.yaml:37",
+        "native_functions/fft.yaml: fft_rfft",
     )
     composite("fft_rfft", "CompositeImplicitAutograd", composition.fft_rfft)
     define(
         "fft_rfft.out",
         "fft_rfft.out(Tensor self, SymInt? n=None, int dim=-1, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml:42",
+        "native_functions/fft.yaml: fft_rfft.out",
     )
     composite("fft_rfft.out", "CompositeImplicitAutograd", composition.fft_rfft_out)
     define(
         "fft_irfft",
         "fft_irfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor",
-        "native_functions/fft.yaml:47",
+        "native_functions/fft.yaml: fft_irfft",
     )
     composite("fft_irfft", "CompositeImplicitAutograd", composition.fft_irfft)
     define(
         "fft_irfft.out",
         "fft_irfft.out(Tensor self, SymInt? n=None, int dim=-1, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml:52",
+        "native_functions/fft.yaml: fft_irfft.out",
     )
     composite("fft_irfft.out", "CompositeImplicitAutograd", composition.fft_irfft_out)
     define(
         "fft_hfft",
         "fft_hfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor",
-        "native_functions/fft.yaml:57",
+        "native_functions/fft.yaml: fft_hfft",
     )
     composite("fft_hfft", "CompositeImplicitAutograd", composition.fft_hfft)
     define(
         "fft_hfft.out",
         "fft_hfft.out(Tensor self, SymInt? n=None, int dim=-1, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml:62",
+        "native_functions/fft.yaml: fft_hfft.out",
     )
     composite("fft_hfft.out", "CompositeImplicitAutograd", composition.fft_hfft_out)
     define(
         "fft_ihfft",
         "fft_ihfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor",
-        "native_functions/fft.yaml:67",
+        "native_functions/fft.yaml: fft_ihfft",
     )
     composite("fft_ihfft", "CompositeImplicitAutograd", composition.fft_ihfft)
     define(
         "fft_ihfft.out",
         "fft_ihfft.out(Tensor self, SymInt? n=None, int dim=-1, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml:72",
+        "native_functions/fft.yaml: fft_ihfft.out",
     )
     composite("fft_ihfft.out", "CompositeImplicitAutograd", composition.fft_ihfft_out)
     define(
         "fft_fft2",
         "fft_fft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor",
-        "native_functions/fft.yaml:77",
+        "native_functions/fft.yaml: fft_fft2",
     )
     composite("fft_fft2", "CompositeImplicitAutograd", composition.fft_fft2)
     define(
         "fft_fft2.out",
         "fft_fft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml:82",
+        "native_functions/fft.yaml: fft_fft2.out",
     )
     composite("fft_fft2.out", "CompositeImplicitAutograd", composition.fft_fft2_out)
     define(
         "fft_ifft2",
         "fft_ifft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor",
-        "native_functions/fft.yaml:87",
+        "native_functions/fft.yaml: fft_ifft2",
     )
     composite("fft_ifft2", "CompositeImplicitAutograd", composition.fft_ifft2)
     define(
         "fft_ifft2.out",
         "fft_ifft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml:92",
+        "native_functions/fft.yaml: fft_ifft2.out",
     )
     composite("fft_ifft2.out", "CompositeImplicitAutograd", composition.fft_ifft2_out)
     define(
         "fft_rfft2",
         "fft_rfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor",
-        "native_functions/fft.yaml:97",
+        "native_functions/fft.yaml: fft_rfft2",
     )
     composite("fft_rfft2", "CompositeImplicitAutograd", composition.fft_rfft2)
     define(
         "fft_rfft2.out",
         "fft_rfft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml:102",
+        "native_functions/fft.yaml: fft_rfft2.out",
     )
     composite("fft_rfft2.out", "CompositeImplicitAutograd", composition.fft_rfft2_out)
     define(
         "fft_irfft2",
         "fft_irfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor",
-        "native_functions/fft.yaml:107",
+        "native_functions/fft.yaml: fft_irfft2",
     )
     composite("fft_irfft2", "CompositeImplicitAutograd", composition.fft_irfft2)
     define(
         "fft_irfft2.out",
         "fft_irfft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml:112",
+        "native_functions/fft.yaml: fft_irfft2.out",
     )
     composite("fft_irfft2.out", "CompositeImplicitAutograd", composition.fft_irfft2_out)
     define(
         "fft_hfft2",
         "fft_hfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor",
-        "native_functions/fft.yaml:117",
+        "native_functions/fft.yaml: fft_hfft2",
     )
     composite("fft_hfft2", "CompositeImplicitAutograd", composition.fft_hfft2)
     define(
         "fft_hfft2.out",
         "fft_hfft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml:122",
+        "native_functions/fft.yaml: fft_hfft2.out",
     )
     composite("fft_hfft2.out", "CompositeImplicitAutograd", composition.fft_hfft2_out)
     define(
         "fft_ihfft2",
         "fft_ihfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor",
-        "native_functions/fft.yaml:127",
+        "native_functions/fft.yaml: fft_ihfft2",
     )
     composite("fft_ihfft2", "CompositeImplicitAutograd", composition.fft_ihfft2)
     define(
         "fft_ihfft2.out",
         "fft_ihfft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml:132",
+        "native_functions/fft.yaml: fft_ihfft2.out",
     )
     composite("fft_ihfft2.out", "CompositeImplicitAutograd", composition.fft_ihfft2_out)
     define(
         "fft_fftn",
         "fft_fftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
-        "native_functions/fft.yaml:137",
+        "native_functions/fft.yaml: fft_fftn",
     )
     composite("fft_fftn", "CompositeImplicitAutograd", composition.fft_fftn)
     define(
         "fft_fftn.out",
         "fft_fftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml:142",
+        "native_functions/fft.yaml: fft_fftn.out",
     )
     composite("fft_fftn.out", "CompositeImplicitAutograd", composition.fft_fftn_out)
     define(
         "fft_ifftn",
         "fft_ifftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
-        "native_functions/fft.yaml:147",
+        "native_functions/fft.yaml: fft_ifftn",
     )
     composite("fft_ifftn", "CompositeImplicitAutograd", composition.fft_ifftn)
     define(
         "fft_ifftn.out",
         "fft_ifftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml:152",
+        "native_functions/fft.yaml: fft_ifftn.out",
     )
     composite("fft_ifftn.out", "CompositeImplicitAutograd", composition.fft_ifftn_out)
     define(
         "fft_rfftn",
         "fft_rfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
-        "native_functions/fft.yaml:157",
+        "native_functions/fft.yaml: fft_rfftn",
     )
     composite("fft_rfftn", "CompositeImplicitAutograd", composition.fft_rfftn)
     define(
         "fft_rfftn.out",
         "fft_rfftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml:162",
+        "native_functions/fft.yaml: fft_rfftn.out",
     )
     composite("fft_rfftn.out", "CompositeImplicitAutograd", composition.fft_rfftn_out)
     define(
         "fft_irfftn",
         "fft_irfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
-        "native_functions/fft.yaml:167",
+        "native_functions/fft.yaml: fft_irfftn",
     )
     composite("fft_irfftn", "CompositeImplicitAutograd", composition.fft_irfftn)
     define(
         "fft_irfftn.out",
         "fft_irfftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml:172",
+        "native_functions/fft.yaml: fft_irfftn.out",
     )
     composite("fft_irfftn.out", "CompositeImplicitAutograd", composition.fft_irfftn_out)
     define(
         "fft_hfftn",
         "fft_hfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
-        "native_functions/fft.yaml:177",
+        "native_functions/fft.yaml: fft_hfftn",
     )
     composite("fft_hfftn", "CompositeImplicitAutograd", composition.fft_hfftn)
     define(
         "fft_hfftn.out",
         "fft_hfftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml:182",
+        "native_functions/fft.yaml: fft_hfftn.out",
     )
     composite("fft_hfftn.out", "CompositeImplicitAutograd", composition.fft_hfftn_out)
     define(
         "fft_ihfftn",
         "fft_ihfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
-        "native_functions/fft.yaml:187",
+        "native_functions/fft.yaml: fft_ihfftn",
     )
     composite("fft_ihfftn", "CompositeImplicitAutograd", composition.fft_ihfftn)
     define(
         "fft_ihfftn.out",
         "fft_ihfftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml:192",
+        "native_functions/fft.yaml: fft_ihfftn.out",
     )
     composite("fft_ihfftn.out", "CompositeImplicitAutograd", composition.fft_ihfftn_out)
     define(
         "fft_fftshift",
         "fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor",
-        "native_functions/fft.yaml:197",
+        "native_functions/fft.yaml: fft_fftshift",
     )
     composite("fft_fftshift", "CompositeImplicitAutograd", composition.fft_fftshift)
     define(
         "fft_ifftshift",
         "fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor",
-        "native_functions/fft.yaml:202",
+        "native_functions/fft.yaml: fft_ifftshift",
     )
     composite("fft_ifftshift", "CompositeImplicitAutograd", composition.fft_ifftshift)
     define(
         "fft_fftfreq",
         "fft_fftfreq(int n, float d=1., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/fft.yaml:207",
+        "native_functions/fft.yaml: fft_fftfreq",
     )
     composite("fft_fftfreq", "CompositeExplicitAutograd", composition.fft_fftfreq)
     define(
         "fft_rfftfreq",
         "fft_rfftfreq(int n, float d=1., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/fft.yaml:212",
+        "native_functions/fft.yaml: fft_rfftfreq",
     )
     composite("fft_rfftfreq", "CompositeExplicitAutograd", composition.fft_rfftfreq)
     define(
         "stft",
         "stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor",
-        "native_functions/fft.yaml:217",
+        "native_functions/fft.yaml: stft",
     )
     composite("stft", "CompositeImplicitAutograd", composition.stft)
     define(
         "stft.center",
         'stft.center(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, str pad_mode="reflect", bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor',
-        "native_functions/fft.yaml:222",
+        "native_functions/fft.yaml: stft.center",
     )
     composite("stft.center", "CompositeImplicitAutograd", composition.stft_center)
     define(
         "istft",
         "istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor",
-        "native_functions/fft.yaml:227",
+        "native_functions/fft.yaml: istft",
     )
     composite("istft", "CompositeImplicitAutograd", composition.istft)
     define(
         "hann_window",
         "hann_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/fft.yaml:232",
+        "native_functions/fft.yaml: hann_window",
     )
     composite("hann_window", "CompositeExplicitAutograd", composition.hann_window)
     define(
         "hann_window.periodic",
         "hann_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/fft.yaml:236",
+        "native_functions/fft.yaml: hann_window.periodic",
     )
     composite("hann_window.periodic", "CompositeExplicitAutograd", composition.hann_window)
     define(
         "bartlett_window",
         "bartlett_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/fft.yaml:240",
+        "native_functions/fft.yaml: bartlett_window",
     )
     composite("bartlett_window", "CompositeExplicitAutograd", composition.bartlett_window)
     define(
         "bartlett_window.periodic",
         "bartlett_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/fft.yaml:244",
+        "native_functions/fft.yaml: bartlett_window.periodic",
     )
     composite("bartlett_window.periodic", "CompositeExplicitAutograd", composition.bartlett_window)
     define(
         "blackman_window",
         "blackman_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/fft.yaml:248",
+        "native_functions/fft.yaml: blackman_window",
     )
     composite("blackman_window", "CompositeExplicitAutograd", composition.blackman_window)
     define(
         "blackman_window.periodic",
         "blackman_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/fft.yaml:252",
+        "native_functions/fft.yaml: blackman_window.periodic",
     )
     composite("blackman_window.periodic", "CompositeExplicitAutograd", composition.blackman_window)
     define(
         "hamming_window",
         "hamming_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/fft.yaml:256",
+        "native_functions/fft.yaml: hamming_window",
     )
     composite("hamming_window", "CompositeExplicitAutograd", composition.hamming_window)
     define(
         "hamming_window.periodic",
         "hamming_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/fft.yaml:260",
+        "native_functions/fft.yaml: hamming_window.periodic",
     )
     composite("hamming_window.periodic", "CompositeExplicitAutograd", composition.hamming_window)
     define(
         "hamming_window.periodic_alpha",
         "hamming_window.periodic_alpha(int window_length, bool periodic, float alpha, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/fft.yaml:264",
+        "native_functions/fft.yaml: hamming_window.periodic_alpha",
     )
     composite("hamming_window.periodic_alpha", "CompositeExplicitAutograd", composition.hamming_window)
     define(
         "hamming_window.periodic_alpha_beta",
         "hamming_window.periodic_alpha_beta(int window_length, bool periodic, float alpha, float beta, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/fft.yaml:268",
+        "native_functions/fft.yaml: hamming_window.periodic_alpha_beta",
     )
     composite("hamming_window.periodic_alpha_beta", "CompositeExplicitAutograd", composition.hamming_window)
     define(
         "kaiser_window",
         "kaiser_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/fft.yaml:272",
+        "native_functions/fft.yaml: kaiser_window",
     )
     composite("kaiser_window", "CompositeExplicitAutograd", composition.kaiser_window)
     define(
         "kaiser_window.periodic",
         "kaiser_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/fft.yaml:276",
+        "native_functions/fft.yaml: kaiser_window.periodic",
     )
     composite("kaiser_window.periodic", "CompositeExplicitAutograd", composition.kaiser_window)
     define(
         "kaiser_window.beta",
         "kaiser_window.beta(int window_length, bool periodic, float beta, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/fft.yaml:280",
+        "native_functions/fft.yaml: kaiser_window.beta",
     )
     composite("kaiser_window.beta", "CompositeExplicitAutograd", composition.kaiser_window)

@@ -16,21 +16,21 @@ def register() -> None:
     define(
         "im2col",
         "im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor",
-        "native_functions/fold.yaml:3",
+        "native_functions/fold.yaml: im2col",
     )
     structured("im2col", meta.im2col, "im2col_stub", "functional", "im2col.out")
     autograd("im2col", autograd_fold.plan_im2col)
     define(
         "im2col.out",
         "im2col.out(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fold.yaml:3",
+        "native_functions/fold.yaml: im2col",
     )
     structured("im2col.out", meta.im2col, "im2col_stub", "out")
     autograd("im2col.out", out_refuses_grad)
     define(
         "col2im",
         "col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor",
-        "native_functions/fold.yaml:8",
+        "native_functions/fold.yaml: col2im",
         ("core",),
     )
     structured("col2im", meta.col2im, "col2im_stub", "functional", "col2im.out")
@@ -38,7 +38,7 @@ def register() -> None:
     define(
         "col2im.out",
         "col2im.out(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fold.yaml:8",
+        "native_functions/fold.yaml: col2im",
         ("core",),
     )
     structured("col2im.out", meta.col2im, "col2im_stub", "out")

@@ -17,7 +17,7 @@ def register() -> None:
     define(
         "fractional_max_pool2d",
         "fractional_max_pool2d(Tensor self, int[2] kernel_size, int[2] output_size, Tensor random_samples) -> (Tensor, Tensor)",
-        "native_functions/fractional_pooling.yaml:3",
+        "native_functions/fractional_pooling.yaml: fractional_max_pool2d",
     )
     structured(
         "fractional_max_pool2d",
@@ -30,7 +30,7 @@ def register() -> None:
     define(
         "fractional_max_pool2d.output",
         "fractional_max_pool2d.output(Tensor self, int[2] kernel_size, int[2] output_size, Tensor random_samples, *, Tensor(a!) output, Tensor(b!) indices) -> (Tensor(a!), Tensor(b!))",
-        "native_functions/fractional_pooling.yaml:7",
+        "native_functions/fractional_pooling.yaml: fractional_max_pool2d.output",
     )
     structured(
         "fractional_max_pool2d.output", meta.fractional_max_pool2d, "fractional_max_pool2d_stub", "out"
@@ -39,7 +39,7 @@ def register() -> None:
     define(
         "fractional_max_pool2d_backward",
         "fractional_max_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] output_size, Tensor indices) -> Tensor",
-        "native_functions/fractional_pooling.yaml:11",
+        "native_functions/fractional_pooling.yaml: fractional_max_pool2d_backward",
     )
     composite(
         "fractional_max_pool2d_backward",
@@ -52,7 +52,7 @@ def register() -> None:
     define(
         "fractional_max_pool2d_backward.grad_input",
         "fractional_max_pool2d_backward.grad_input(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] output_size, Tensor indices, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/fractional_pooling.yaml:16",
+        "native_functions/fractional_pooling.yaml: fractional_max_pool2d_backward.grad_input",
     )
     composite(
         "fractional_max_pool2d_backward.grad_input",
@@ -63,7 +63,7 @@ def register() -> None:
     define(
         "fractional_max_pool3d",
         "fractional_max_pool3d(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples) -> (Tensor, Tensor)",
-        "native_functions/fractional_pooling.yaml:21",
+        "native_functions/fractional_pooling.yaml: fractional_max_pool3d",
     )
     structured(
         "fractional_max_pool3d",
@@ -76,7 +76,7 @@ def register() -> None:
     define(
         "fractional_max_pool3d.output",
         "fractional_max_pool3d.output(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples, *, Tensor(a!) output, Tensor(b!) indices) -> (Tensor(a!), Tensor(b!))",
-        "native_functions/fractional_pooling.yaml:25",
+        "native_functions/fractional_pooling.yaml: fractional_max_pool3d.output",
     )
     structured(
         "fractional_max_pool3d.output", meta.fractional_max_pool3d, "fractional_max_pool3d_stub", "out"
@@ -85,7 +85,7 @@ def register() -> None:
     define(
         "fractional_max_pool3d_backward",
         "fractional_max_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] output_size, Tensor indices) -> Tensor",
-        "native_functions/fractional_pooling.yaml:29",
+        "native_functions/fractional_pooling.yaml: fractional_max_pool3d_backward",
     )
     composite(
         "fractional_max_pool3d_backward",
@@ -98,7 +98,7 @@ def register() -> None:
     define(
         "fractional_max_pool3d_backward.grad_input",
         "fractional_max_pool3d_backward.grad_input(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] output_size, Tensor indices, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/fractional_pooling.yaml:34",
+        "native_functions/fractional_pooling.yaml: fractional_max_pool3d_backward.grad_input",
     )
     composite(
         "fractional_max_pool3d_backward.grad_input",

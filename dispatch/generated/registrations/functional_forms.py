@@ -17,7 +17,7 @@ def register() -> None:
     define(
         "view_copy",
         "view_copy(Tensor self, SymInt[] size) -> Tensor",
-        "native_functions/functional_forms.yaml:5",
+        "native_functions/functional_forms.yaml: view_copy",
         ("view_copy",),
     )
     composite("view_copy", "CompositeExplicitAutogradNonFunctional", composition.view_copy)
@@ -25,7 +25,7 @@ def register() -> None:
     define(
         "view_copy.out",
         "view_copy.out(Tensor self, SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml:5",
+        "native_functions/functional_forms.yaml: view_copy",
         ("view_copy",),
     )
     composite(
@@ -37,7 +37,7 @@ def register() -> None:
     define(
         "view_copy.dtype",
         "view_copy.dtype(Tensor self, ScalarType dtype) -> Tensor",
-        "native_functions/functional_forms.yaml:12",
+        "native_functions/functional_forms.yaml: view_copy.dtype",
         (
             "nondifferentiable",
             "view_copy",
@@ -48,7 +48,7 @@ def register() -> None:
     define(
         "view_copy.dtype_out",
         "view_copy.dtype_out(Tensor self, ScalarType dtype, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml:12",
+        "native_functions/functional_forms.yaml: view_copy.dtype",
         (
             "nondifferentiable",
             "view_copy",
@@ -63,14 +63,14 @@ def register() -> None:
     define(
         "as_strided_copy",
         "as_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor",
-        "native_functions/functional_forms.yaml:20",
+        "native_functions/functional_forms.yaml: as_strided_copy",
         ("view_copy",),
     )
     composite("as_strided_copy", "CompositeImplicitAutograd", composition.as_strided_copy)
     define(
         "as_strided_copy.out",
         "as_strided_copy.out(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml:20",
+        "native_functions/functional_forms.yaml: as_strided_copy",
         ("view_copy",),
     )
     composite(
@@ -81,7 +81,7 @@ def register() -> None:
     define(
         "_strided_copy",
         "_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor",
-        "native_functions/functional_forms.yaml:27",
+        "native_functions/functional_forms.yaml: _strided_copy",
         ("view_copy",),
     )
     composite("_strided_copy", "CompositeExplicitAutogradNonFunctional", composition._strided_copy)
@@ -89,7 +89,7 @@ def register() -> None:
     define(
         "expand_copy",
         "expand_copy(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor",
-        "native_functions/functional_forms.yaml:32",
+        "native_functions/functional_forms.yaml: expand_copy",
         ("view_copy",),
     )
     composite("expand_copy", "CompositeExplicitAutogradNonFunctional", composition.expand_copy)
@@ -97,7 +97,7 @@ def register() -> None:
     define(
         "expand_copy.out",
         "expand_copy.out(Tensor self, SymInt[] size, *, bool implicit=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml:32",
+        "native_functions/functional_forms.yaml: expand_copy",
         ("view_copy",),
     )
     composite(
@@ -109,7 +109,7 @@ def register() -> None:
     define(
         "permute_copy",
         "permute_copy(Tensor self, int[] dims) -> Tensor",
-        "native_functions/functional_forms.yaml:39",
+        "native_functions/functional_forms.yaml: permute_copy",
         ("view_copy",),
     )
     composite("permute_copy", "CompositeExplicitAutogradNonFunctional", composition.permute_copy)
@@ -117,7 +117,7 @@ def register() -> None:
     define(
         "permute_copy.out",
         "permute_copy.out(Tensor self, int[] dims, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml:39",
+        "native_functions/functional_forms.yaml: permute_copy",
         ("view_copy",),
     )
     composite(
@@ -129,7 +129,7 @@ def register() -> None:
     define(
         "transpose_copy.int",
         "transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor",
-        "native_functions/functional_forms.yaml:46",
+        "native_functions/functional_forms.yaml: transpose_copy.int",
         ("view_copy",),
     )
     composite("transpose_copy.int", "CompositeExplicitAutogradNonFunctional", composition.transpose_copy)
@@ -137,7 +137,7 @@ def register() -> None:
     define(
         "transpose_copy.int_out",
         "transpose_copy.int_out(Tensor self, int dim0, int dim1, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml:46",
+        "native_functions/functional_forms.yaml: transpose_copy.int",
         ("view_copy",),
     )
     composite(
@@ -147,14 +147,17 @@ def register() -> None:
     )
     autograd("transpose_copy.int_out", out_refuses_grad)
     define(
-        "t_copy", "t_copy(Tensor self) -> Tensor", "native_functions/functional_forms.yaml:53", ("view_copy",)
+        "t_copy",
+        "t_copy(Tensor self) -> Tensor",
+        "native_functions/functional_forms.yaml: t_copy",
+        ("view_copy",),
     )
     composite("t_copy", "CompositeExplicitAutogradNonFunctional", composition.t_copy)
     autograd("t_copy", autograd_functional_forms.plan_t_copy)
     define(
         "t_copy.out",
         "t_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml:53",
+        "native_functions/functional_forms.yaml: t_copy",
         ("view_copy",),
     )
     composite(
@@ -166,7 +169,7 @@ def register() -> None:
     define(
         "select_copy.int",
         "select_copy.int(Tensor self, int dim, SymInt index) -> Tensor",
-        "native_functions/functional_forms.yaml:60",
+        "native_functions/functional_forms.yaml: select_copy.int",
         ("view_copy",),
     )
     composite("select_copy.int", "CompositeExplicitAutogradNonFunctional", composition.select_copy)
@@ -174,7 +177,7 @@ def register() -> None:
     define(
         "select_copy.int_out",
         "select_copy.int_out(Tensor self, int dim, SymInt index, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml:60",
+        "native_functions/functional_forms.yaml: select_copy.int",
         ("view_copy",),
     )
     composite(
@@ -186,7 +189,7 @@ def register() -> None:
     define(
         "slice_copy.Tensor",
         "slice_copy.Tensor(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor",
-        "native_functions/functional_forms.yaml:67",
+        "native_functions/functional_forms.yaml: slice_copy.Tensor",
         ("view_copy",),
     )
     composite("slice_copy.Tensor", "CompositeExplicitAutogradNonFunctional", composition.slice_copy)
@@ -194,7 +197,7 @@ def register() -> None:
     define(
         "slice_copy.Tensor_out",
         "slice_copy.Tensor_out(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml:67",
+        "native_functions/functional_forms.yaml: slice_copy.Tensor",
         ("view_copy",),
     )
     composite(
@@ -206,7 +209,7 @@ def register() -> None:
     define(
         "squeeze_copy",
         "squeeze_copy(Tensor self) -> Tensor",
-        "native_functions/functional_forms.yaml:74",
+        "native_functions/functional_forms.yaml: squeeze_copy",
         ("view_copy",),
     )
     composite("squeeze_copy", "CompositeExplicitAutogradNonFunctional", composition.squeeze_copy)
@@ -214,7 +217,7 @@ def register() -> None:
     define(
         "squeeze_copy.out",
         "squeeze_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml:74",
+        "native_functions/functional_forms.yaml: squeeze_copy",
         ("view_copy",),
     )
     composite(
@@ -226,7 +229,7 @@ def register() -> None:
     define(
         "squeeze_copy.dim",
         "squeeze_copy.dim(Tensor self, int dim) -> Tensor",
-        "native_functions/functional_forms.yaml:81",
+        "native_functions/functional_forms.yaml: squeeze_copy.dim",
         ("view_copy",),
     )
     composite("squeeze_copy.dim", "CompositeExplicitAutogradNonFunctional", composition.squeeze_copy_dim)
@@ -234,7 +237,7 @@ def register() -> None:
     define(
         "squeeze_copy.dim_out",
         "squeeze_copy.dim_out(Tensor self, int dim, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml:81",
+        "native_functions/functional_forms.yaml: squeeze_copy.dim",
         ("view_copy",),
     )
     composite(
@@ -246,7 +249,7 @@ def register() -> None:
     define(
         "squeeze_copy.dims",
         "squeeze_copy.dims(Tensor self, int[] dim) -> Tensor",
-        "native_functions/functional_forms.yaml:88",
+        "native_functions/functional_forms.yaml: squeeze_copy.dims",
         ("view_copy",),
     )
     composite("squeeze_copy.dims", "CompositeExplicitAutogradNonFunctional", composition.squeeze_copy_dim)
@@ -254,7 +257,7 @@ def register() -> None:
     define(
         "squeeze_copy.dims_out",
         "squeeze_copy.dims_out(Tensor self, int[] dim, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml:88",
+        "native_functions/functional_forms.yaml: squeeze_copy.dims",
         ("view_copy",),
     )
     composite(
@@ -266,7 +269,7 @@ def register() -> None:
     define(
         "unsqueeze_copy",
         "unsqueeze_copy(Tensor self, int dim) -> Tensor",
-        "native_functions/functional_forms.yaml:95",
+        "native_functions/functional_forms.yaml: unsqueeze_copy",
         ("view_copy",),
     )
     composite("unsqueeze_copy", "CompositeExplicitAutogradNonFunctional", composition.unsqueeze_copy)
@@ -274,7 +277,7 @@ def register() -> None:
     define(
         "unsqueeze_copy.out",
         "unsqueeze_copy.out(Tensor self, int dim, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml:95",
+        "native_functions/functional_forms.yaml: unsqueeze_copy",
         ("view_copy",),
     )
     composite(
@@ -286,7 +289,7 @@ def register() -> None:
     define(
         "alias_copy",
         "alias_copy(Tensor self) -> Tensor",
-        "native_functions/functional_forms.yaml:102",
+        "native_functions/functional_forms.yaml: alias_copy",
         ("view_copy",),
     )
     composite("alias_copy", "CompositeExplicitAutogradNonFunctional", composition.alias_copy)
@@ -294,7 +297,7 @@ def register() -> None:
     define(
         "alias_copy.out",
         "alias_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml:102",
+        "native_functions/functional_forms.yaml: alias_copy",
         ("view_copy",),
     )
     composite(
@@ -306,7 +309,7 @@ def register() -> None:
     define(
         "detach_copy",
         "detach_copy(Tensor self) -> Tensor",
-        "native_functions/functional_forms.yaml:109",
+        "native_functions/functional_forms.yaml: detach_copy",
         (
             "nondifferentiable",
             "view_copy",
@@ -317,7 +320,7 @@ def register() -> None:
     define(
         "detach_copy.out",
         "detach_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml:109",
+        "native_functions/functional_forms.yaml: detach_copy",
         (
             "nondifferentiable",
             "view_copy",
@@ -332,7 +335,7 @@ def register() -> None:
     define(
         "diagonal_copy",
         "diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor",
-        "native_functions/functional_forms.yaml:116",
+        "native_functions/functional_forms.yaml: diagonal_copy",
         ("view_copy",),
     )
     composite("diagonal_copy", "CompositeExplicitAutogradNonFunctional", composition.diagonal_copy)
@@ -340,7 +343,7 @@ def register() -> None:
     define(
         "diagonal_copy.out",
         "diagonal_copy.out(Tensor self, int offset=0, int dim1=0, int dim2=1, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml:116",
+        "native_functions/functional_forms.yaml: diagonal_copy",
         ("view_copy",),
     )
     composite(
@@ -352,7 +355,7 @@ def register() -> None:
     define(
         "unfold_copy",
         "unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor",
-        "native_functions/functional_forms.yaml:123",
+        "native_functions/functional_forms.yaml: unfold_copy",
         ("view_copy",),
     )
     composite("unfold_copy", "CompositeExplicitAutogradNonFunctional", composition.unfold_copy)
@@ -360,7 +363,7 @@ def register() -> None:
     define(
         "unfold_copy.out",
         "unfold_copy.out(Tensor self, int dimension, int size, int step, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml:123",
+        "native_functions/functional_forms.yaml: unfold_copy",
         ("view_copy",),
     )
     composite(
@@ -372,46 +375,46 @@ def register() -> None:
     define(
         "unbind_copy.int",
         "unbind_copy.int(Tensor self, int dim=0) -> Tensor[]",
-        "native_functions/functional_forms.yaml:130",
+        "native_functions/functional_forms.yaml: unbind_copy.int",
     )
     composite("unbind_copy.int", "CompositeImplicitAutograd", composition.unbind_copy)
     define(
         "unbind_copy.int_out",
         "unbind_copy.int_out(Tensor self, int dim=0, *, Tensor(a!)[] out) -> ()",
-        "native_functions/functional_forms.yaml:134",
+        "native_functions/functional_forms.yaml: unbind_copy.int_out",
     )
     composite("unbind_copy.int_out", "CompositeExplicitAutograd", composition.unbind_copy_out)
     autograd("unbind_copy.int_out", out_refuses_grad)
     define(
         "split_copy.Tensor",
         "split_copy.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]",
-        "native_functions/functional_forms.yaml:138",
+        "native_functions/functional_forms.yaml: split_copy.Tensor",
     )
     composite("split_copy.Tensor", "CompositeImplicitAutograd", composition.split_copy)
     define(
         "split_copy.Tensor_out",
         "split_copy.Tensor_out(Tensor self, SymInt split_size, int dim=0, *, Tensor(a!)[] out) -> ()",
-        "native_functions/functional_forms.yaml:142",
+        "native_functions/functional_forms.yaml: split_copy.Tensor_out",
     )
     composite("split_copy.Tensor_out", "CompositeExplicitAutograd", composition.split_copy_out)
     autograd("split_copy.Tensor_out", out_refuses_grad)
     define(
         "split_with_sizes_copy",
         "split_with_sizes_copy(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]",
-        "native_functions/functional_forms.yaml:146",
+        "native_functions/functional_forms.yaml: split_with_sizes_copy",
     )
     composite("split_with_sizes_copy", "CompositeImplicitAutograd", composition.split_with_sizes_copy)
     define(
         "split_with_sizes_copy.out",
         "split_with_sizes_copy.out(Tensor self, SymInt[] split_sizes, int dim=0, *, Tensor(a!)[] out) -> ()",
-        "native_functions/functional_forms.yaml:150",
+        "native_functions/functional_forms.yaml: split_with_sizes_copy.out",
     )
     composite("split_with_sizes_copy.out", "CompositeExplicitAutograd", composition.split_with_sizes_copy_out)
     autograd("split_with_sizes_copy.out", out_refuses_grad)
     define(
         "view_as_real_copy",
         "view_as_real_copy(Tensor self) -> Tensor",
-        "native_functions/functional_forms.yaml:154",
+        "native_functions/functional_forms.yaml: view_as_real_copy",
         ("view_copy",),
     )
     composite("view_as_real_copy", "CompositeExplicitAutogradNonFunctional", composition.view_as_real_copy)
@@ -419,7 +422,7 @@ def register() -> None:
     define(
         "view_as_real_copy.out",
         "view_as_real_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml:154",
+        "native_functions/functional_forms.yaml: view_as_real_copy",
         ("view_copy",),
     )
     composite(
@@ -431,7 +434,7 @@ def register() -> None:
     define(
         "view_as_complex_copy",
         "view_as_complex_copy(Tensor self) -> Tensor",
-        "native_functions/functional_forms.yaml:161",
+        "native_functions/functional_forms.yaml: view_as_complex_copy",
         ("view_copy",),
     )
     composite(
@@ -441,7 +444,7 @@ def register() -> None:
     define(
         "view_as_complex_copy.out",
         "view_as_complex_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml:161",
+        "native_functions/functional_forms.yaml: view_as_complex_copy",
         ("view_copy",),
     )
     composite(
@@ -453,14 +456,14 @@ def register() -> None:
     define(
         "select_scatter",
         "select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor",
-        "native_functions/functional_forms.yaml:170",
+        "native_functions/functional_forms.yaml: select_scatter",
     )
     composite("select_scatter", "CompositeExplicitAutogradNonFunctional", composition.select_scatter)
     autograd("select_scatter", autograd_functional_forms.plan_select_scatter)
     define(
         "slice_scatter",
         "slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor",
-        "native_functions/functional_forms.yaml:175",
+        "native_functions/functional_forms.yaml: slice_scatter",
         ("core",),
     )
     composite("slice_scatter", "CompositeExplicitAutogradNonFunctional", composition.slice_scatter)
@@ -468,7 +471,7 @@ def register() -> None:
     define(
         "slice_scatter.out",
         "slice_scatter.out(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml:175",
+        "native_functions/functional_forms.yaml: slice_scatter",
         ("core",),
     )
     composite(
@@ -480,51 +483,51 @@ def register() -> None:
     define(
         "diagonal_scatter",
         "diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor",
-        "native_functions/functional_forms.yaml:183",
+        "native_functions/functional_forms.yaml: diagonal_scatter",
     )
     composite("diagonal_scatter", "CompositeExplicitAutogradNonFunctional", composition.diagonal_scatter)
     autograd("diagonal_scatter", autograd_functional_forms.plan_diagonal_scatter)
     define(
         "as_strided_scatter",
         "as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor",
-        "native_functions/functional_forms.yaml:188",
+        "native_functions/functional_forms.yaml: as_strided_scatter",
     )
     composite("as_strided_scatter", "CompositeImplicitAutograd", composition.as_strided_scatter)
     define(
         "_strided_scatter",
         "_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor",
-        "native_functions/functional_forms.yaml:193",
+        "native_functions/functional_forms.yaml: _strided_scatter",
     )
     composite("_strided_scatter", "CompositeExplicitAutogradNonFunctional", composition._strided_scatter)
     autograd("_strided_scatter", autograd_functional_forms.plan__strided_scatter)
     define(
         "copy",
         "copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor",
-        "native_functions/functional_forms.yaml:199",
+        "native_functions/functional_forms.yaml: copy",
     )
     composite("copy", "CompositeExplicitAutogradNonFunctional", composition.copy)
     autograd("copy", autograd_functional_forms.plan_copy)
     define(
         "_restride",
         "_restride(Tensor self, SymInt[] stride) -> Tensor",
-        "native_functions/functional_forms.yaml:204",
+        "native_functions/functional_forms.yaml: _restride",
     )
     composite("_restride", "CompositeExplicitAutogradNonFunctional", composition._restride)
     autograd("_restride", autograd_functional_forms.plan__restride)
     define(
         "lift_fresh_copy",
         "lift_fresh_copy(Tensor self) -> Tensor",
-        "native_functions/functional_forms.yaml:208",
+        "native_functions/functional_forms.yaml: lift_fresh_copy",
     )
     composite("lift_fresh_copy", "CompositeExplicitAutogradNonFunctional", composition.lift_fresh_copy)
     autograd("lift_fresh_copy", autograd_functional_forms.plan_lift_fresh_copy)
-    define("zero", "zero(Tensor self) -> Tensor", "native_functions/functional_forms.yaml:213")
+    define("zero", "zero(Tensor self) -> Tensor", "native_functions/functional_forms.yaml: zero")
     composite("zero", "CompositeExplicitAutogradNonFunctional", composition.zero)
     autograd("zero", autograd_functional_forms.plan_zero)
     define(
         "_arange",
         "_arange(Tensor self, Scalar start, Scalar step) -> Tensor",
-        "native_functions/functional_forms.yaml:218",
+        "native_functions/functional_forms.yaml: _arange",
         ("nondifferentiable",),
     )
     composite("_arange", "CompositeExplicitAutogradNonFunctional", composition._arange)
@@ -532,7 +535,7 @@ def register() -> None:
     define(
         "_linspace",
         "_linspace(Tensor self, Scalar start, Scalar end) -> Tensor",
-        "native_functions/functional_forms.yaml:224",
+        "native_functions/functional_forms.yaml: _linspace",
         ("nondifferentiable",),
     )
     composite("_linspace", "CompositeExplicitAutogradNonFunctional", composition._linspace)
@@ -540,7 +543,7 @@ def register() -> None:
     define(
         "embedding_renorm",
         "embedding_renorm(Tensor self, Tensor indices, float max_norm, float norm_type) -> Tensor",
-        "native_functions/functional_forms.yaml:230",
+        "native_functions/functional_forms.yaml: embedding_renorm",
         ("nondifferentiable",),
     )
     composite("embedding_renorm", "CompositeExplicitAutogradNonFunctional", composition.embedding_renorm)
@@ -548,7 +551,7 @@ def register() -> None:
     define(
         "uniform",
         "uniform(Tensor self, float from=0., float to=1., *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:236",
+        "native_functions/functional_forms.yaml: uniform",
         ("nondeterministic_seeded",),
     )
     composite("uniform", "CompositeExplicitAutogradNonFunctional", composition.uniform)
@@ -556,7 +559,7 @@ def register() -> None:
     define(
         "normal_functional",
         "normal_functional(Tensor self, float mean=0., float std=1., *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:242",
+        "native_functions/functional_forms.yaml: normal_functional",
         ("nondeterministic_seeded",),
     )
     composite("normal_functional", "CompositeExplicitAutogradNonFunctional", composition.normal_functional)
@@ -564,7 +567,7 @@ def register() -> None:
     define(
         "log_normal",
         "log_normal(Tensor self, float mean=1., float std=2., *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:248",
+        "native_functions/functional_forms.yaml: log_normal",
         ("nondeterministic_seeded",),
     )
     composite("log_normal", "CompositeExplicitAutogradNonFunctional", composition.log_normal)
@@ -572,7 +575,7 @@ def register() -> None:
     define(
         "cauchy",
         "cauchy(Tensor self, float median=0., float sigma=1., *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:254",
+        "native_functions/functional_forms.yaml: cauchy",
         ("nondeterministic_seeded",),
     )
     composite("cauchy", "CompositeExplicitAutogradNonFunctional", composition.cauchy)
@@ -580,7 +583,7 @@ def register() -> None:
     define(
         "exponential",
         "exponential(Tensor self, float lambd=1., *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:260",
+        "native_functions/functional_forms.yaml: exponential",
         ("nondeterministic_seeded",),
     )
     composite("exponential", "CompositeExplicitAutogradNonFunctional", composition.exponential)
@@ -588,7 +591,7 @@ def register() -> None:
     define(
         "geometric",
         "geometric(Tensor self, float p, *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:266",
+        "native_functions/functional_forms.yaml: geometric",
         ("nondeterministic_seeded",),
     )
     composite("geometric", "CompositeExplicitAutogradNonFunctional", composition.geometric)
@@ -596,7 +599,7 @@ def register() -> None:
     define(
         "random.from",
         "random.from(Tensor self, int from, int? to, *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:272",
+        "native_functions/functional_forms.yaml: random.from",
         (
             "nondeterministic_seeded",
             "nondifferentiable",
@@ -607,7 +610,7 @@ def register() -> None:
     define(
         "random.to",
         "random.to(Tensor self, int to, *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:278",
+        "native_functions/functional_forms.yaml: random.to",
         (
             "nondeterministic_seeded",
             "nondifferentiable",
@@ -618,7 +621,7 @@ def register() -> None:
     define(
         "random",
         "random(Tensor self, *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:284",
+        "native_functions/functional_forms.yaml: random",
         (
             "nondeterministic_seeded",
             "nondifferentiable",
@@ -629,7 +632,7 @@ def register() -> None:
     define(
         "bernoulli.Tensor",
         "bernoulli.Tensor(Tensor self, Tensor p, *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:290",
+        "native_functions/functional_forms.yaml: bernoulli.Tensor",
         ("nondeterministic_seeded",),
     )
     composite("bernoulli.Tensor", "CompositeExplicitAutogradNonFunctional", composition.bernoulli_functional)
@@ -637,7 +640,7 @@ def register() -> None:
     define(
         "bernoulli.float",
         "bernoulli.float(Tensor self, float p=0.5, *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:296",
+        "native_functions/functional_forms.yaml: bernoulli.float",
         ("nondeterministic_seeded",),
     )
     composite("bernoulli.float", "CompositeExplicitAutogradNonFunctional", composition.bernoulli_functional)

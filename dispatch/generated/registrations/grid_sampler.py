@@ -17,13 +17,13 @@ def register() -> None:
     define(
         "grid_sampler",
         "grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor",
-        "native_functions/grid_sampler.yaml:3",
+        "native_functions/grid_sampler.yaml: grid_sampler",
     )
     composite("grid_sampler", "CompositeImplicitAutograd", composition.grid_sampler)
     define(
         "grid_sampler_2d",
         "grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor",
-        "native_functions/grid_sampler.yaml:7",
+        "native_functions/grid_sampler.yaml: grid_sampler_2d",
         ("core",),
     )
     structured(
@@ -33,7 +33,7 @@ def register() -> None:
     define(
         "grid_sampler_2d.out",
         "grid_sampler_2d.out(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/grid_sampler.yaml:7",
+        "native_functions/grid_sampler.yaml: grid_sampler_2d",
         ("core",),
     )
     structured("grid_sampler_2d.out", meta.grid_sampler_nd, "grid_sampler_2d_stub", "out")
@@ -41,14 +41,14 @@ def register() -> None:
     define(
         "grid_sampler_2d_backward",
         "grid_sampler_2d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)",
-        "native_functions/grid_sampler.yaml:13",
+        "native_functions/grid_sampler.yaml: grid_sampler_2d_backward",
     )
     composite("grid_sampler_2d_backward", "CompositeExplicitAutograd", composition.grid_sampler_backward)
     autograd("grid_sampler_2d_backward", autograd_grid_sampler.plan_grid_sampler_2d_backward)
     define(
         "grid_sampler_3d",
         "grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor",
-        "native_functions/grid_sampler.yaml:17",
+        "native_functions/grid_sampler.yaml: grid_sampler_3d",
     )
     structured(
         "grid_sampler_3d", meta.grid_sampler_nd, "grid_sampler_3d_stub", "functional", "grid_sampler_3d.out"
@@ -57,21 +57,21 @@ def register() -> None:
     define(
         "grid_sampler_3d.out",
         "grid_sampler_3d.out(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/grid_sampler.yaml:17",
+        "native_functions/grid_sampler.yaml: grid_sampler_3d",
     )
     structured("grid_sampler_3d.out", meta.grid_sampler_nd, "grid_sampler_3d_stub", "out")
     autograd("grid_sampler_3d.out", out_refuses_grad)
     define(
         "grid_sampler_3d_backward",
         "grid_sampler_3d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)",
-        "native_functions/grid_sampler.yaml:22",
+        "native_functions/grid_sampler.yaml: grid_sampler_3d_backward",
     )
     composite("grid_sampler_3d_backward", "CompositeExplicitAutograd", composition.grid_sampler_backward)
     autograd("grid_sampler_3d_backward", autograd_grid_sampler.plan_grid_sampler_3d_backward)
     define(
         "_grid_sampler_taps",
         "_grid_sampler_taps(Tensor grid, int[] size, int interpolation_mode, int padding_mode, bool align_corners) -> (Tensor, Tensor)",
-        "native_functions/grid_sampler.yaml:26",
+        "native_functions/grid_sampler.yaml: _grid_sampler_taps",
         ("nondifferentiable",),
     )
     structured("_grid_sampler_taps", meta._grid_sampler_taps, "_grid_sampler_taps_stub", "functional")
@@ -79,7 +79,7 @@ def register() -> None:
     define(
         "_grid_sampler_grid_backward",
         "_grid_sampler_grid_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor",
-        "native_functions/grid_sampler.yaml:30",
+        "native_functions/grid_sampler.yaml: _grid_sampler_grid_backward",
         ("nondifferentiable",),
     )
     structured(
@@ -92,14 +92,14 @@ def register() -> None:
     define(
         "affine_grid_generator",
         "affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor",
-        "native_functions/grid_sampler.yaml:34",
+        "native_functions/grid_sampler.yaml: affine_grid_generator",
     )
     composite("affine_grid_generator", "CompositeExplicitAutograd", composition.affine_grid_generator)
     autograd("affine_grid_generator", autograd_grid_sampler.plan_affine_grid_generator)
     define(
         "affine_grid_generator_backward",
         "affine_grid_generator_backward(Tensor grad, SymInt[] size, bool align_corners) -> Tensor",
-        "native_functions/grid_sampler.yaml:38",
+        "native_functions/grid_sampler.yaml: affine_grid_generator_backward",
     )
     composite(
         "affine_grid_generator_backward",

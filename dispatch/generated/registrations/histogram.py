@@ -16,45 +16,45 @@ def register() -> None:
     define(
         "histogram.bins_tensor",
         "histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)",
-        "native_functions/histogram.yaml:3",
+        "native_functions/histogram.yaml: histogram.bins_tensor",
     )
     composite("histogram.bins_tensor", "CompositeExplicitAutograd", composition.histogram_bins_tensor)
     define(
         "histogram.bins_tensor_out",
         "histogram.bins_tensor_out(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False, Tensor(a!) hist, Tensor(b!) bin_edges) -> (Tensor(a!) hist, Tensor(b!) bin_edges)",
-        "native_functions/histogram.yaml:8",
+        "native_functions/histogram.yaml: histogram.bins_tensor_out",
     )
     composite("histogram.bins_tensor_out", "CompositeExplicitAutograd", composition.histogram_bins_tensor_out)
     autograd("histogram.bins_tensor_out", out_refuses_grad)
     define(
         "histogram.bin_ct",
         "histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)",
-        "native_functions/histogram.yaml:12",
+        "native_functions/histogram.yaml: histogram.bin_ct",
     )
     composite("histogram.bin_ct", "CompositeExplicitAutograd", composition.histogram_bin_ct)
     define(
         "histogram.bin_ct_out",
         "histogram.bin_ct_out(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False, Tensor(a!) hist, Tensor(b!) bin_edges) -> (Tensor(a!) hist, Tensor(b!) bin_edges)",
-        "native_functions/histogram.yaml:17",
+        "native_functions/histogram.yaml: histogram.bin_ct_out",
     )
     composite("histogram.bin_ct_out", "CompositeExplicitAutograd", composition.histogram_bin_ct_out)
     autograd("histogram.bin_ct_out", out_refuses_grad)
     define(
         "_histogramdd_bin_edges",
         "_histogramdd_bin_edges(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, bool density=False) -> Tensor[]",
-        "native_functions/histogram.yaml:21",
+        "native_functions/histogram.yaml: _histogramdd_bin_edges",
     )
     composite("_histogramdd_bin_edges", "CompositeExplicitAutograd", composition._histogramdd_bin_edges)
     define(
         "_histogramdd_from_bin_cts",
         "_histogramdd_from_bin_cts(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, bool density=False) -> Tensor",
-        "native_functions/histogram.yaml:25",
+        "native_functions/histogram.yaml: _histogramdd_from_bin_cts",
     )
     composite("_histogramdd_from_bin_cts", "CompositeExplicitAutograd", composition._histogramdd_from_bin_cts)
     define(
         "_histogramdd_from_bin_cts.out",
         "_histogramdd_from_bin_cts.out(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, bool density=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/histogram.yaml:25",
+        "native_functions/histogram.yaml: _histogramdd_from_bin_cts",
     )
     composite(
         "_histogramdd_from_bin_cts.out",
@@ -65,7 +65,7 @@ def register() -> None:
     define(
         "_histogramdd_from_bin_tensors",
         "_histogramdd_from_bin_tensors(Tensor self, Tensor[] bins, *, Tensor? weight=None, bool density=False) -> Tensor",
-        "native_functions/histogram.yaml:30",
+        "native_functions/histogram.yaml: _histogramdd_from_bin_tensors",
     )
     composite(
         "_histogramdd_from_bin_tensors",
@@ -75,7 +75,7 @@ def register() -> None:
     define(
         "_histogramdd_from_bin_tensors.out",
         "_histogramdd_from_bin_tensors.out(Tensor self, Tensor[] bins, *, Tensor? weight=None, bool density=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/histogram.yaml:30",
+        "native_functions/histogram.yaml: _histogramdd_from_bin_tensors",
     )
     composite(
         "_histogramdd_from_bin_tensors.out",
@@ -86,19 +86,19 @@ def register() -> None:
     define(
         "histogramdd",
         "histogramdd(Tensor self, int[] bins, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor[] bin_edges)",
-        "native_functions/histogram.yaml:35",
+        "native_functions/histogram.yaml: histogramdd",
     )
     composite("histogramdd", "CompositeImplicitAutograd", composition.histogramdd)
     define(
         "histogramdd.int_bins",
         "histogramdd.int_bins(Tensor self, int bins, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor[] bin_edges)",
-        "native_functions/histogram.yaml:39",
+        "native_functions/histogram.yaml: histogramdd.int_bins",
     )
     composite("histogramdd.int_bins", "CompositeImplicitAutograd", composition.histogramdd_int_bins)
     define(
         "histogramdd.TensorList_bins",
         "histogramdd.TensorList_bins(Tensor self, Tensor[] bins, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor[] bin_edges)",
-        "native_functions/histogram.yaml:43",
+        "native_functions/histogram.yaml: histogramdd.TensorList_bins",
     )
     composite(
         "histogramdd.TensorList_bins", "CompositeImplicitAutograd", composition.histogramdd_TensorList_bins

@@ -14,90 +14,90 @@ def register() -> None:
     define(
         "diff",
         "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
-        "native_functions/integration.yaml:3",
+        "native_functions/integration.yaml: diff",
     )
     composite("diff", "CompositeImplicitAutograd", composition.diff)
     define(
         "diff.out",
         "diff.out(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/integration.yaml:8",
+        "native_functions/integration.yaml: diff.out",
     )
     composite("diff.out", "CompositeImplicitAutograd", composition.diff_out)
     define(
         "gradient.scalarint",
         "gradient.scalarint(Tensor self, *, Scalar? spacing=None, int? dim=None, int edge_order=1) -> Tensor[]",
-        "native_functions/integration.yaml:12",
+        "native_functions/integration.yaml: gradient.scalarint",
     )
     composite("gradient.scalarint", "CompositeImplicitAutograd", composition.gradient_scalarint)
     define(
         "gradient.scalararray",
         "gradient.scalararray(Tensor self, *, Scalar spacing, int[] dim, int edge_order=1) -> Tensor[]",
-        "native_functions/integration.yaml:17",
+        "native_functions/integration.yaml: gradient.scalararray",
     )
     composite("gradient.scalararray", "CompositeImplicitAutograd", composition.gradient_scalararray)
     define(
         "gradient.array",
         "gradient.array(Tensor self, *, int[] dim, int edge_order=1) -> Tensor[]",
-        "native_functions/integration.yaml:22",
+        "native_functions/integration.yaml: gradient.array",
     )
     composite("gradient.array", "CompositeImplicitAutograd", composition.gradient_array)
     define(
         "gradient.scalarrayint",
         "gradient.scalarrayint(Tensor self, *, Scalar[] spacing, int? dim=None, int edge_order=1) -> Tensor[]",
-        "native_functions/integration.yaml:27",
+        "native_functions/integration.yaml: gradient.scalarrayint",
     )
     composite("gradient.scalarrayint", "CompositeImplicitAutograd", composition.gradient_scalarrayint)
     define(
         "gradient.scalarrayarray",
         "gradient.scalarrayarray(Tensor self, *, Scalar[] spacing, int[] dim, int edge_order=1) -> Tensor[]",
-        "native_functions/integration.yaml:32",
+        "native_functions/integration.yaml: gradient.scalarrayarray",
     )
     composite("gradient.scalarrayarray", "CompositeImplicitAutograd", composition.gradient_scalarrayarray)
     define(
         "gradient.tensorarrayint",
         "gradient.tensorarrayint(Tensor self, *, Tensor[] spacing, int? dim=None, int edge_order=1) -> Tensor[]",
-        "native_functions/integration.yaml:37",
+        "native_functions/integration.yaml: gradient.tensorarrayint",
     )
     composite("gradient.tensorarrayint", "CompositeImplicitAutograd", composition.gradient_tensorarrayint)
     define(
         "gradient.tensorarray",
         "gradient.tensorarray(Tensor self, *, Tensor[] spacing, int[] dim, int edge_order=1) -> Tensor[]",
-        "native_functions/integration.yaml:42",
+        "native_functions/integration.yaml: gradient.tensorarray",
     )
     composite("gradient.tensorarray", "CompositeImplicitAutograd", composition.gradient_tensorarray)
     define(
         "trapezoid.x",
         "trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor",
-        "native_functions/integration.yaml:47",
+        "native_functions/integration.yaml: trapezoid.x",
     )
     composite("trapezoid.x", "CompositeImplicitAutograd", composition.trapezoid_x)
     define(
         "trapezoid.dx",
         "trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor",
-        "native_functions/integration.yaml:51",
+        "native_functions/integration.yaml: trapezoid.dx",
     )
     composite("trapezoid.dx", "CompositeImplicitAutograd", composition.trapezoid_dx)
     define(
         "trapz.x",
         "trapz.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor",
-        "native_functions/integration.yaml:55",
+        "native_functions/integration.yaml: trapz.x",
     )
     composite("trapz.x", "CompositeImplicitAutograd", composition.trapezoid_x)
     define(
         "trapz.dx",
         "trapz.dx(Tensor y, *, float dx=1., int dim=-1) -> Tensor",
-        "native_functions/integration.yaml:59",
+        "native_functions/integration.yaml: trapz.dx",
     )
     composite("trapz.dx", "CompositeImplicitAutograd", composition.trapezoid_dx)
     define(
         "cumulative_trapezoid.x",
         "cumulative_trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor",
-        "native_functions/integration.yaml:63",
+        "native_functions/integration.yaml: cumulative_trapezoid.x",
     )
     composite("cumulative_trapezoid.x", "CompositeImplicitAutograd", composition.cumulative_trapezoid_x)
     define(
         "cumulative_trapezoid.dx",
         "cumulative_trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor",
-        "native_functions/integration.yaml:67",
+        "native_functions/integration.yaml: cumulative_trapezoid.dx",
     )
     composite("cumulative_trapezoid.dx", "CompositeImplicitAutograd", composition.cumulative_trapezoid_dx)

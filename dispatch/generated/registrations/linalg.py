@@ -14,78 +14,78 @@ from ..autograd import linalg as autograd_linalg
 
 def register() -> None:
     """Define the linalg operators and register their kernels."""
-    define("mm", "mm(Tensor self, Tensor mat2) -> Tensor", "native_functions/linalg.yaml:3", ("core",))
+    define("mm", "mm(Tensor self, Tensor mat2) -> Tensor", "native_functions/linalg.yaml: mm", ("core",))
     structured("mm", meta.mm, "mm_stub", "functional", "mm.out")
     autograd("mm", autograd_linalg.plan_mm)
     define(
         "mm.out",
         "mm.out(Tensor self, Tensor mat2, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml:3",
+        "native_functions/linalg.yaml: mm",
         ("core",),
     )
     structured("mm.out", meta.mm, "mm_stub", "out")
     autograd("mm.out", out_refuses_grad)
-    define("bmm", "bmm(Tensor self, Tensor mat2) -> Tensor", "native_functions/linalg.yaml:9", ("core",))
+    define("bmm", "bmm(Tensor self, Tensor mat2) -> Tensor", "native_functions/linalg.yaml: bmm", ("core",))
     structured("bmm", meta.bmm, "bmm_stub", "functional", "bmm.out")
     autograd("bmm", autograd_linalg.plan_bmm)
     define(
         "bmm.out",
         "bmm.out(Tensor self, Tensor mat2, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml:9",
+        "native_functions/linalg.yaml: bmm",
         ("core",),
     )
     structured("bmm.out", meta.bmm, "bmm_stub", "out")
     autograd("bmm.out", out_refuses_grad)
-    define("mv", "mv(Tensor self, Tensor vec) -> Tensor", "native_functions/linalg.yaml:15")
+    define("mv", "mv(Tensor self, Tensor vec) -> Tensor", "native_functions/linalg.yaml: mv")
     structured("mv", meta.mv, "mv_stub", "functional", "mv.out")
     autograd("mv", autograd_linalg.plan_mv)
     define(
         "mv.out",
         "mv.out(Tensor self, Tensor vec, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml:15",
+        "native_functions/linalg.yaml: mv",
     )
     structured("mv.out", meta.mv, "mv_stub", "out")
     autograd("mv.out", out_refuses_grad)
-    define("dot", "dot(Tensor self, Tensor tensor) -> Tensor", "native_functions/linalg.yaml:20")
+    define("dot", "dot(Tensor self, Tensor tensor) -> Tensor", "native_functions/linalg.yaml: dot")
     structured("dot", meta.dot, "dot_stub", "functional", "dot.out")
     autograd("dot", autograd_linalg.plan_dot)
     define(
         "dot.out",
         "dot.out(Tensor self, Tensor tensor, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml:20",
+        "native_functions/linalg.yaml: dot",
     )
     structured("dot.out", meta.dot, "dot_stub", "out")
     autograd("dot.out", out_refuses_grad)
-    define("vdot", "vdot(Tensor self, Tensor other) -> Tensor", "native_functions/linalg.yaml:25")
+    define("vdot", "vdot(Tensor self, Tensor other) -> Tensor", "native_functions/linalg.yaml: vdot")
     structured("vdot", meta.vdot, "vdot_stub", "functional", "vdot.out")
     autograd("vdot", autograd_linalg.plan_vdot)
     define(
         "vdot.out",
         "vdot.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml:25",
+        "native_functions/linalg.yaml: vdot",
     )
     structured("vdot.out", meta.vdot, "vdot_stub", "out")
     autograd("vdot.out", out_refuses_grad)
-    define("outer", "outer(Tensor self, Tensor vec2) -> Tensor", "native_functions/linalg.yaml:30")
+    define("outer", "outer(Tensor self, Tensor vec2) -> Tensor", "native_functions/linalg.yaml: outer")
     composite("outer", "CompositeImplicitAutograd", composition.outer)
     define(
         "outer.out",
         "outer.out(Tensor self, Tensor vec2, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml:35",
+        "native_functions/linalg.yaml: outer.out",
     )
     composite("outer.out", "CompositeImplicitAutograd", composition.outer_out)
-    define("ger", "ger(Tensor self, Tensor vec2) -> Tensor", "native_functions/linalg.yaml:39")
+    define("ger", "ger(Tensor self, Tensor vec2) -> Tensor", "native_functions/linalg.yaml: ger")
     composite("ger", "CompositeImplicitAutograd", composition.outer)
     define(
         "ger.out",
         "ger.out(Tensor self, Tensor vec2, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml:44",
+        "native_functions/linalg.yaml: ger.out",
     )
     composite("ger.out", "CompositeImplicitAutograd", composition.outer_out)
     define(
         "addmm",
         "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-        "native_functions/linalg.yaml:48",
+        "native_functions/linalg.yaml: addmm",
         ("core",),
     )
     structured("addmm", meta.addmm, "addmm_stub", "functional", "addmm.out")
@@ -93,7 +93,7 @@ def register() -> None:
     define(
         "addmm_",
         "addmm_(Tensor(a!) self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/linalg.yaml:48",
+        "native_functions/linalg.yaml: addmm",
         ("core",),
     )
     structured("addmm_", meta.addmm, "addmm_stub", "inplace", "addmm.out")
@@ -101,7 +101,7 @@ def register() -> None:
     define(
         "addmm.out",
         "addmm.out(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml:48",
+        "native_functions/linalg.yaml: addmm",
         ("core",),
     )
     structured("addmm.out", meta.addmm, "addmm_stub", "out")
@@ -109,7 +109,7 @@ def register() -> None:
     define(
         "_addmm_activation",
         "_addmm_activation(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, bool use_gelu=False) -> Tensor",
-        "native_functions/linalg.yaml:54",
+        "native_functions/linalg.yaml: _addmm_activation",
     )
     structured(
         "_addmm_activation",
@@ -121,91 +121,91 @@ def register() -> None:
     define(
         "_addmm_activation.out",
         "_addmm_activation.out(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, bool use_gelu=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml:54",
+        "native_functions/linalg.yaml: _addmm_activation",
     )
     structured("_addmm_activation.out", meta.addmm_activation, "_addmm_activation_stub", "out")
     autograd("_addmm_activation.out", out_refuses_grad)
     define(
         "addmv",
         "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-        "native_functions/linalg.yaml:60",
+        "native_functions/linalg.yaml: addmv",
     )
     structured("addmv", meta.addmv, "addmv_stub", "functional", "addmv.out")
     autograd("addmv", autograd_linalg.plan_addmv)
     define(
         "addmv_",
         "addmv_(Tensor(a!) self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/linalg.yaml:60",
+        "native_functions/linalg.yaml: addmv",
     )
     structured("addmv_", meta.addmv, "addmv_stub", "inplace", "addmv.out")
     autograd("addmv_", autograd_linalg.plan_addmv_)
     define(
         "addmv.out",
         "addmv.out(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml:60",
+        "native_functions/linalg.yaml: addmv",
     )
     structured("addmv.out", meta.addmv, "addmv_stub", "out")
     autograd("addmv.out", out_refuses_grad)
     define(
         "baddbmm",
         "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-        "native_functions/linalg.yaml:65",
+        "native_functions/linalg.yaml: baddbmm",
     )
     structured("baddbmm", meta.baddbmm, "baddbmm_stub", "functional", "baddbmm.out")
     autograd("baddbmm", autograd_linalg.plan_baddbmm)
     define(
         "baddbmm_",
         "baddbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/linalg.yaml:65",
+        "native_functions/linalg.yaml: baddbmm",
     )
     structured("baddbmm_", meta.baddbmm, "baddbmm_stub", "inplace", "baddbmm.out")
     autograd("baddbmm_", autograd_linalg.plan_baddbmm_)
     define(
         "baddbmm.out",
         "baddbmm.out(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml:65",
+        "native_functions/linalg.yaml: baddbmm",
     )
     structured("baddbmm.out", meta.baddbmm, "baddbmm_stub", "out")
     autograd("baddbmm.out", out_refuses_grad)
     define(
         "addbmm",
         "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-        "native_functions/linalg.yaml:70",
+        "native_functions/linalg.yaml: addbmm",
     )
     structured("addbmm", meta.addbmm, "addbmm_stub", "functional", "addbmm.out")
     autograd("addbmm", autograd_linalg.plan_addbmm)
     define(
         "addbmm_",
         "addbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/linalg.yaml:70",
+        "native_functions/linalg.yaml: addbmm",
     )
     structured("addbmm_", meta.addbmm, "addbmm_stub", "inplace", "addbmm.out")
     autograd("addbmm_", autograd_linalg.plan_addbmm_)
     define(
         "addbmm.out",
         "addbmm.out(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml:70",
+        "native_functions/linalg.yaml: addbmm",
     )
     structured("addbmm.out", meta.addbmm, "addbmm_stub", "out")
     autograd("addbmm.out", out_refuses_grad)
-    define("matmul", "matmul(Tensor self, Tensor other) -> Tensor", "native_functions/linalg.yaml:75")
+    define("matmul", "matmul(Tensor self, Tensor other) -> Tensor", "native_functions/linalg.yaml: matmul")
     composite("matmul", "CompositeImplicitAutograd", composition.matmul)
     define(
         "matmul.out",
         "matmul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml:80",
+        "native_functions/linalg.yaml: matmul.out",
     )
     composite("matmul.out", "CompositeImplicitAutograd", composition.matmul_out)
     define(
         "linear",
         "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
-        "native_functions/linalg.yaml:84",
+        "native_functions/linalg.yaml: linear",
     )
     composite("linear", "CompositeImplicitAutograd", composition.linear)
     define(
         "linear.out",
         "linear.out(Tensor input, Tensor weight, Tensor? bias=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml:89",
+        "native_functions/linalg.yaml: linear.out",
     )
     composite("linear.out", "CompositeExplicitAutograd", composition.linear_out)
     autograd("linear.out", out_refuses_grad)

@@ -18,7 +18,7 @@ def register() -> None:
     define(
         "nll_loss_forward",
         "nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)",
-        "native_functions/loss.yaml:3",
+        "native_functions/loss.yaml: nll_loss_forward",
     )
     structured(
         "nll_loss_forward",
@@ -31,14 +31,14 @@ def register() -> None:
     define(
         "nll_loss_forward.output",
         "nll_loss_forward.output(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, *, Tensor(a!) output, Tensor(b!) total_weight) -> (Tensor(a!) output, Tensor(b!) total_weight)",
-        "native_functions/loss.yaml:3",
+        "native_functions/loss.yaml: nll_loss_forward",
     )
     structured("nll_loss_forward.output", meta.nll_loss_forward, "nll_loss_forward_stub", "out")
     autograd("nll_loss_forward.output", out_refuses_grad)
     define(
         "nll_loss_backward",
         "nll_loss_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor",
-        "native_functions/loss.yaml:8",
+        "native_functions/loss.yaml: nll_loss_backward",
     )
     structured(
         "nll_loss_backward",
@@ -51,14 +51,14 @@ def register() -> None:
     define(
         "nll_loss_backward.grad_input",
         "nll_loss_backward.grad_input(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/loss.yaml:12",
+        "native_functions/loss.yaml: nll_loss_backward.grad_input",
     )
     structured("nll_loss_backward.grad_input", meta.nll_loss_backward, "nll_loss_backward_stub", "out")
     autograd("nll_loss_backward.grad_input", out_refuses_grad)
     define(
         "nll_loss2d_forward",
         "nll_loss2d_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)",
-        "native_functions/loss.yaml:16",
+        "native_functions/loss.yaml: nll_loss2d_forward",
     )
     structured(
         "nll_loss2d_forward",
@@ -71,14 +71,14 @@ def register() -> None:
     define(
         "nll_loss2d_forward.output",
         "nll_loss2d_forward.output(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, *, Tensor(a!) output, Tensor(b!) total_weight) -> (Tensor(a!) output, Tensor(b!) total_weight)",
-        "native_functions/loss.yaml:16",
+        "native_functions/loss.yaml: nll_loss2d_forward",
     )
     structured("nll_loss2d_forward.output", meta.nll_loss2d_forward, "nll_loss_forward_stub", "out")
     autograd("nll_loss2d_forward.output", out_refuses_grad)
     define(
         "nll_loss2d_backward",
         "nll_loss2d_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor",
-        "native_functions/loss.yaml:22",
+        "native_functions/loss.yaml: nll_loss2d_backward",
     )
     structured(
         "nll_loss2d_backward",
@@ -91,52 +91,52 @@ def register() -> None:
     define(
         "nll_loss2d_backward.grad_input",
         "nll_loss2d_backward.grad_input(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/loss.yaml:28",
+        "native_functions/loss.yaml: nll_loss2d_backward.grad_input",
     )
     structured("nll_loss2d_backward.grad_input", meta.nll_loss_backward, "nll_loss_backward_stub", "out")
     autograd("nll_loss2d_backward.grad_input", out_refuses_grad)
     define(
         "nll_loss",
         "nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor",
-        "native_functions/loss.yaml:32",
+        "native_functions/loss.yaml: nll_loss",
     )
     composite("nll_loss", "CompositeImplicitAutograd", composition.nll_loss)
     define(
         "nll_loss2d",
         "nll_loss2d(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor",
-        "native_functions/loss.yaml:37",
+        "native_functions/loss.yaml: nll_loss2d",
     )
     composite("nll_loss2d", "CompositeImplicitAutograd", composition.nll_loss2d)
     define(
         "nll_loss_nd",
         "nll_loss_nd(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor",
-        "native_functions/loss.yaml:42",
+        "native_functions/loss.yaml: nll_loss_nd",
     )
     composite("nll_loss_nd", "CompositeImplicitAutograd", composition.nll_loss_nd)
     define(
         "cross_entropy_loss",
         "cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100, float label_smoothing=0.0) -> Tensor",
-        "native_functions/loss.yaml:47",
+        "native_functions/loss.yaml: cross_entropy_loss",
     )
     composite("cross_entropy_loss", "CompositeImplicitAutograd", composition.cross_entropy_loss)
     define(
         "mse_loss",
         "mse_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor",
-        "native_functions/loss.yaml:52",
+        "native_functions/loss.yaml: mse_loss",
     )
     structured("mse_loss", meta.mse_loss, "mse_loss_stub", "functional", "mse_loss.out")
     autograd("mse_loss", autograd_loss.plan_mse_loss)
     define(
         "mse_loss.out",
         "mse_loss.out(Tensor self, Tensor target, int reduction=Mean, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/loss.yaml:52",
+        "native_functions/loss.yaml: mse_loss",
     )
     structured("mse_loss.out", meta.mse_loss, "mse_loss_stub", "out")
     autograd("mse_loss.out", out_refuses_grad)
     define(
         "mse_loss_backward",
         "mse_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction) -> Tensor",
-        "native_functions/loss.yaml:57",
+        "native_functions/loss.yaml: mse_loss_backward",
     )
     structured(
         "mse_loss_backward",
@@ -149,80 +149,80 @@ def register() -> None:
     define(
         "mse_loss_backward.grad_input",
         "mse_loss_backward.grad_input(Tensor grad_output, Tensor self, Tensor target, int reduction, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/loss.yaml:61",
+        "native_functions/loss.yaml: mse_loss_backward.grad_input",
     )
     structured("mse_loss_backward.grad_input", meta.mse_loss_backward, "mse_loss_backward_stub", "out")
     autograd("mse_loss_backward.grad_input", out_refuses_grad)
     define(
         "l1_loss",
         "l1_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor",
-        "native_functions/loss.yaml:65",
+        "native_functions/loss.yaml: l1_loss",
     )
     composite("l1_loss", "CompositeImplicitAutograd", composition.l1_loss)
     define(
         "smooth_l1_loss",
         "smooth_l1_loss(Tensor self, Tensor target, int reduction=Mean, float beta=1.0) -> Tensor",
-        "native_functions/loss.yaml:70",
+        "native_functions/loss.yaml: smooth_l1_loss",
     )
     composite("smooth_l1_loss", "CompositeImplicitAutograd", composition.smooth_l1_loss)
     define(
         "huber_loss",
         "huber_loss(Tensor self, Tensor target, int reduction=Mean, float delta=1.0) -> Tensor",
-        "native_functions/loss.yaml:75",
+        "native_functions/loss.yaml: huber_loss",
     )
     composite("huber_loss", "CompositeImplicitAutograd", composition.huber_loss)
     define(
         "kl_div",
         "kl_div(Tensor self, Tensor target, int reduction=Mean, *, bool log_target=False) -> Tensor",
-        "native_functions/loss.yaml:80",
+        "native_functions/loss.yaml: kl_div",
     )
     composite("kl_div", "CompositeImplicitAutograd", composition.kl_div)
     define(
         "hinge_embedding_loss",
         "hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=Mean) -> Tensor",
-        "native_functions/loss.yaml:85",
+        "native_functions/loss.yaml: hinge_embedding_loss",
     )
     composite("hinge_embedding_loss", "CompositeImplicitAutograd", composition.hinge_embedding_loss)
     define(
         "margin_ranking_loss",
         "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) -> Tensor",
-        "native_functions/loss.yaml:90",
+        "native_functions/loss.yaml: margin_ranking_loss",
     )
     composite("margin_ranking_loss", "CompositeImplicitAutograd", composition.margin_ranking_loss)
     define(
         "cosine_embedding_loss",
         "cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) -> Tensor",
-        "native_functions/loss.yaml:95",
+        "native_functions/loss.yaml: cosine_embedding_loss",
     )
     composite("cosine_embedding_loss", "CompositeImplicitAutograd", composition.cosine_embedding_loss)
     define(
         "poisson_nll_loss",
         "poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> Tensor",
-        "native_functions/loss.yaml:100",
+        "native_functions/loss.yaml: poisson_nll_loss",
     )
     composite("poisson_nll_loss", "CompositeImplicitAutograd", composition.poisson_nll_loss)
     define(
         "soft_margin_loss",
         "soft_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor",
-        "native_functions/loss.yaml:105",
+        "native_functions/loss.yaml: soft_margin_loss",
     )
     composite("soft_margin_loss", "CompositeImplicitAutograd", composition.soft_margin_loss)
     define(
         "triplet_margin_loss",
         "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float eps=1e-06, bool swap=False, int reduction=Mean) -> Tensor",
-        "native_functions/loss.yaml:110",
+        "native_functions/loss.yaml: triplet_margin_loss",
     )
     composite("triplet_margin_loss", "CompositeImplicitAutograd", composition.triplet_margin_loss)
     define(
         "binary_cross_entropy",
         "binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean) -> Tensor",
-        "native_functions/loss.yaml:115",
+        "native_functions/loss.yaml: binary_cross_entropy",
     )
     composite("binary_cross_entropy", "CompositeImplicitAutograd", composition.binary_cross_entropy)
     define(
         "binary_cross_entropy_with_logits",
         "binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=Mean) -> Tensor",
-        "native_functions/loss.yaml:120",
+        "native_functions/loss.yaml: binary_cross_entropy_with_logits",
     )
     composite(
         "binary_cross_entropy_with_logits",
@@ -232,19 +232,19 @@ def register() -> None:
     define(
         "multi_margin_loss",
         "multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int reduction=Mean) -> Tensor",
-        "native_functions/loss.yaml:125",
+        "native_functions/loss.yaml: multi_margin_loss",
     )
     composite("multi_margin_loss", "CompositeImplicitAutograd", composition.multi_margin_loss)
     define(
         "multilabel_margin_loss",
         "multilabel_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor",
-        "native_functions/loss.yaml:130",
+        "native_functions/loss.yaml: multilabel_margin_loss",
     )
     composite("multilabel_margin_loss", "CompositeImplicitAutograd", composition.multilabel_margin_loss)
     define(
         "multilabel_margin_loss.out",
         "multilabel_margin_loss.out(Tensor self, Tensor target, int reduction=Mean, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/loss.yaml:130",
+        "native_functions/loss.yaml: multilabel_margin_loss",
     )
     composite(
         "multilabel_margin_loss.out",

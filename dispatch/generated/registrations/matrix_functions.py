@@ -17,44 +17,46 @@ def register() -> None:
     define(
         "_linalg_det",
         "_linalg_det(Tensor A) -> (Tensor result, Tensor LU, Tensor pivots)",
-        "native_functions/matrix_functions.yaml:3",
+        "native_functions/matrix_functions.yaml: _linalg_det",
     )
     composite("_linalg_det", "CompositeExplicitAutograd", composition._linalg_det)
     autograd("_linalg_det", autograd_matrix_functions.plan__linalg_det)
     define(
         "_linalg_det.result",
         "_linalg_det.result(Tensor A, *, Tensor(a!) result, Tensor(b!) LU, Tensor(c!) pivots) -> (Tensor(a!) result, Tensor(b!) LU, Tensor(c!) pivots)",
-        "native_functions/matrix_functions.yaml:3",
+        "native_functions/matrix_functions.yaml: _linalg_det",
     )
     composite(
         "_linalg_det.result", "CompositeExplicitAutograd", out_form("_linalg_det", composition._linalg_det, 3)
     )
     autograd("_linalg_det.result", out_refuses_grad)
-    define("linalg_det", "linalg_det(Tensor A) -> Tensor", "native_functions/matrix_functions.yaml:8")
+    define(
+        "linalg_det", "linalg_det(Tensor A) -> Tensor", "native_functions/matrix_functions.yaml: linalg_det"
+    )
     composite("linalg_det", "CompositeImplicitAutograd", composition.linalg_det)
     define(
         "linalg_det.out",
         "linalg_det.out(Tensor A, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml:8",
+        "native_functions/matrix_functions.yaml: linalg_det",
     )
     composite(
         "linalg_det.out",
         "CompositeImplicitAutograd",
         out_form("linalg_det", composition.linalg_det, exact=True),
     )
-    define("det", "det(Tensor self) -> Tensor", "native_functions/matrix_functions.yaml:15")
+    define("det", "det(Tensor self) -> Tensor", "native_functions/matrix_functions.yaml: det")
     composite("det", "CompositeImplicitAutograd", composition.linalg_det)
     define(
         "_linalg_slogdet",
         "_linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor pivots)",
-        "native_functions/matrix_functions.yaml:20",
+        "native_functions/matrix_functions.yaml: _linalg_slogdet",
     )
     composite("_linalg_slogdet", "CompositeExplicitAutograd", composition._linalg_slogdet)
     autograd("_linalg_slogdet", autograd_matrix_functions.plan__linalg_slogdet)
     define(
         "_linalg_slogdet.sign",
         "_linalg_slogdet.sign(Tensor A, *, Tensor(a!) sign, Tensor(b!) logabsdet, Tensor(c!) LU, Tensor(d!) pivots) -> (Tensor(a!) sign, Tensor(b!) logabsdet, Tensor(c!) LU, Tensor(d!) pivots)",
-        "native_functions/matrix_functions.yaml:20",
+        "native_functions/matrix_functions.yaml: _linalg_slogdet",
     )
     composite(
         "_linalg_slogdet.sign",
@@ -65,13 +67,13 @@ def register() -> None:
     define(
         "linalg_slogdet",
         "linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)",
-        "native_functions/matrix_functions.yaml:25",
+        "native_functions/matrix_functions.yaml: linalg_slogdet",
     )
     composite("linalg_slogdet", "CompositeImplicitAutograd", composition.linalg_slogdet)
     define(
         "linalg_slogdet.out",
         "linalg_slogdet.out(Tensor A, *, Tensor(a!) sign, Tensor(b!) logabsdet) -> (Tensor(a!) sign, Tensor(b!) logabsdet)",
-        "native_functions/matrix_functions.yaml:25",
+        "native_functions/matrix_functions.yaml: linalg_slogdet",
     )
     composite(
         "linalg_slogdet.out",
@@ -81,30 +83,30 @@ def register() -> None:
     define(
         "slogdet",
         "slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)",
-        "native_functions/matrix_functions.yaml:32",
+        "native_functions/matrix_functions.yaml: slogdet",
     )
     composite("slogdet", "CompositeImplicitAutograd", composition.slogdet)
     define(
         "slogdet.out",
         "slogdet.out(Tensor self, *, Tensor(a!) sign, Tensor(b!) logabsdet) -> (Tensor(a!) sign, Tensor(b!) logabsdet)",
-        "native_functions/matrix_functions.yaml:32",
+        "native_functions/matrix_functions.yaml: slogdet",
     )
     composite(
         "slogdet.out", "CompositeImplicitAutograd", out_form("slogdet", composition.slogdet, 2, exact=True)
     )
-    define("logdet", "logdet(Tensor self) -> Tensor", "native_functions/matrix_functions.yaml:39")
+    define("logdet", "logdet(Tensor self) -> Tensor", "native_functions/matrix_functions.yaml: logdet")
     composite("logdet", "CompositeImplicitAutograd", composition.logdet)
     define(
         "linalg_pinv.atol_rtol_tensor",
         "linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor",
-        "native_functions/matrix_functions.yaml:44",
+        "native_functions/matrix_functions.yaml: linalg_pinv.atol_rtol_tensor",
     )
     composite("linalg_pinv.atol_rtol_tensor", "CompositeExplicitAutograd", composition.linalg_pinv)
     autograd("linalg_pinv.atol_rtol_tensor", autograd_matrix_functions.plan_linalg_pinv_atol_rtol_tensor)
     define(
         "linalg_pinv.atol_rtol_tensor_out",
         "linalg_pinv.atol_rtol_tensor_out(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml:44",
+        "native_functions/matrix_functions.yaml: linalg_pinv.atol_rtol_tensor",
     )
     composite(
         "linalg_pinv.atol_rtol_tensor_out",
@@ -115,13 +117,13 @@ def register() -> None:
     define(
         "linalg_pinv.atol_rtol_float",
         "linalg_pinv.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor",
-        "native_functions/matrix_functions.yaml:50",
+        "native_functions/matrix_functions.yaml: linalg_pinv.atol_rtol_float",
     )
     composite("linalg_pinv.atol_rtol_float", "CompositeImplicitAutograd", composition.linalg_pinv_float)
     define(
         "linalg_pinv.atol_rtol_float_out",
         "linalg_pinv.atol_rtol_float_out(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml:50",
+        "native_functions/matrix_functions.yaml: linalg_pinv.atol_rtol_float",
     )
     composite(
         "linalg_pinv.atol_rtol_float_out",
@@ -131,13 +133,13 @@ def register() -> None:
     define(
         "linalg_pinv",
         "linalg_pinv(Tensor self, float rcond, bool hermitian=False) -> Tensor",
-        "native_functions/matrix_functions.yaml:56",
+        "native_functions/matrix_functions.yaml: linalg_pinv",
     )
     composite("linalg_pinv", "CompositeImplicitAutograd", composition.linalg_pinv_rcond)
     define(
         "linalg_pinv.out",
         "linalg_pinv.out(Tensor self, float rcond, bool hermitian=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml:56",
+        "native_functions/matrix_functions.yaml: linalg_pinv",
     )
     composite(
         "linalg_pinv.out", "CompositeImplicitAutograd", out_form("linalg_pinv", composition.linalg_pinv_rcond)
@@ -145,13 +147,13 @@ def register() -> None:
     define(
         "linalg_pinv.rcond_tensor",
         "linalg_pinv.rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False) -> Tensor",
-        "native_functions/matrix_functions.yaml:62",
+        "native_functions/matrix_functions.yaml: linalg_pinv.rcond_tensor",
     )
     composite("linalg_pinv.rcond_tensor", "CompositeImplicitAutograd", composition.linalg_pinv_rcond_tensor)
     define(
         "linalg_pinv.out_rcond_tensor",
         "linalg_pinv.out_rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml:62",
+        "native_functions/matrix_functions.yaml: linalg_pinv.rcond_tensor",
     )
     composite(
         "linalg_pinv.out_rcond_tensor",
@@ -161,13 +163,13 @@ def register() -> None:
     define(
         "pinverse",
         "pinverse(Tensor self, float rcond=1e-15) -> Tensor",
-        "native_functions/matrix_functions.yaml:68",
+        "native_functions/matrix_functions.yaml: pinverse",
     )
     composite("pinverse", "CompositeImplicitAutograd", composition.pinverse)
     define(
         "linalg_matrix_rank.atol_rtol_tensor",
         "linalg_matrix_rank.atol_rtol_tensor(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor",
-        "native_functions/matrix_functions.yaml:73",
+        "native_functions/matrix_functions.yaml: linalg_matrix_rank.atol_rtol_tensor",
     )
     composite(
         "linalg_matrix_rank.atol_rtol_tensor", "CompositeImplicitAutograd", composition.linalg_matrix_rank
@@ -175,7 +177,7 @@ def register() -> None:
     define(
         "linalg_matrix_rank.atol_rtol_tensor_out",
         "linalg_matrix_rank.atol_rtol_tensor_out(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml:73",
+        "native_functions/matrix_functions.yaml: linalg_matrix_rank.atol_rtol_tensor",
     )
     composite(
         "linalg_matrix_rank.atol_rtol_tensor_out",
@@ -185,7 +187,7 @@ def register() -> None:
     define(
         "linalg_matrix_rank.atol_rtol_float",
         "linalg_matrix_rank.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor",
-        "native_functions/matrix_functions.yaml:79",
+        "native_functions/matrix_functions.yaml: linalg_matrix_rank.atol_rtol_float",
     )
     composite(
         "linalg_matrix_rank.atol_rtol_float",
@@ -195,7 +197,7 @@ def register() -> None:
     define(
         "linalg_matrix_rank.atol_rtol_float_out",
         "linalg_matrix_rank.atol_rtol_float_out(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml:79",
+        "native_functions/matrix_functions.yaml: linalg_matrix_rank.atol_rtol_float",
     )
     composite(
         "linalg_matrix_rank.atol_rtol_float_out",
@@ -205,13 +207,13 @@ def register() -> None:
     define(
         "linalg_matrix_rank",
         "linalg_matrix_rank(Tensor self, float tol, bool hermitian=False) -> Tensor",
-        "native_functions/matrix_functions.yaml:85",
+        "native_functions/matrix_functions.yaml: linalg_matrix_rank",
     )
     composite("linalg_matrix_rank", "CompositeImplicitAutograd", composition.linalg_matrix_rank_tol)
     define(
         "linalg_matrix_rank.out",
         "linalg_matrix_rank.out(Tensor self, float tol, bool hermitian=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml:85",
+        "native_functions/matrix_functions.yaml: linalg_matrix_rank",
     )
     composite(
         "linalg_matrix_rank.out",
@@ -221,7 +223,7 @@ def register() -> None:
     define(
         "linalg_matrix_rank.tol_tensor",
         "linalg_matrix_rank.tol_tensor(Tensor input, Tensor tol, bool hermitian=False) -> Tensor",
-        "native_functions/matrix_functions.yaml:91",
+        "native_functions/matrix_functions.yaml: linalg_matrix_rank.tol_tensor",
     )
     composite(
         "linalg_matrix_rank.tol_tensor",
@@ -231,7 +233,7 @@ def register() -> None:
     define(
         "linalg_matrix_rank.out_tol_tensor",
         "linalg_matrix_rank.out_tol_tensor(Tensor input, Tensor tol, bool hermitian=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml:91",
+        "native_functions/matrix_functions.yaml: linalg_matrix_rank.tol_tensor",
     )
     composite(
         "linalg_matrix_rank.out_tol_tensor",
@@ -241,13 +243,13 @@ def register() -> None:
     define(
         "linalg_cond",
         "linalg_cond(Tensor self, Scalar? p=None) -> Tensor",
-        "native_functions/matrix_functions.yaml:97",
+        "native_functions/matrix_functions.yaml: linalg_cond",
     )
     composite("linalg_cond", "CompositeImplicitAutograd", composition.linalg_cond)
     define(
         "linalg_cond.out",
         "linalg_cond.out(Tensor self, Scalar? p=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml:97",
+        "native_functions/matrix_functions.yaml: linalg_cond",
     )
     composite(
         "linalg_cond.out", "CompositeImplicitAutograd", out_form("linalg_cond", composition.linalg_cond)
@@ -255,13 +257,13 @@ def register() -> None:
     define(
         "linalg_cond.p_str",
         "linalg_cond.p_str(Tensor self, str p) -> Tensor",
-        "native_functions/matrix_functions.yaml:103",
+        "native_functions/matrix_functions.yaml: linalg_cond.p_str",
     )
     composite("linalg_cond.p_str", "CompositeImplicitAutograd", composition.linalg_cond)
     define(
         "linalg_cond.p_str_out",
         "linalg_cond.p_str_out(Tensor self, str p, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml:103",
+        "native_functions/matrix_functions.yaml: linalg_cond.p_str",
     )
     composite(
         "linalg_cond.p_str_out", "CompositeImplicitAutograd", out_form("linalg_cond", composition.linalg_cond)
@@ -269,13 +271,13 @@ def register() -> None:
     define(
         "linalg_matrix_power",
         "linalg_matrix_power(Tensor self, int n) -> Tensor",
-        "native_functions/matrix_functions.yaml:109",
+        "native_functions/matrix_functions.yaml: linalg_matrix_power",
     )
     composite("linalg_matrix_power", "CompositeImplicitAutograd", composition.linalg_matrix_power)
     define(
         "linalg_matrix_power.out",
         "linalg_matrix_power.out(Tensor self, int n, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml:109",
+        "native_functions/matrix_functions.yaml: linalg_matrix_power",
     )
     composite(
         "linalg_matrix_power.out",
@@ -285,13 +287,13 @@ def register() -> None:
     define(
         "matrix_power",
         "matrix_power(Tensor self, int n) -> Tensor",
-        "native_functions/matrix_functions.yaml:115",
+        "native_functions/matrix_functions.yaml: matrix_power",
     )
     composite("matrix_power", "CompositeImplicitAutograd", composition.linalg_matrix_power)
     define(
         "matrix_power.out",
         "matrix_power.out(Tensor self, int n, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml:115",
+        "native_functions/matrix_functions.yaml: matrix_power",
     )
     composite(
         "matrix_power.out",
@@ -301,14 +303,14 @@ def register() -> None:
     define(
         "linalg_matrix_exp",
         "linalg_matrix_exp(Tensor self) -> Tensor",
-        "native_functions/matrix_functions.yaml:121",
+        "native_functions/matrix_functions.yaml: linalg_matrix_exp",
     )
     composite("linalg_matrix_exp", "CompositeExplicitAutograd", composition.linalg_matrix_exp)
     autograd("linalg_matrix_exp", autograd_matrix_functions.plan_linalg_matrix_exp)
     define(
         "linalg_matrix_exp.out",
         "linalg_matrix_exp.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml:121",
+        "native_functions/matrix_functions.yaml: linalg_matrix_exp",
     )
     composite(
         "linalg_matrix_exp.out",
@@ -316,18 +318,22 @@ def register() -> None:
         out_form("linalg_matrix_exp", composition.linalg_matrix_exp),
     )
     autograd("linalg_matrix_exp.out", out_refuses_grad)
-    define("matrix_exp", "matrix_exp(Tensor self) -> Tensor", "native_functions/matrix_functions.yaml:127")
+    define(
+        "matrix_exp",
+        "matrix_exp(Tensor self) -> Tensor",
+        "native_functions/matrix_functions.yaml: matrix_exp",
+    )
     composite("matrix_exp", "CompositeImplicitAutograd", composition.matrix_exp)
     define(
         "linalg_tensorinv",
         "linalg_tensorinv(Tensor self, int ind=2) -> Tensor",
-        "native_functions/matrix_functions.yaml:132",
+        "native_functions/matrix_functions.yaml: linalg_tensorinv",
     )
     composite("linalg_tensorinv", "CompositeImplicitAutograd", composition.linalg_tensorinv)
     define(
         "linalg_tensorinv.out",
         "linalg_tensorinv.out(Tensor self, int ind=2, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml:132",
+        "native_functions/matrix_functions.yaml: linalg_tensorinv",
     )
     composite(
         "linalg_tensorinv.out",
@@ -337,13 +343,13 @@ def register() -> None:
     define(
         "linalg_tensorsolve",
         "linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor",
-        "native_functions/matrix_functions.yaml:138",
+        "native_functions/matrix_functions.yaml: linalg_tensorsolve",
     )
     composite("linalg_tensorsolve", "CompositeImplicitAutograd", composition.linalg_tensorsolve)
     define(
         "linalg_tensorsolve.out",
         "linalg_tensorsolve.out(Tensor self, Tensor other, int[]? dims=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml:138",
+        "native_functions/matrix_functions.yaml: linalg_tensorsolve",
     )
     composite(
         "linalg_tensorsolve.out",
@@ -353,25 +359,25 @@ def register() -> None:
     define(
         "linalg_vander",
         "linalg_vander(Tensor x, *, SymInt? N=None) -> Tensor",
-        "native_functions/matrix_functions.yaml:144",
+        "native_functions/matrix_functions.yaml: linalg_vander",
     )
     composite("linalg_vander", "CompositeImplicitAutograd", composition.linalg_vander)
     define(
         "vander",
         "vander(Tensor x, int? N=None, bool increasing=False) -> Tensor",
-        "native_functions/matrix_functions.yaml:149",
+        "native_functions/matrix_functions.yaml: vander",
     )
     composite("vander", "CompositeImplicitAutograd", composition.vander)
     define(
         "linalg_matmul",
         "linalg_matmul(Tensor self, Tensor other) -> Tensor",
-        "native_functions/matrix_functions.yaml:153",
+        "native_functions/matrix_functions.yaml: linalg_matmul",
     )
     composite("linalg_matmul", "CompositeImplicitAutograd", composition.linalg_matmul)
     define(
         "linalg_matmul.out",
         "linalg_matmul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml:153",
+        "native_functions/matrix_functions.yaml: linalg_matmul",
     )
     composite(
         "linalg_matmul.out", "CompositeImplicitAutograd", out_form("linalg_matmul", composition.linalg_matmul)

@@ -16,7 +16,7 @@ def register() -> None:
     define(
         "record_stream",
         "record_stream(Tensor(a!) self, Stream s) -> ()",
-        "native_functions/memory.yaml:3",
+        "native_functions/memory.yaml: record_stream",
         ("nondifferentiable",),
     )
     planner("record_stream", "CompositeExplicitAutograd", meta.record_stream)
@@ -24,7 +24,7 @@ def register() -> None:
     define(
         "is_pinned",
         "is_pinned(Tensor self, Device? device=None) -> bool",
-        "native_functions/memory.yaml:8",
+        "native_functions/memory.yaml: is_pinned",
         ("nondifferentiable",),
     )
     planner("is_pinned", "CompositeExplicitAutograd", meta.is_pinned)
@@ -32,12 +32,12 @@ def register() -> None:
     define(
         "pin_memory",
         "pin_memory(Tensor(a) self, Device? device=None) -> Tensor(a)",
-        "native_functions/memory.yaml:13",
+        "native_functions/memory.yaml: pin_memory",
     )
     composite("pin_memory", "CompositeImplicitAutograd", composition.pin_memory)
     define(
         "_pin_memory",
         "_pin_memory(Tensor self, Device? device=None) -> Tensor",
-        "native_functions/memory.yaml:18",
+        "native_functions/memory.yaml: _pin_memory",
     )
     composite("_pin_memory", "CompositeImplicitAutograd", composition._pin_memory)

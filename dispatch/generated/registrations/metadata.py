@@ -15,30 +15,35 @@ def register() -> None:
     define(
         "sym_size.int",
         "sym_size.int(Tensor self, int dim) -> SymInt",
-        "native_functions/metadata.yaml:3",
+        "native_functions/metadata.yaml: sym_size.int",
         ("core",),
     )
     composite("sym_size.int", "CompositeImplicitAutograd", composition.sym_size)
     define(
         "sym_stride.int",
         "sym_stride.int(Tensor self, int dim) -> SymInt",
-        "native_functions/metadata.yaml:9",
+        "native_functions/metadata.yaml: sym_stride.int",
         ("core",),
     )
     composite("sym_stride.int", "CompositeImplicitAutograd", composition.sym_stride)
-    define("sym_numel", "sym_numel(Tensor self) -> SymInt", "native_functions/metadata.yaml:15", ("core",))
+    define(
+        "sym_numel",
+        "sym_numel(Tensor self) -> SymInt",
+        "native_functions/metadata.yaml: sym_numel",
+        ("core",),
+    )
     composite("sym_numel", "CompositeImplicitAutograd", composition.sym_numel)
     define(
         "sym_storage_offset",
         "sym_storage_offset(Tensor self) -> SymInt",
-        "native_functions/metadata.yaml:21",
+        "native_functions/metadata.yaml: sym_storage_offset",
         ("core",),
     )
     composite("sym_storage_offset", "CompositeImplicitAutograd", composition.sym_storage_offset)
     define(
         "_local_scalar_dense",
         "_local_scalar_dense(Tensor self) -> Scalar",
-        "native_functions/metadata.yaml:27",
+        "native_functions/metadata.yaml: _local_scalar_dense",
         (
             "core",
             "data_dependent_output",

@@ -17,14 +17,14 @@ def register() -> None:
     define(
         "linalg_vector_norm",
         "linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/norm.yaml:3",
+        "native_functions/norm.yaml: linalg_vector_norm",
     )
     composite("linalg_vector_norm", "CompositeExplicitAutograd", composition.linalg_vector_norm)
     autograd("linalg_vector_norm", autograd_norm.plan_linalg_vector_norm)
     define(
         "linalg_vector_norm.out",
         "linalg_vector_norm.out(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/norm.yaml:3",
+        "native_functions/norm.yaml: linalg_vector_norm",
     )
     composite(
         "linalg_vector_norm.out",
@@ -35,13 +35,13 @@ def register() -> None:
     define(
         "linalg_matrix_norm",
         "linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/norm.yaml:10",
+        "native_functions/norm.yaml: linalg_matrix_norm",
     )
     composite("linalg_matrix_norm", "CompositeImplicitAutograd", composition.linalg_matrix_norm)
     define(
         "linalg_matrix_norm.out",
         "linalg_matrix_norm.out(Tensor self, Scalar ord, int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/norm.yaml:10",
+        "native_functions/norm.yaml: linalg_matrix_norm",
     )
     composite(
         "linalg_matrix_norm.out",
@@ -51,13 +51,13 @@ def register() -> None:
     define(
         "linalg_matrix_norm.str_ord",
         "linalg_matrix_norm.str_ord(Tensor self, str ord='fro', int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/norm.yaml:17",
+        "native_functions/norm.yaml: linalg_matrix_norm.str_ord",
     )
     composite("linalg_matrix_norm.str_ord", "CompositeImplicitAutograd", composition.linalg_matrix_norm)
     define(
         "linalg_matrix_norm.str_ord_out",
         "linalg_matrix_norm.str_ord_out(Tensor self, str ord='fro', int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/norm.yaml:17",
+        "native_functions/norm.yaml: linalg_matrix_norm.str_ord",
     )
     composite(
         "linalg_matrix_norm.str_ord_out",
@@ -67,13 +67,13 @@ def register() -> None:
     define(
         "linalg_norm",
         "linalg_norm(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/norm.yaml:24",
+        "native_functions/norm.yaml: linalg_norm",
     )
     composite("linalg_norm", "CompositeImplicitAutograd", composition.linalg_norm)
     define(
         "linalg_norm.out",
         "linalg_norm.out(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/norm.yaml:24",
+        "native_functions/norm.yaml: linalg_norm",
     )
     composite(
         "linalg_norm.out",
@@ -83,67 +83,69 @@ def register() -> None:
     define(
         "linalg_norm.ord_str",
         "linalg_norm.ord_str(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/norm.yaml:31",
+        "native_functions/norm.yaml: linalg_norm.ord_str",
     )
     composite("linalg_norm.ord_str", "CompositeImplicitAutograd", composition.linalg_norm)
     define(
         "linalg_norm.ord_str_out",
         "linalg_norm.ord_str_out(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/norm.yaml:31",
+        "native_functions/norm.yaml: linalg_norm.ord_str",
     )
     composite(
         "linalg_norm.ord_str_out",
         "CompositeImplicitAutograd",
         out_form("linalg_norm", composition.linalg_norm, exact=True),
     )
-    define("dist", "dist(Tensor self, Tensor other, Scalar p=2) -> Tensor", "native_functions/norm.yaml:38")
+    define(
+        "dist", "dist(Tensor self, Tensor other, Scalar p=2) -> Tensor", "native_functions/norm.yaml: dist"
+    )
     composite("dist", "CompositeImplicitAutograd", composition.dist)
     define(
         "dist.out",
         "dist.out(Tensor self, Tensor other, Scalar p=2, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/norm.yaml:38",
+        "native_functions/norm.yaml: dist",
     )
     composite("dist.out", "CompositeImplicitAutograd", out_form("dist", composition.dist))
     define(
         "pairwise_distance",
         "pairwise_distance(Tensor x1, Tensor x2, float p=2, float eps=1e-06, bool keepdim=False) -> Tensor",
-        "native_functions/norm.yaml:44",
+        "native_functions/norm.yaml: pairwise_distance",
     )
     composite("pairwise_distance", "CompositeImplicitAutograd", composition.pairwise_distance)
     define(
         "cosine_similarity",
         "cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor",
-        "native_functions/norm.yaml:48",
+        "native_functions/norm.yaml: cosine_similarity",
     )
     composite("cosine_similarity", "CompositeImplicitAutograd", composition.cosine_similarity)
     define(
         "renorm",
         "renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor",
-        "native_functions/norm.yaml:52",
+        "native_functions/norm.yaml: renorm",
     )
     composite("renorm", "CompositeImplicitAutograd", composition.renorm)
     define(
         "renorm_",
         "renorm_(Tensor(a!) self, Scalar p, int dim, Scalar maxnorm) -> Tensor(a!)",
-        "native_functions/norm.yaml:52",
+        "native_functions/norm.yaml: renorm",
     )
     composite("renorm_", "CompositeImplicitAutograd", inplace_form("renorm_", composition.renorm))
     define(
         "renorm.out",
         "renorm.out(Tensor self, Scalar p, int dim, Scalar maxnorm, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/norm.yaml:52",
+        "native_functions/norm.yaml: renorm",
     )
     composite("renorm.out", "CompositeImplicitAutograd", out_form("renorm", composition.renorm, exact=True))
     define(
         "frobenius_norm.dim",
         "frobenius_norm.dim(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
-        "native_functions/norm.yaml:59",
+        "native_functions/norm.yaml: frobenius_norm.dim",
     )
     composite("frobenius_norm.dim", "CompositeImplicitAutograd", composition.frobenius_norm)
     define(
         "frobenius_norm.out",
         "frobenius_norm.out(Tensor self, int[1] dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/norm.yaml:59",
+        "native_functions/norm.yaml: frobenius_norm.dim",
     )
     composite(
         "frobenius_norm.out",
@@ -153,13 +155,13 @@ def register() -> None:
     define(
         "nuclear_norm",
         "nuclear_norm(Tensor self, bool keepdim=False) -> Tensor",
-        "native_functions/norm.yaml:64",
+        "native_functions/norm.yaml: nuclear_norm",
     )
     composite("nuclear_norm", "CompositeImplicitAutograd", composition.nuclear_norm)
     define(
         "nuclear_norm.out",
         "nuclear_norm.out(Tensor self, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/norm.yaml:64",
+        "native_functions/norm.yaml: nuclear_norm",
     )
     composite(
         "nuclear_norm.out", "CompositeImplicitAutograd", out_form("nuclear_norm", composition.nuclear_norm)
@@ -167,13 +169,13 @@ def register() -> None:
     define(
         "nuclear_norm.dim",
         "nuclear_norm.dim(Tensor self, int[2] dim, bool keepdim=False) -> Tensor",
-        "native_functions/norm.yaml:69",
+        "native_functions/norm.yaml: nuclear_norm.dim",
     )
     composite("nuclear_norm.dim", "CompositeImplicitAutograd", composition.nuclear_norm_dim)
     define(
         "nuclear_norm.dim_out",
         "nuclear_norm.dim_out(Tensor self, int[2] dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/norm.yaml:69",
+        "native_functions/norm.yaml: nuclear_norm.dim",
     )
     composite(
         "nuclear_norm.dim_out",
@@ -183,6 +185,6 @@ def register() -> None:
     define(
         "norm_except_dim",
         "norm_except_dim(Tensor v, int pow=2, int dim=0) -> Tensor",
-        "native_functions/norm.yaml:74",
+        "native_functions/norm.yaml: norm_except_dim",
     )
     composite("norm_except_dim", "CompositeImplicitAutograd", composition.norm_except_dim)

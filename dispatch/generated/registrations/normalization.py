@@ -17,7 +17,7 @@ def register() -> None:
     define(
         "native_layer_norm",
         "native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)",
-        "native_functions/normalization.yaml:3",
+        "native_functions/normalization.yaml: native_layer_norm",
         ("core",),
     )
     structured(
@@ -31,7 +31,7 @@ def register() -> None:
     define(
         "native_layer_norm.out",
         "native_layer_norm.out(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
-        "native_functions/normalization.yaml:3",
+        "native_functions/normalization.yaml: native_layer_norm",
         ("core",),
     )
     structured("native_layer_norm.out", meta.native_layer_norm, "native_layer_norm_stub", "out")
@@ -39,7 +39,7 @@ def register() -> None:
     define(
         "native_layer_norm_backward",
         "native_layer_norm_backward(Tensor grad_out, Tensor input, SymInt[] normalized_shape, Tensor mean, Tensor rstd, Tensor? weight, Tensor? bias, bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
-        "native_functions/normalization.yaml:8",
+        "native_functions/normalization.yaml: native_layer_norm_backward",
         ("core",),
     )
     planned("native_layer_norm_backward", "native_layer_norm_backward_stub", meta.native_layer_norm_backward)
@@ -47,33 +47,33 @@ def register() -> None:
     define(
         "layer_norm",
         "layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True) -> Tensor",
-        "native_functions/normalization.yaml:13",
+        "native_functions/normalization.yaml: layer_norm",
     )
     composite("layer_norm", "CompositeImplicitAutograd", composition.layer_norm)
     define(
         "_fused_rms_norm",
         "_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor, Tensor)",
-        "native_functions/normalization.yaml:17",
+        "native_functions/normalization.yaml: _fused_rms_norm",
     )
     structured("_fused_rms_norm", meta._fused_rms_norm, "fused_rms_norm_stub", "functional")
     autograd("_fused_rms_norm", autograd_normalization.plan__fused_rms_norm)
     define(
         "_fused_rms_norm_backward",
         "_fused_rms_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, Tensor? weight, bool[2] output_mask) -> (Tensor, Tensor)",
-        "native_functions/normalization.yaml:21",
+        "native_functions/normalization.yaml: _fused_rms_norm_backward",
     )
     planned("_fused_rms_norm_backward", "fused_rms_norm_backward_stub", meta._fused_rms_norm_backward)
     autograd("_fused_rms_norm_backward", autograd_normalization.plan__fused_rms_norm_backward)
     define(
         "rms_norm",
         "rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
-        "native_functions/normalization.yaml:25",
+        "native_functions/normalization.yaml: rms_norm",
     )
     composite("rms_norm", "CompositeImplicitAutograd", composition.rms_norm)
     define(
         "native_group_norm",
         "native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)",
-        "native_functions/normalization.yaml:29",
+        "native_functions/normalization.yaml: native_group_norm",
         ("core",),
     )
     structured(
@@ -87,7 +87,7 @@ def register() -> None:
     define(
         "native_group_norm.out",
         "native_group_norm.out(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
-        "native_functions/normalization.yaml:29",
+        "native_functions/normalization.yaml: native_group_norm",
         ("core",),
     )
     structured("native_group_norm.out", meta.native_group_norm, "native_group_norm_stub", "out")
@@ -95,7 +95,7 @@ def register() -> None:
     define(
         "native_group_norm_backward",
         "native_group_norm_backward(Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, SymInt N, SymInt C, SymInt HxW, int group, bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
-        "native_functions/normalization.yaml:34",
+        "native_functions/normalization.yaml: native_group_norm_backward",
         ("core",),
     )
     planned("native_group_norm_backward", "native_group_norm_backward_stub", meta.native_group_norm_backward)
@@ -103,27 +103,27 @@ def register() -> None:
     define(
         "group_norm",
         "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True) -> Tensor",
-        "native_functions/normalization.yaml:39",
+        "native_functions/normalization.yaml: group_norm",
     )
     composite("group_norm", "CompositeImplicitAutograd", composition.group_norm)
     define(
         "native_batch_norm",
         "native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
-        "native_functions/normalization.yaml:43",
+        "native_functions/normalization.yaml: native_batch_norm",
     )
     planned("native_batch_norm", "native_batch_norm_stub", meta.native_batch_norm)
     autograd("native_batch_norm", autograd_normalization.plan_native_batch_norm)
     define(
         "native_batch_norm.out",
         "native_batch_norm.out(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, *, Tensor(a!) out, Tensor(b!) save_mean, Tensor(c!) save_invstd) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
-        "native_functions/normalization.yaml:47",
+        "native_functions/normalization.yaml: native_batch_norm.out",
     )
     composite("native_batch_norm.out", "CompositeExplicitAutograd", composition.native_batch_norm_out)
     autograd("native_batch_norm.out", out_refuses_grad)
     define(
         "_native_batch_norm_legit",
         "_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
-        "native_functions/normalization.yaml:51",
+        "native_functions/normalization.yaml: _native_batch_norm_legit",
         ("core",),
     )
     planned("_native_batch_norm_legit", "native_batch_norm_stub", meta.native_batch_norm)
@@ -131,14 +131,14 @@ def register() -> None:
     define(
         "_native_batch_norm_legit.out",
         "_native_batch_norm_legit.out(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, bool training, float momentum, float eps, *, Tensor(d!) out, Tensor(e!) save_mean, Tensor(f!) save_invstd) -> (Tensor(d!), Tensor(e!), Tensor(f!))",
-        "native_functions/normalization.yaml:56",
+        "native_functions/normalization.yaml: _native_batch_norm_legit.out",
     )
     composite("_native_batch_norm_legit.out", "CompositeExplicitAutograd", composition.native_batch_norm_out)
     autograd("_native_batch_norm_legit.out", out_refuses_grad)
     define(
         "_native_batch_norm_legit.no_stats",
         "_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
-        "native_functions/normalization.yaml:60",
+        "native_functions/normalization.yaml: _native_batch_norm_legit.no_stats",
         ("core",),
     )
     planned(
@@ -150,7 +150,7 @@ def register() -> None:
     define(
         "_native_batch_norm_legit.no_stats_out",
         "_native_batch_norm_legit.no_stats_out(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps, *, Tensor(a!) out, Tensor(b!) save_mean, Tensor(c!) save_invstd) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
-        "native_functions/normalization.yaml:65",
+        "native_functions/normalization.yaml: _native_batch_norm_legit.no_stats_out",
     )
     composite(
         "_native_batch_norm_legit.no_stats_out",
@@ -161,7 +161,7 @@ def register() -> None:
     define(
         "_native_batch_norm_legit_no_training",
         "_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
-        "native_functions/normalization.yaml:69",
+        "native_functions/normalization.yaml: _native_batch_norm_legit_no_training",
         ("core",),
     )
     planned(
@@ -176,7 +176,7 @@ def register() -> None:
     define(
         "_native_batch_norm_legit_functional",
         "_native_batch_norm_legit_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)",
-        "native_functions/normalization.yaml:74",
+        "native_functions/normalization.yaml: _native_batch_norm_legit_functional",
     )
     composite(
         "_native_batch_norm_legit_functional",
@@ -186,13 +186,13 @@ def register() -> None:
     define(
         "_batch_norm_with_update",
         "_batch_norm_with_update(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)",
-        "native_functions/normalization.yaml:78",
+        "native_functions/normalization.yaml: _batch_norm_with_update",
     )
     composite("_batch_norm_with_update", "CompositeImplicitAutograd", composition._batch_norm_with_update)
     define(
         "_batch_norm_with_update.out",
         "_batch_norm_with_update.out(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, float momentum, float eps, *, Tensor(d!) out, Tensor(e!) save_mean, Tensor(f!) save_invstd, Tensor(g!) reserve) -> (Tensor(d!), Tensor(e!), Tensor(f!), Tensor(g!))",
-        "native_functions/normalization.yaml:82",
+        "native_functions/normalization.yaml: _batch_norm_with_update.out",
     )
     composite(
         "_batch_norm_with_update.out", "CompositeExplicitAutograd", composition._batch_norm_with_update_out
@@ -201,7 +201,7 @@ def register() -> None:
     define(
         "_batch_norm_with_update_functional",
         "_batch_norm_with_update_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)",
-        "native_functions/normalization.yaml:86",
+        "native_functions/normalization.yaml: _batch_norm_with_update_functional",
     )
     composite(
         "_batch_norm_with_update_functional",
@@ -211,38 +211,38 @@ def register() -> None:
     define(
         "_batch_norm_no_update",
         "_batch_norm_no_update(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)",
-        "native_functions/normalization.yaml:90",
+        "native_functions/normalization.yaml: _batch_norm_no_update",
     )
     composite("_batch_norm_no_update", "CompositeImplicitAutograd", composition._batch_norm_no_update)
     define(
         "_batch_norm_no_update.out",
         "_batch_norm_no_update.out(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, float momentum, float eps, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2, Tensor(d!) out3) -> (Tensor(a!), Tensor(b!), Tensor(c!), Tensor(d!))",
-        "native_functions/normalization.yaml:94",
+        "native_functions/normalization.yaml: _batch_norm_no_update.out",
     )
     composite("_batch_norm_no_update.out", "CompositeExplicitAutograd", composition._batch_norm_no_update_out)
     autograd("_batch_norm_no_update.out", out_refuses_grad)
     define(
         "batch_norm_backward",
         "batch_norm_backward(Tensor grad_out, Tensor input, Tensor weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_var, bool update, float eps, bool[3] output_mask, Tensor reserve) -> (Tensor, Tensor, Tensor)",
-        "native_functions/normalization.yaml:98",
+        "native_functions/normalization.yaml: batch_norm_backward",
     )
     composite("batch_norm_backward", "CompositeImplicitAutograd", composition.batch_norm_backward)
     define(
         "native_batch_norm_backward",
         "native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_invstd, bool train, float eps, bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
-        "native_functions/normalization.yaml:102",
+        "native_functions/normalization.yaml: native_batch_norm_backward",
     )
     planned("native_batch_norm_backward", "native_batch_norm_backward_stub", meta.native_batch_norm_backward)
     autograd("native_batch_norm_backward", autograd_normalization.plan_native_batch_norm_backward)
     define(
         "batch_norm",
         "batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor",
-        "native_functions/normalization.yaml:106",
+        "native_functions/normalization.yaml: batch_norm",
     )
     composite("batch_norm", "CompositeImplicitAutograd", composition.batch_norm)
     define(
         "instance_norm",
         "instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor",
-        "native_functions/normalization.yaml:110",
+        "native_functions/normalization.yaml: instance_norm",
     )
     composite("instance_norm", "CompositeImplicitAutograd", composition.instance_norm)

@@ -15,14 +15,14 @@ def register() -> None:
     define(
         "_pack_padded_sequence",
         "_pack_padded_sequence(Tensor input, Tensor lengths, bool batch_first) -> (Tensor, Tensor)",
-        "native_functions/packing.yaml:3",
+        "native_functions/packing.yaml: _pack_padded_sequence",
     )
     composite("_pack_padded_sequence", "CompositeExplicitAutograd", composition._pack_padded_sequence)
     autograd("_pack_padded_sequence", autograd_packing.plan__pack_padded_sequence)
     define(
         "_pack_padded_sequence_backward",
         "_pack_padded_sequence_backward(Tensor grad, SymInt[] input_size, Tensor batch_sizes, bool batch_first) -> Tensor",
-        "native_functions/packing.yaml:7",
+        "native_functions/packing.yaml: _pack_padded_sequence_backward",
     )
     composite(
         "_pack_padded_sequence_backward",
@@ -32,12 +32,12 @@ def register() -> None:
     define(
         "_pad_packed_sequence",
         "_pad_packed_sequence(Tensor data, Tensor batch_sizes, bool batch_first, Scalar padding_value, int total_length) -> (Tensor, Tensor)",
-        "native_functions/packing.yaml:11",
+        "native_functions/packing.yaml: _pad_packed_sequence",
     )
     composite("_pad_packed_sequence", "CompositeImplicitAutograd", composition._pad_packed_sequence)
     define(
         "pad_sequence",
         'pad_sequence(Tensor[] sequences, bool batch_first=False, float padding_value=0.0, str padding_side="right") -> Tensor',
-        "native_functions/packing.yaml:15",
+        "native_functions/packing.yaml: pad_sequence",
     )
     composite("pad_sequence", "CompositeImplicitAutograd", composition.pad_sequence)

@@ -17,7 +17,7 @@ def register() -> None:
     define(
         "constant_pad_nd",
         "constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor",
-        "native_functions/padding.yaml:3",
+        "native_functions/padding.yaml: constant_pad_nd",
         ("core",),
     )
     structured(
@@ -27,7 +27,7 @@ def register() -> None:
     define(
         "constant_pad_nd.out",
         "constant_pad_nd.out(Tensor self, SymInt[] pad, Scalar value=0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/padding.yaml:3",
+        "native_functions/padding.yaml: constant_pad_nd",
         ("core",),
     )
     structured("constant_pad_nd.out", meta.constant_pad_nd, "constant_pad_nd_stub", "out")
@@ -35,7 +35,7 @@ def register() -> None:
     define(
         "reflection_pad1d",
         "reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor",
-        "native_functions/padding.yaml:8",
+        "native_functions/padding.yaml: reflection_pad1d",
         ("core",),
     )
     structured(
@@ -45,7 +45,7 @@ def register() -> None:
     define(
         "reflection_pad1d.out",
         "reflection_pad1d.out(Tensor self, SymInt[2] padding, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/padding.yaml:8",
+        "native_functions/padding.yaml: reflection_pad1d",
         ("core",),
     )
     structured("reflection_pad1d.out", meta.pad_spatial, "reflection_pad1d_stub", "out")
@@ -53,7 +53,7 @@ def register() -> None:
     define(
         "reflection_pad1d_backward",
         "reflection_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor",
-        "native_functions/padding.yaml:15",
+        "native_functions/padding.yaml: reflection_pad1d_backward",
     )
     structured(
         "reflection_pad1d_backward",
@@ -66,7 +66,7 @@ def register() -> None:
     define(
         "reflection_pad1d_backward.grad_input",
         "reflection_pad1d_backward.grad_input(Tensor grad_output, Tensor self, SymInt[2] padding, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/padding.yaml:20",
+        "native_functions/padding.yaml: reflection_pad1d_backward.grad_input",
     )
     structured(
         "reflection_pad1d_backward.grad_input",
@@ -78,7 +78,7 @@ def register() -> None:
     define(
         "reflection_pad2d",
         "reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor",
-        "native_functions/padding.yaml:24",
+        "native_functions/padding.yaml: reflection_pad2d",
         ("core",),
     )
     structured(
@@ -88,7 +88,7 @@ def register() -> None:
     define(
         "reflection_pad2d.out",
         "reflection_pad2d.out(Tensor self, SymInt[4] padding, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/padding.yaml:24",
+        "native_functions/padding.yaml: reflection_pad2d",
         ("core",),
     )
     structured("reflection_pad2d.out", meta.pad_spatial, "reflection_pad2d_stub", "out")
@@ -96,7 +96,7 @@ def register() -> None:
     define(
         "reflection_pad2d_backward",
         "reflection_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor",
-        "native_functions/padding.yaml:31",
+        "native_functions/padding.yaml: reflection_pad2d_backward",
     )
     structured(
         "reflection_pad2d_backward",
@@ -109,7 +109,7 @@ def register() -> None:
     define(
         "reflection_pad2d_backward.grad_input",
         "reflection_pad2d_backward.grad_input(Tensor grad_output, Tensor self, SymInt[4] padding, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/padding.yaml:36",
+        "native_functions/padding.yaml: reflection_pad2d_backward.grad_input",
     )
     structured(
         "reflection_pad2d_backward.grad_input",
@@ -121,7 +121,7 @@ def register() -> None:
     define(
         "reflection_pad3d",
         "reflection_pad3d(Tensor self, SymInt[6] padding) -> Tensor",
-        "native_functions/padding.yaml:40",
+        "native_functions/padding.yaml: reflection_pad3d",
         ("core",),
     )
     structured(
@@ -131,7 +131,7 @@ def register() -> None:
     define(
         "reflection_pad3d.out",
         "reflection_pad3d.out(Tensor self, SymInt[6] padding, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/padding.yaml:40",
+        "native_functions/padding.yaml: reflection_pad3d",
         ("core",),
     )
     structured("reflection_pad3d.out", meta.pad_spatial, "reflection_pad3d_stub", "out")
@@ -139,7 +139,7 @@ def register() -> None:
     define(
         "reflection_pad3d_backward",
         "reflection_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor",
-        "native_functions/padding.yaml:47",
+        "native_functions/padding.yaml: reflection_pad3d_backward",
     )
     structured(
         "reflection_pad3d_backward",
@@ -152,7 +152,7 @@ def register() -> None:
     define(
         "reflection_pad3d_backward.grad_input",
         "reflection_pad3d_backward.grad_input(Tensor grad_output, Tensor self, SymInt[6] padding, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/padding.yaml:52",
+        "native_functions/padding.yaml: reflection_pad3d_backward.grad_input",
     )
     structured(
         "reflection_pad3d_backward.grad_input",
@@ -164,7 +164,7 @@ def register() -> None:
     define(
         "replication_pad1d",
         "replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor",
-        "native_functions/padding.yaml:56",
+        "native_functions/padding.yaml: replication_pad1d",
     )
     structured(
         "replication_pad1d", meta.pad_spatial, "replication_pad1d_stub", "functional", "replication_pad1d.out"
@@ -173,14 +173,14 @@ def register() -> None:
     define(
         "replication_pad1d.out",
         "replication_pad1d.out(Tensor self, SymInt[2] padding, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/padding.yaml:56",
+        "native_functions/padding.yaml: replication_pad1d",
     )
     structured("replication_pad1d.out", meta.pad_spatial, "replication_pad1d_stub", "out")
     autograd("replication_pad1d.out", out_refuses_grad)
     define(
         "replication_pad1d_backward",
         "replication_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor",
-        "native_functions/padding.yaml:62",
+        "native_functions/padding.yaml: replication_pad1d_backward",
     )
     structured(
         "replication_pad1d_backward",
@@ -193,7 +193,7 @@ def register() -> None:
     define(
         "replication_pad1d_backward.grad_input",
         "replication_pad1d_backward.grad_input(Tensor grad_output, Tensor self, SymInt[2] padding, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/padding.yaml:67",
+        "native_functions/padding.yaml: replication_pad1d_backward.grad_input",
     )
     structured(
         "replication_pad1d_backward.grad_input",
@@ -205,7 +205,7 @@ def register() -> None:
     define(
         "replication_pad2d",
         "replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor",
-        "native_functions/padding.yaml:71",
+        "native_functions/padding.yaml: replication_pad2d",
         ("core",),
     )
     structured(
@@ -215,7 +215,7 @@ def register() -> None:
     define(
         "replication_pad2d.out",
         "replication_pad2d.out(Tensor self, SymInt[4] padding, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/padding.yaml:71",
+        "native_functions/padding.yaml: replication_pad2d",
         ("core",),
     )
     structured("replication_pad2d.out", meta.pad_spatial, "replication_pad2d_stub", "out")
@@ -223,7 +223,7 @@ def register() -> None:
     define(
         "replication_pad2d_backward",
         "replication_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor",
-        "native_functions/padding.yaml:78",
+        "native_functions/padding.yaml: replication_pad2d_backward",
     )
     structured(
         "replication_pad2d_backward",
@@ -236,7 +236,7 @@ def register() -> None:
     define(
         "replication_pad2d_backward.grad_input",
         "replication_pad2d_backward.grad_input(Tensor grad_output, Tensor self, SymInt[4] padding, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/padding.yaml:83",
+        "native_functions/padding.yaml: replication_pad2d_backward.grad_input",
     )
     structured(
         "replication_pad2d_backward.grad_input",
@@ -248,7 +248,7 @@ def register() -> None:
     define(
         "replication_pad3d",
         "replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor",
-        "native_functions/padding.yaml:87",
+        "native_functions/padding.yaml: replication_pad3d",
         ("core",),
     )
     structured(
@@ -258,7 +258,7 @@ def register() -> None:
     define(
         "replication_pad3d.out",
         "replication_pad3d.out(Tensor self, SymInt[6] padding, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/padding.yaml:87",
+        "native_functions/padding.yaml: replication_pad3d",
         ("core",),
     )
     structured("replication_pad3d.out", meta.pad_spatial, "replication_pad3d_stub", "out")
@@ -266,7 +266,7 @@ def register() -> None:
     define(
         "replication_pad3d_backward",
         "replication_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor",
-        "native_functions/padding.yaml:94",
+        "native_functions/padding.yaml: replication_pad3d_backward",
     )
     structured(
         "replication_pad3d_backward",
@@ -279,7 +279,7 @@ def register() -> None:
     define(
         "replication_pad3d_backward.grad_input",
         "replication_pad3d_backward.grad_input(Tensor grad_output, Tensor self, SymInt[6] padding, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/padding.yaml:99",
+        "native_functions/padding.yaml: replication_pad3d_backward.grad_input",
     )
     structured(
         "replication_pad3d_backward.grad_input",
@@ -291,18 +291,18 @@ def register() -> None:
     define(
         "_pad_circular",
         "_pad_circular(Tensor self, SymInt[] pad) -> Tensor",
-        "native_functions/padding.yaml:103",
+        "native_functions/padding.yaml: _pad_circular",
     )
     composite("_pad_circular", "CompositeImplicitAutograd", composition._pad_circular)
     define(
         "_pad_enum",
         "_pad_enum(Tensor self, SymInt[] pad, int mode, float? value=None) -> Tensor",
-        "native_functions/padding.yaml:108",
+        "native_functions/padding.yaml: _pad_enum",
     )
     composite("_pad_enum", "CompositeImplicitAutograd", composition._pad_enum)
     define(
         "pad",
         'pad(Tensor self, SymInt[] pad, str mode="constant", float? value=None) -> Tensor',
-        "native_functions/padding.yaml:113",
+        "native_functions/padding.yaml: pad",
     )
     composite("pad", "CompositeImplicitAutograd", composition.pad)

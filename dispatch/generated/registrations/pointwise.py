@@ -37,7 +37,7 @@ def register() -> None:
     define(
         "add.Tensor",
         "add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
-        "native_functions/pointwise.yaml:6",
+        "native_functions/pointwise.yaml: add.Tensor",
         (
             "core",
             "pointwise",
@@ -49,7 +49,7 @@ def register() -> None:
     define(
         "add_.Tensor",
         "add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:6",
+        "native_functions/pointwise.yaml: add.Tensor",
         (
             "core",
             "pointwise",
@@ -61,7 +61,7 @@ def register() -> None:
     define(
         "add.out",
         "add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:6",
+        "native_functions/pointwise.yaml: add.Tensor",
         (
             "core",
             "pointwise",
@@ -73,19 +73,19 @@ def register() -> None:
     define(
         "add.Scalar",
         "add.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
-        "native_functions/pointwise.yaml:14",
+        "native_functions/pointwise.yaml: add.Scalar",
     )
     composite("add.Scalar", "CompositeImplicitAutograd", composition.add_scalar)
     define(
         "add_.Scalar",
         "add_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:19",
+        "native_functions/pointwise.yaml: add_.Scalar",
     )
     composite("add_.Scalar", "CompositeImplicitAutograd", composition.add__scalar)
     define(
         "sub.Tensor",
         "sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
-        "native_functions/pointwise.yaml:24",
+        "native_functions/pointwise.yaml: sub.Tensor",
         (
             "core",
             "pointwise",
@@ -97,7 +97,7 @@ def register() -> None:
     define(
         "sub_.Tensor",
         "sub_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:24",
+        "native_functions/pointwise.yaml: sub.Tensor",
         (
             "core",
             "pointwise",
@@ -109,7 +109,7 @@ def register() -> None:
     define(
         "sub.out",
         "sub.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:24",
+        "native_functions/pointwise.yaml: sub.Tensor",
         (
             "core",
             "pointwise",
@@ -121,19 +121,19 @@ def register() -> None:
     define(
         "sub.Scalar",
         "sub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
-        "native_functions/pointwise.yaml:32",
+        "native_functions/pointwise.yaml: sub.Scalar",
     )
     composite("sub.Scalar", "CompositeImplicitAutograd", composition.sub_scalar)
     define(
         "sub_.Scalar",
         "sub_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:37",
+        "native_functions/pointwise.yaml: sub_.Scalar",
     )
     composite("sub_.Scalar", "CompositeImplicitAutograd", composition.sub__scalar)
     define(
         "rsub.Tensor",
         "rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
-        "native_functions/pointwise.yaml:42",
+        "native_functions/pointwise.yaml: rsub.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -142,13 +142,13 @@ def register() -> None:
     define(
         "rsub.Scalar",
         "rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
-        "native_functions/pointwise.yaml:50",
+        "native_functions/pointwise.yaml: rsub.Scalar",
     )
     composite("rsub.Scalar", "CompositeImplicitAutograd", composition.rsub_scalar)
     define(
         "mul.Tensor",
         "mul.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:55",
+        "native_functions/pointwise.yaml: mul.Tensor",
         (
             "core",
             "pointwise",
@@ -160,7 +160,7 @@ def register() -> None:
     define(
         "mul_.Tensor",
         "mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:55",
+        "native_functions/pointwise.yaml: mul.Tensor",
         (
             "core",
             "pointwise",
@@ -172,7 +172,7 @@ def register() -> None:
     define(
         "mul.out",
         "mul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:55",
+        "native_functions/pointwise.yaml: mul.Tensor",
         (
             "core",
             "pointwise",
@@ -182,19 +182,21 @@ def register() -> None:
     structured("mul.out", meta.binary, "mul_stub", "out")
     autograd("mul.out", out_refuses_grad)
     define(
-        "mul.Scalar", "mul.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:64"
+        "mul.Scalar",
+        "mul.Scalar(Tensor self, Scalar other) -> Tensor",
+        "native_functions/pointwise.yaml: mul.Scalar",
     )
     composite("mul.Scalar", "CompositeImplicitAutograd", composition.mul)
     define(
         "mul_.Scalar",
         "mul_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:69",
+        "native_functions/pointwise.yaml: mul_.Scalar",
     )
     composite("mul_.Scalar", "CompositeImplicitAutograd", composition.mul_)
     define(
         "div.Tensor",
         "div.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:74",
+        "native_functions/pointwise.yaml: div.Tensor",
         (
             "core",
             "pointwise",
@@ -206,7 +208,7 @@ def register() -> None:
     define(
         "div_.Tensor",
         "div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:74",
+        "native_functions/pointwise.yaml: div.Tensor",
         (
             "core",
             "pointwise",
@@ -218,7 +220,7 @@ def register() -> None:
     define(
         "div.out",
         "div.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:74",
+        "native_functions/pointwise.yaml: div.Tensor",
         (
             "core",
             "pointwise",
@@ -230,7 +232,7 @@ def register() -> None:
     define(
         "div.Tensor_mode",
         "div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor",
-        "native_functions/pointwise.yaml:82",
+        "native_functions/pointwise.yaml: div.Tensor_mode",
         (
             "core",
             "pointwise",
@@ -242,7 +244,7 @@ def register() -> None:
     define(
         "div_.Tensor_mode",
         "div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:82",
+        "native_functions/pointwise.yaml: div.Tensor_mode",
         (
             "core",
             "pointwise",
@@ -254,7 +256,7 @@ def register() -> None:
     define(
         "div.out_mode",
         "div.out_mode(Tensor self, Tensor other, *, str? rounding_mode, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:82",
+        "native_functions/pointwise.yaml: div.Tensor_mode",
         (
             "core",
             "pointwise",
@@ -264,25 +266,27 @@ def register() -> None:
     structured("div.out_mode", meta.div_mode, "div_mode_stub", "out")
     autograd("div.out_mode", out_refuses_grad)
     define(
-        "div.Scalar", "div.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:92"
+        "div.Scalar",
+        "div.Scalar(Tensor self, Scalar other) -> Tensor",
+        "native_functions/pointwise.yaml: div.Scalar",
     )
     composite("div.Scalar", "CompositeImplicitAutograd", composition.div)
     define(
         "div_.Scalar",
         "div_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:97",
+        "native_functions/pointwise.yaml: div_.Scalar",
     )
     composite("div_.Scalar", "CompositeImplicitAutograd", composition.div_)
     define(
         "div.Scalar_mode",
         "div.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor",
-        "native_functions/pointwise.yaml:102",
+        "native_functions/pointwise.yaml: div.Scalar_mode",
     )
     composite("div.Scalar_mode", "CompositeImplicitAutograd", composition.div_scalar_mode)
     define(
         "floor_divide",
         "floor_divide(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:107",
+        "native_functions/pointwise.yaml: floor_divide",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -290,7 +294,7 @@ def register() -> None:
     define(
         "floor_divide_.Tensor",
         "floor_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:107",
+        "native_functions/pointwise.yaml: floor_divide",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -298,7 +302,7 @@ def register() -> None:
     define(
         "floor_divide.out",
         "floor_divide.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:107",
+        "native_functions/pointwise.yaml: floor_divide",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -307,13 +311,13 @@ def register() -> None:
     define(
         "floor_divide.Scalar",
         "floor_divide.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:116",
+        "native_functions/pointwise.yaml: floor_divide.Scalar",
     )
     composite("floor_divide.Scalar", "CompositeImplicitAutograd", composition.floor_divide)
     define(
         "remainder.Tensor",
         "remainder.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:121",
+        "native_functions/pointwise.yaml: remainder.Tensor",
         (
             "core",
             "pointwise",
@@ -325,7 +329,7 @@ def register() -> None:
     define(
         "remainder_.Tensor",
         "remainder_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:121",
+        "native_functions/pointwise.yaml: remainder.Tensor",
         (
             "core",
             "pointwise",
@@ -337,7 +341,7 @@ def register() -> None:
     define(
         "remainder.Tensor_out",
         "remainder.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:121",
+        "native_functions/pointwise.yaml: remainder.Tensor",
         (
             "core",
             "pointwise",
@@ -349,19 +353,19 @@ def register() -> None:
     define(
         "remainder.Scalar",
         "remainder.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:130",
+        "native_functions/pointwise.yaml: remainder.Scalar",
     )
     composite("remainder.Scalar", "CompositeImplicitAutograd", composition.remainder)
     define(
         "remainder.Scalar_Tensor",
         "remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:135",
+        "native_functions/pointwise.yaml: remainder.Scalar_Tensor",
     )
     composite("remainder.Scalar_Tensor", "CompositeImplicitAutograd", composition.remainder)
     define(
         "fmod.Tensor",
         "fmod.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:140",
+        "native_functions/pointwise.yaml: fmod.Tensor",
         (
             "core",
             "pointwise",
@@ -373,7 +377,7 @@ def register() -> None:
     define(
         "fmod_.Tensor",
         "fmod_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:140",
+        "native_functions/pointwise.yaml: fmod.Tensor",
         (
             "core",
             "pointwise",
@@ -385,7 +389,7 @@ def register() -> None:
     define(
         "fmod.Tensor_out",
         "fmod.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:140",
+        "native_functions/pointwise.yaml: fmod.Tensor",
         (
             "core",
             "pointwise",
@@ -397,13 +401,13 @@ def register() -> None:
     define(
         "fmod.Scalar",
         "fmod.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:149",
+        "native_functions/pointwise.yaml: fmod.Scalar",
     )
     composite("fmod.Scalar", "CompositeImplicitAutograd", composition.fmod)
     define(
         "pow.Tensor_Tensor",
         "pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
-        "native_functions/pointwise.yaml:154",
+        "native_functions/pointwise.yaml: pow.Tensor_Tensor",
         (
             "core",
             "pointwise",
@@ -414,7 +418,7 @@ def register() -> None:
     define(
         "pow_.Tensor",
         "pow_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:154",
+        "native_functions/pointwise.yaml: pow.Tensor_Tensor",
         (
             "core",
             "pointwise",
@@ -425,7 +429,7 @@ def register() -> None:
     define(
         "pow.Tensor_Tensor_out",
         "pow.Tensor_Tensor_out(Tensor self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:154",
+        "native_functions/pointwise.yaml: pow.Tensor_Tensor",
         (
             "core",
             "pointwise",
@@ -436,7 +440,7 @@ def register() -> None:
     define(
         "pow.Tensor_Scalar",
         "pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",
-        "native_functions/pointwise.yaml:161",
+        "native_functions/pointwise.yaml: pow.Tensor_Scalar",
         (
             "core",
             "pointwise",
@@ -447,7 +451,7 @@ def register() -> None:
     define(
         "pow_.Scalar",
         "pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:161",
+        "native_functions/pointwise.yaml: pow.Tensor_Scalar",
         (
             "core",
             "pointwise",
@@ -458,7 +462,7 @@ def register() -> None:
     define(
         "pow.Tensor_Scalar_out",
         "pow.Tensor_Scalar_out(Tensor self, Scalar exponent, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:161",
+        "native_functions/pointwise.yaml: pow.Tensor_Scalar",
         (
             "core",
             "pointwise",
@@ -469,7 +473,7 @@ def register() -> None:
     define(
         "pow.Scalar",
         "pow.Scalar(Scalar self, Tensor exponent) -> Tensor",
-        "native_functions/pointwise.yaml:168",
+        "native_functions/pointwise.yaml: pow.Scalar",
         (
             "core",
             "pointwise",
@@ -480,7 +484,7 @@ def register() -> None:
     define(
         "pow.Scalar_out",
         "pow.Scalar_out(Scalar self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:168",
+        "native_functions/pointwise.yaml: pow.Scalar",
         (
             "core",
             "pointwise",
@@ -491,7 +495,7 @@ def register() -> None:
     define(
         "maximum",
         "maximum(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:174",
+        "native_functions/pointwise.yaml: maximum",
         (
             "core",
             "pointwise",
@@ -502,7 +506,7 @@ def register() -> None:
     define(
         "maximum.out",
         "maximum.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:174",
+        "native_functions/pointwise.yaml: maximum",
         (
             "core",
             "pointwise",
@@ -513,7 +517,7 @@ def register() -> None:
     define(
         "minimum",
         "minimum(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:182",
+        "native_functions/pointwise.yaml: minimum",
         (
             "core",
             "pointwise",
@@ -524,7 +528,7 @@ def register() -> None:
     define(
         "minimum.out",
         "minimum.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:182",
+        "native_functions/pointwise.yaml: minimum",
         (
             "core",
             "pointwise",
@@ -535,7 +539,7 @@ def register() -> None:
     define(
         "fmax",
         "fmax(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:190",
+        "native_functions/pointwise.yaml: fmax",
         ("pointwise",),
     )
     structured("fmax", meta.ordered_binary, "fmax_stub", "functional", "fmax.out")
@@ -543,7 +547,7 @@ def register() -> None:
     define(
         "fmax.out",
         "fmax.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:190",
+        "native_functions/pointwise.yaml: fmax",
         ("pointwise",),
     )
     structured("fmax.out", meta.ordered_binary, "fmax_stub", "out")
@@ -551,7 +555,7 @@ def register() -> None:
     define(
         "fmin",
         "fmin(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:198",
+        "native_functions/pointwise.yaml: fmin",
         ("pointwise",),
     )
     structured("fmin", meta.ordered_binary, "fmin_stub", "functional", "fmin.out")
@@ -559,7 +563,7 @@ def register() -> None:
     define(
         "fmin.out",
         "fmin.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:198",
+        "native_functions/pointwise.yaml: fmin",
         ("pointwise",),
     )
     structured("fmin.out", meta.ordered_binary, "fmin_stub", "out")
@@ -567,7 +571,7 @@ def register() -> None:
     define(
         "atan2",
         "atan2(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:206",
+        "native_functions/pointwise.yaml: atan2",
         (
             "core",
             "pointwise",
@@ -578,7 +582,7 @@ def register() -> None:
     define(
         "atan2_",
         "atan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:206",
+        "native_functions/pointwise.yaml: atan2",
         (
             "core",
             "pointwise",
@@ -589,7 +593,7 @@ def register() -> None:
     define(
         "atan2.out",
         "atan2.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:206",
+        "native_functions/pointwise.yaml: atan2",
         (
             "core",
             "pointwise",
@@ -597,24 +601,26 @@ def register() -> None:
     )
     structured("atan2.out", meta.binary_float, "atan2_stub", "out")
     autograd("atan2.out", out_refuses_grad)
-    define("arctan2", "arctan2(Tensor self, Tensor other) -> Tensor", "native_functions/pointwise.yaml:214")
+    define(
+        "arctan2", "arctan2(Tensor self, Tensor other) -> Tensor", "native_functions/pointwise.yaml: arctan2"
+    )
     composite("arctan2", "CompositeImplicitAutograd", composition.atan2)
     define(
         "arctan2_",
         "arctan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:214",
+        "native_functions/pointwise.yaml: arctan2",
     )
     composite("arctan2_", "CompositeImplicitAutograd", atan2_)
     define(
         "arctan2.out",
         "arctan2.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:214",
+        "native_functions/pointwise.yaml: arctan2",
     )
     composite("arctan2.out", "CompositeImplicitAutograd", out_form("arctan2", composition.atan2))
     define(
         "neg",
         "neg(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:222",
+        "native_functions/pointwise.yaml: neg",
         (
             "core",
             "pointwise",
@@ -625,7 +631,7 @@ def register() -> None:
     define(
         "neg_",
         "neg_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:222",
+        "native_functions/pointwise.yaml: neg",
         (
             "core",
             "pointwise",
@@ -636,7 +642,7 @@ def register() -> None:
     define(
         "neg.out",
         "neg.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:222",
+        "native_functions/pointwise.yaml: neg",
         (
             "core",
             "pointwise",
@@ -647,7 +653,7 @@ def register() -> None:
     define(
         "abs",
         "abs(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:230",
+        "native_functions/pointwise.yaml: abs",
         (
             "core",
             "pointwise",
@@ -658,7 +664,7 @@ def register() -> None:
     define(
         "abs_",
         "abs_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:230",
+        "native_functions/pointwise.yaml: abs",
         (
             "core",
             "pointwise",
@@ -669,7 +675,7 @@ def register() -> None:
     define(
         "abs.out",
         "abs.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:230",
+        "native_functions/pointwise.yaml: abs",
         (
             "core",
             "pointwise",
@@ -677,32 +683,36 @@ def register() -> None:
     )
     structured("abs.out", meta.abs, "abs_stub", "out")
     autograd("abs.out", out_refuses_grad)
-    define("negative", "negative(Tensor self) -> Tensor", "native_functions/pointwise.yaml:238")
+    define("negative", "negative(Tensor self) -> Tensor", "native_functions/pointwise.yaml: negative")
     composite("negative", "CompositeImplicitAutograd", composition.neg)
-    define("negative_", "negative_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:238")
+    define(
+        "negative_", "negative_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml: negative"
+    )
     composite("negative_", "CompositeImplicitAutograd", neg_)
     define(
         "negative.out",
         "negative.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:238",
+        "native_functions/pointwise.yaml: negative",
     )
     composite("negative.out", "CompositeImplicitAutograd", out_form("negative", composition.neg))
-    define("absolute", "absolute(Tensor self) -> Tensor", "native_functions/pointwise.yaml:244")
+    define("absolute", "absolute(Tensor self) -> Tensor", "native_functions/pointwise.yaml: absolute")
     composite("absolute", "CompositeImplicitAutograd", composition.abs)
-    define("absolute_", "absolute_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:244")
+    define(
+        "absolute_", "absolute_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml: absolute"
+    )
     composite("absolute_", "CompositeImplicitAutograd", abs_)
     define(
         "absolute.out",
         "absolute.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:244",
+        "native_functions/pointwise.yaml: absolute",
     )
     composite("absolute.out", "CompositeImplicitAutograd", out_form("absolute", composition.abs))
-    define("positive", "positive(Tensor(a) self) -> Tensor(a)", "native_functions/pointwise.yaml:250")
+    define("positive", "positive(Tensor(a) self) -> Tensor(a)", "native_functions/pointwise.yaml: positive")
     composite("positive", "CompositeImplicitAutograd", composition.positive)
     define(
         "sign",
         "sign(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:255",
+        "native_functions/pointwise.yaml: sign",
         (
             "core",
             "pointwise",
@@ -713,7 +723,7 @@ def register() -> None:
     define(
         "sign_",
         "sign_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:255",
+        "native_functions/pointwise.yaml: sign",
         (
             "core",
             "pointwise",
@@ -724,7 +734,7 @@ def register() -> None:
     define(
         "sign.out",
         "sign.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:255",
+        "native_functions/pointwise.yaml: sign",
         (
             "core",
             "pointwise",
@@ -732,20 +742,20 @@ def register() -> None:
     )
     structured("sign.out", meta.sign, "sign_stub", "out")
     autograd("sign.out", out_refuses_grad)
-    define("square", "square(Tensor self) -> Tensor", "native_functions/pointwise.yaml:263")
+    define("square", "square(Tensor self) -> Tensor", "native_functions/pointwise.yaml: square")
     composite("square", "CompositeImplicitAutograd", composition.square)
-    define("square_", "square_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:268")
+    define("square_", "square_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml: square_")
     composite("square_", "CompositeImplicitAutograd", composition.square_)
     define(
         "square.out",
         "square.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:273",
+        "native_functions/pointwise.yaml: square.out",
     )
     composite("square.out", "CompositeImplicitAutograd", composition.square_out)
     define(
         "reciprocal",
         "reciprocal(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:277",
+        "native_functions/pointwise.yaml: reciprocal",
         (
             "core",
             "pointwise",
@@ -756,7 +766,7 @@ def register() -> None:
     define(
         "reciprocal_",
         "reciprocal_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:277",
+        "native_functions/pointwise.yaml: reciprocal",
         (
             "core",
             "pointwise",
@@ -767,7 +777,7 @@ def register() -> None:
     define(
         "reciprocal.out",
         "reciprocal.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:277",
+        "native_functions/pointwise.yaml: reciprocal",
         (
             "core",
             "pointwise",
@@ -778,7 +788,7 @@ def register() -> None:
     define(
         "exp",
         "exp(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:285",
+        "native_functions/pointwise.yaml: exp",
         (
             "core",
             "pointwise",
@@ -789,7 +799,7 @@ def register() -> None:
     define(
         "exp_",
         "exp_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:285",
+        "native_functions/pointwise.yaml: exp",
         (
             "core",
             "pointwise",
@@ -800,7 +810,7 @@ def register() -> None:
     define(
         "exp.out",
         "exp.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:285",
+        "native_functions/pointwise.yaml: exp",
         (
             "core",
             "pointwise",
@@ -808,23 +818,23 @@ def register() -> None:
     )
     structured("exp.out", meta.unary_float, "exp_stub", "out")
     autograd("exp.out", out_refuses_grad)
-    define("exp2", "exp2(Tensor self) -> Tensor", "native_functions/pointwise.yaml:293")
+    define("exp2", "exp2(Tensor self) -> Tensor", "native_functions/pointwise.yaml: exp2")
     structured("exp2", meta.unary_float, "exp2_stub", "functional", "exp2.out")
     autograd("exp2", autograd_pointwise.plan_exp2)
-    define("exp2_", "exp2_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:293")
+    define("exp2_", "exp2_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml: exp2")
     structured("exp2_", meta.unary_float, "exp2_stub", "inplace", "exp2.out")
     autograd("exp2_", autograd_pointwise.plan_exp2_)
     define(
         "exp2.out",
         "exp2.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:293",
+        "native_functions/pointwise.yaml: exp2",
     )
     structured("exp2.out", meta.unary_float, "exp2_stub", "out")
     autograd("exp2.out", out_refuses_grad)
     define(
         "expm1",
         "expm1(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:300",
+        "native_functions/pointwise.yaml: expm1",
         (
             "core",
             "pointwise",
@@ -835,7 +845,7 @@ def register() -> None:
     define(
         "expm1_",
         "expm1_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:300",
+        "native_functions/pointwise.yaml: expm1",
         (
             "core",
             "pointwise",
@@ -846,7 +856,7 @@ def register() -> None:
     define(
         "expm1.out",
         "expm1.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:300",
+        "native_functions/pointwise.yaml: expm1",
         (
             "core",
             "pointwise",
@@ -857,7 +867,7 @@ def register() -> None:
     define(
         "log",
         "log(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:308",
+        "native_functions/pointwise.yaml: log",
         (
             "core",
             "pointwise",
@@ -868,7 +878,7 @@ def register() -> None:
     define(
         "log_",
         "log_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:308",
+        "native_functions/pointwise.yaml: log",
         (
             "core",
             "pointwise",
@@ -879,7 +889,7 @@ def register() -> None:
     define(
         "log.out",
         "log.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:308",
+        "native_functions/pointwise.yaml: log",
         (
             "core",
             "pointwise",
@@ -890,7 +900,7 @@ def register() -> None:
     define(
         "log1p",
         "log1p(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:316",
+        "native_functions/pointwise.yaml: log1p",
         (
             "core",
             "pointwise",
@@ -901,7 +911,7 @@ def register() -> None:
     define(
         "log1p_",
         "log1p_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:316",
+        "native_functions/pointwise.yaml: log1p",
         (
             "core",
             "pointwise",
@@ -912,7 +922,7 @@ def register() -> None:
     define(
         "log1p.out",
         "log1p.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:316",
+        "native_functions/pointwise.yaml: log1p",
         (
             "core",
             "pointwise",
@@ -923,7 +933,7 @@ def register() -> None:
     define(
         "log2",
         "log2(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:324",
+        "native_functions/pointwise.yaml: log2",
         (
             "core",
             "pointwise",
@@ -934,7 +944,7 @@ def register() -> None:
     define(
         "log2_",
         "log2_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:324",
+        "native_functions/pointwise.yaml: log2",
         (
             "core",
             "pointwise",
@@ -945,7 +955,7 @@ def register() -> None:
     define(
         "log2.out",
         "log2.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:324",
+        "native_functions/pointwise.yaml: log2",
         (
             "core",
             "pointwise",
@@ -956,7 +966,7 @@ def register() -> None:
     define(
         "log10",
         "log10(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:332",
+        "native_functions/pointwise.yaml: log10",
         (
             "core",
             "pointwise",
@@ -967,7 +977,7 @@ def register() -> None:
     define(
         "log10_",
         "log10_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:332",
+        "native_functions/pointwise.yaml: log10",
         (
             "core",
             "pointwise",
@@ -978,7 +988,7 @@ def register() -> None:
     define(
         "log10.out",
         "log10.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:332",
+        "native_functions/pointwise.yaml: log10",
         (
             "core",
             "pointwise",
@@ -989,7 +999,7 @@ def register() -> None:
     define(
         "sqrt",
         "sqrt(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:340",
+        "native_functions/pointwise.yaml: sqrt",
         (
             "core",
             "pointwise",
@@ -1000,7 +1010,7 @@ def register() -> None:
     define(
         "sqrt_",
         "sqrt_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:340",
+        "native_functions/pointwise.yaml: sqrt",
         (
             "core",
             "pointwise",
@@ -1011,7 +1021,7 @@ def register() -> None:
     define(
         "sqrt.out",
         "sqrt.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:340",
+        "native_functions/pointwise.yaml: sqrt",
         (
             "core",
             "pointwise",
@@ -1022,7 +1032,7 @@ def register() -> None:
     define(
         "rsqrt",
         "rsqrt(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:348",
+        "native_functions/pointwise.yaml: rsqrt",
         (
             "core",
             "pointwise",
@@ -1033,7 +1043,7 @@ def register() -> None:
     define(
         "rsqrt_",
         "rsqrt_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:348",
+        "native_functions/pointwise.yaml: rsqrt",
         (
             "core",
             "pointwise",
@@ -1044,7 +1054,7 @@ def register() -> None:
     define(
         "rsqrt.out",
         "rsqrt.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:348",
+        "native_functions/pointwise.yaml: rsqrt",
         (
             "core",
             "pointwise",
@@ -1055,7 +1065,7 @@ def register() -> None:
     define(
         "sin",
         "sin(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:356",
+        "native_functions/pointwise.yaml: sin",
         (
             "core",
             "pointwise",
@@ -1066,7 +1076,7 @@ def register() -> None:
     define(
         "sin_",
         "sin_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:356",
+        "native_functions/pointwise.yaml: sin",
         (
             "core",
             "pointwise",
@@ -1077,7 +1087,7 @@ def register() -> None:
     define(
         "sin.out",
         "sin.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:356",
+        "native_functions/pointwise.yaml: sin",
         (
             "core",
             "pointwise",
@@ -1088,7 +1098,7 @@ def register() -> None:
     define(
         "cos",
         "cos(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:364",
+        "native_functions/pointwise.yaml: cos",
         (
             "core",
             "pointwise",
@@ -1099,7 +1109,7 @@ def register() -> None:
     define(
         "cos_",
         "cos_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:364",
+        "native_functions/pointwise.yaml: cos",
         (
             "core",
             "pointwise",
@@ -1110,7 +1120,7 @@ def register() -> None:
     define(
         "cos.out",
         "cos.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:364",
+        "native_functions/pointwise.yaml: cos",
         (
             "core",
             "pointwise",
@@ -1121,7 +1131,7 @@ def register() -> None:
     define(
         "tan",
         "tan(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:372",
+        "native_functions/pointwise.yaml: tan",
         (
             "core",
             "pointwise",
@@ -1132,7 +1142,7 @@ def register() -> None:
     define(
         "tan_",
         "tan_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:372",
+        "native_functions/pointwise.yaml: tan",
         (
             "core",
             "pointwise",
@@ -1143,7 +1153,7 @@ def register() -> None:
     define(
         "tan.out",
         "tan.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:372",
+        "native_functions/pointwise.yaml: tan",
         (
             "core",
             "pointwise",
@@ -1154,7 +1164,7 @@ def register() -> None:
     define(
         "tanh",
         "tanh(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:380",
+        "native_functions/pointwise.yaml: tanh",
         (
             "core",
             "pointwise",
@@ -1165,7 +1175,7 @@ def register() -> None:
     define(
         "tanh_",
         "tanh_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:380",
+        "native_functions/pointwise.yaml: tanh",
         (
             "core",
             "pointwise",
@@ -1176,7 +1186,7 @@ def register() -> None:
     define(
         "tanh.out",
         "tanh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:380",
+        "native_functions/pointwise.yaml: tanh",
         (
             "core",
             "pointwise",
@@ -1187,7 +1197,7 @@ def register() -> None:
     define(
         "sinh",
         "sinh(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:388",
+        "native_functions/pointwise.yaml: sinh",
         (
             "core",
             "pointwise",
@@ -1198,7 +1208,7 @@ def register() -> None:
     define(
         "sinh_",
         "sinh_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:388",
+        "native_functions/pointwise.yaml: sinh",
         (
             "core",
             "pointwise",
@@ -1209,7 +1219,7 @@ def register() -> None:
     define(
         "sinh.out",
         "sinh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:388",
+        "native_functions/pointwise.yaml: sinh",
         (
             "core",
             "pointwise",
@@ -1220,7 +1230,7 @@ def register() -> None:
     define(
         "cosh",
         "cosh(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:396",
+        "native_functions/pointwise.yaml: cosh",
         (
             "core",
             "pointwise",
@@ -1231,7 +1241,7 @@ def register() -> None:
     define(
         "cosh_",
         "cosh_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:396",
+        "native_functions/pointwise.yaml: cosh",
         (
             "core",
             "pointwise",
@@ -1242,7 +1252,7 @@ def register() -> None:
     define(
         "cosh.out",
         "cosh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:396",
+        "native_functions/pointwise.yaml: cosh",
         (
             "core",
             "pointwise",
@@ -1253,7 +1263,7 @@ def register() -> None:
     define(
         "asin",
         "asin(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:404",
+        "native_functions/pointwise.yaml: asin",
         (
             "core",
             "pointwise",
@@ -1264,7 +1274,7 @@ def register() -> None:
     define(
         "asin_",
         "asin_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:404",
+        "native_functions/pointwise.yaml: asin",
         (
             "core",
             "pointwise",
@@ -1275,7 +1285,7 @@ def register() -> None:
     define(
         "asin.out",
         "asin.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:404",
+        "native_functions/pointwise.yaml: asin",
         (
             "core",
             "pointwise",
@@ -1286,7 +1296,7 @@ def register() -> None:
     define(
         "acos",
         "acos(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:412",
+        "native_functions/pointwise.yaml: acos",
         (
             "core",
             "pointwise",
@@ -1297,7 +1307,7 @@ def register() -> None:
     define(
         "acos_",
         "acos_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:412",
+        "native_functions/pointwise.yaml: acos",
         (
             "core",
             "pointwise",
@@ -1308,7 +1318,7 @@ def register() -> None:
     define(
         "acos.out",
         "acos.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:412",
+        "native_functions/pointwise.yaml: acos",
         (
             "core",
             "pointwise",
@@ -1319,7 +1329,7 @@ def register() -> None:
     define(
         "atan",
         "atan(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:420",
+        "native_functions/pointwise.yaml: atan",
         (
             "core",
             "pointwise",
@@ -1330,7 +1340,7 @@ def register() -> None:
     define(
         "atan_",
         "atan_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:420",
+        "native_functions/pointwise.yaml: atan",
         (
             "core",
             "pointwise",
@@ -1341,7 +1351,7 @@ def register() -> None:
     define(
         "atan.out",
         "atan.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:420",
+        "native_functions/pointwise.yaml: atan",
         (
             "core",
             "pointwise",
@@ -1352,7 +1362,7 @@ def register() -> None:
     define(
         "asinh",
         "asinh(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:428",
+        "native_functions/pointwise.yaml: asinh",
         (
             "core",
             "pointwise",
@@ -1363,7 +1373,7 @@ def register() -> None:
     define(
         "asinh_",
         "asinh_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:428",
+        "native_functions/pointwise.yaml: asinh",
         (
             "core",
             "pointwise",
@@ -1374,7 +1384,7 @@ def register() -> None:
     define(
         "asinh.out",
         "asinh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:428",
+        "native_functions/pointwise.yaml: asinh",
         (
             "core",
             "pointwise",
@@ -1385,7 +1395,7 @@ def register() -> None:
     define(
         "acosh",
         "acosh(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:436",
+        "native_functions/pointwise.yaml: acosh",
         (
             "core",
             "pointwise",
@@ -1396,7 +1406,7 @@ def register() -> None:
     define(
         "acosh_",
         "acosh_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:436",
+        "native_functions/pointwise.yaml: acosh",
         (
             "core",
             "pointwise",
@@ -1407,7 +1417,7 @@ def register() -> None:
     define(
         "acosh.out",
         "acosh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:436",
+        "native_functions/pointwise.yaml: acosh",
         (
             "core",
             "pointwise",
@@ -1418,7 +1428,7 @@ def register() -> None:
     define(
         "atanh",
         "atanh(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:444",
+        "native_functions/pointwise.yaml: atanh",
         (
             "core",
             "pointwise",
@@ -1429,7 +1439,7 @@ def register() -> None:
     define(
         "atanh_",
         "atanh_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:444",
+        "native_functions/pointwise.yaml: atanh",
         (
             "core",
             "pointwise",
@@ -1440,7 +1450,7 @@ def register() -> None:
     define(
         "atanh.out",
         "atanh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:444",
+        "native_functions/pointwise.yaml: atanh",
         (
             "core",
             "pointwise",
@@ -1451,7 +1461,7 @@ def register() -> None:
     define(
         "sigmoid",
         "sigmoid(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:452",
+        "native_functions/pointwise.yaml: sigmoid",
         (
             "core",
             "pointwise",
@@ -1462,7 +1472,7 @@ def register() -> None:
     define(
         "sigmoid_",
         "sigmoid_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:452",
+        "native_functions/pointwise.yaml: sigmoid",
         (
             "core",
             "pointwise",
@@ -1473,7 +1483,7 @@ def register() -> None:
     define(
         "sigmoid.out",
         "sigmoid.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:452",
+        "native_functions/pointwise.yaml: sigmoid",
         (
             "core",
             "pointwise",
@@ -1484,7 +1494,7 @@ def register() -> None:
     define(
         "erf",
         "erf(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:460",
+        "native_functions/pointwise.yaml: erf",
         (
             "core",
             "pointwise",
@@ -1495,7 +1505,7 @@ def register() -> None:
     define(
         "erf_",
         "erf_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:460",
+        "native_functions/pointwise.yaml: erf",
         (
             "core",
             "pointwise",
@@ -1506,7 +1516,7 @@ def register() -> None:
     define(
         "erf.out",
         "erf.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:460",
+        "native_functions/pointwise.yaml: erf",
         (
             "core",
             "pointwise",
@@ -1514,86 +1524,89 @@ def register() -> None:
     )
     structured("erf.out", meta.unary_float, "erf_stub", "out")
     autograd("erf.out", out_refuses_grad)
-    define("erfc", "erfc(Tensor self) -> Tensor", "native_functions/pointwise.yaml:468", ("pointwise",))
+    define("erfc", "erfc(Tensor self) -> Tensor", "native_functions/pointwise.yaml: erfc", ("pointwise",))
     structured("erfc", meta.unary_float, "erfc_stub", "functional", "erfc.out")
     autograd("erfc", autograd_pointwise.plan_erfc)
     define(
-        "erfc_", "erfc_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:468", ("pointwise",)
+        "erfc_",
+        "erfc_(Tensor(a!) self) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: erfc",
+        ("pointwise",),
     )
     structured("erfc_", meta.unary_float, "erfc_stub", "inplace", "erfc.out")
     autograd("erfc_", autograd_pointwise.plan_erfc_)
     define(
         "erfc.out",
         "erfc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:468",
+        "native_functions/pointwise.yaml: erfc",
         ("pointwise",),
     )
     structured("erfc.out", meta.unary_float, "erfc_stub", "out")
     autograd("erfc.out", out_refuses_grad)
-    define("arcsin", "arcsin(Tensor self) -> Tensor", "native_functions/pointwise.yaml:476")
+    define("arcsin", "arcsin(Tensor self) -> Tensor", "native_functions/pointwise.yaml: arcsin")
     composite("arcsin", "CompositeImplicitAutograd", composition.asin)
-    define("arcsin_", "arcsin_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:476")
+    define("arcsin_", "arcsin_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml: arcsin")
     composite("arcsin_", "CompositeImplicitAutograd", asin_)
     define(
         "arcsin.out",
         "arcsin.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:476",
+        "native_functions/pointwise.yaml: arcsin",
     )
     composite("arcsin.out", "CompositeImplicitAutograd", out_form("arcsin", composition.asin))
-    define("arccos", "arccos(Tensor self) -> Tensor", "native_functions/pointwise.yaml:482")
+    define("arccos", "arccos(Tensor self) -> Tensor", "native_functions/pointwise.yaml: arccos")
     composite("arccos", "CompositeImplicitAutograd", composition.acos)
-    define("arccos_", "arccos_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:482")
+    define("arccos_", "arccos_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml: arccos")
     composite("arccos_", "CompositeImplicitAutograd", acos_)
     define(
         "arccos.out",
         "arccos.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:482",
+        "native_functions/pointwise.yaml: arccos",
     )
     composite("arccos.out", "CompositeImplicitAutograd", out_form("arccos", composition.acos))
-    define("arctan", "arctan(Tensor self) -> Tensor", "native_functions/pointwise.yaml:488")
+    define("arctan", "arctan(Tensor self) -> Tensor", "native_functions/pointwise.yaml: arctan")
     composite("arctan", "CompositeImplicitAutograd", composition.atan)
-    define("arctan_", "arctan_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:488")
+    define("arctan_", "arctan_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml: arctan")
     composite("arctan_", "CompositeImplicitAutograd", atan_)
     define(
         "arctan.out",
         "arctan.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:488",
+        "native_functions/pointwise.yaml: arctan",
     )
     composite("arctan.out", "CompositeImplicitAutograd", out_form("arctan", composition.atan))
-    define("arcsinh", "arcsinh(Tensor self) -> Tensor", "native_functions/pointwise.yaml:494")
+    define("arcsinh", "arcsinh(Tensor self) -> Tensor", "native_functions/pointwise.yaml: arcsinh")
     composite("arcsinh", "CompositeImplicitAutograd", composition.asinh)
-    define("arcsinh_", "arcsinh_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:494")
+    define("arcsinh_", "arcsinh_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml: arcsinh")
     composite("arcsinh_", "CompositeImplicitAutograd", asinh_)
     define(
         "arcsinh.out",
         "arcsinh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:494",
+        "native_functions/pointwise.yaml: arcsinh",
     )
     composite("arcsinh.out", "CompositeImplicitAutograd", out_form("arcsinh", composition.asinh))
-    define("arccosh", "arccosh(Tensor self) -> Tensor", "native_functions/pointwise.yaml:500")
+    define("arccosh", "arccosh(Tensor self) -> Tensor", "native_functions/pointwise.yaml: arccosh")
     composite("arccosh", "CompositeImplicitAutograd", composition.acosh)
-    define("arccosh_", "arccosh_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:500")
+    define("arccosh_", "arccosh_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml: arccosh")
     composite("arccosh_", "CompositeImplicitAutograd", acosh_)
     define(
         "arccosh.out",
         "arccosh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:500",
+        "native_functions/pointwise.yaml: arccosh",
     )
     composite("arccosh.out", "CompositeImplicitAutograd", out_form("arccosh", composition.acosh))
-    define("arctanh", "arctanh(Tensor self) -> Tensor", "native_functions/pointwise.yaml:506")
+    define("arctanh", "arctanh(Tensor self) -> Tensor", "native_functions/pointwise.yaml: arctanh")
     composite("arctanh", "CompositeImplicitAutograd", composition.atanh)
-    define("arctanh_", "arctanh_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:506")
+    define("arctanh_", "arctanh_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml: arctanh")
     composite("arctanh_", "CompositeImplicitAutograd", atanh_)
     define(
         "arctanh.out",
         "arctanh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:506",
+        "native_functions/pointwise.yaml: arctanh",
     )
     composite("arctanh.out", "CompositeImplicitAutograd", out_form("arctanh", composition.atanh))
     define(
         "floor",
         "floor(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:512",
+        "native_functions/pointwise.yaml: floor",
         (
             "core",
             "pointwise",
@@ -1604,7 +1617,7 @@ def register() -> None:
     define(
         "floor_",
         "floor_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:512",
+        "native_functions/pointwise.yaml: floor",
         (
             "core",
             "pointwise",
@@ -1615,7 +1628,7 @@ def register() -> None:
     define(
         "floor.out",
         "floor.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:512",
+        "native_functions/pointwise.yaml: floor",
         (
             "core",
             "pointwise",
@@ -1626,7 +1639,7 @@ def register() -> None:
     define(
         "ceil",
         "ceil(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:520",
+        "native_functions/pointwise.yaml: ceil",
         (
             "core",
             "pointwise",
@@ -1637,7 +1650,7 @@ def register() -> None:
     define(
         "ceil_",
         "ceil_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:520",
+        "native_functions/pointwise.yaml: ceil",
         (
             "core",
             "pointwise",
@@ -1648,7 +1661,7 @@ def register() -> None:
     define(
         "ceil.out",
         "ceil.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:520",
+        "native_functions/pointwise.yaml: ceil",
         (
             "core",
             "pointwise",
@@ -1659,7 +1672,7 @@ def register() -> None:
     define(
         "round",
         "round(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:528",
+        "native_functions/pointwise.yaml: round",
         (
             "core",
             "pointwise",
@@ -1670,7 +1683,7 @@ def register() -> None:
     define(
         "round_",
         "round_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:528",
+        "native_functions/pointwise.yaml: round",
         (
             "core",
             "pointwise",
@@ -1681,7 +1694,7 @@ def register() -> None:
     define(
         "round.out",
         "round.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:528",
+        "native_functions/pointwise.yaml: round",
         (
             "core",
             "pointwise",
@@ -1692,7 +1705,7 @@ def register() -> None:
     define(
         "trunc",
         "trunc(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:536",
+        "native_functions/pointwise.yaml: trunc",
         (
             "core",
             "pointwise",
@@ -1703,7 +1716,7 @@ def register() -> None:
     define(
         "trunc_",
         "trunc_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:536",
+        "native_functions/pointwise.yaml: trunc",
         (
             "core",
             "pointwise",
@@ -1714,7 +1727,7 @@ def register() -> None:
     define(
         "trunc.out",
         "trunc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:536",
+        "native_functions/pointwise.yaml: trunc",
         (
             "core",
             "pointwise",
@@ -1725,7 +1738,7 @@ def register() -> None:
     define(
         "round.decimals",
         "round.decimals(Tensor self, *, int decimals) -> Tensor",
-        "native_functions/pointwise.yaml:544",
+        "native_functions/pointwise.yaml: round.decimals",
         (
             "core",
             "pointwise",
@@ -1738,7 +1751,7 @@ def register() -> None:
     define(
         "round_.decimals",
         "round_.decimals(Tensor(a!) self, *, int decimals) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:544",
+        "native_functions/pointwise.yaml: round.decimals",
         (
             "core",
             "pointwise",
@@ -1749,7 +1762,7 @@ def register() -> None:
     define(
         "round.decimals_out",
         "round.decimals_out(Tensor self, *, int decimals, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:544",
+        "native_functions/pointwise.yaml: round.decimals",
         (
             "core",
             "pointwise",
@@ -1757,20 +1770,20 @@ def register() -> None:
     )
     structured("round.decimals_out", meta.round_decimals, "round_decimals_stub", "out")
     autograd("round.decimals_out", out_refuses_grad)
-    define("fix", "fix(Tensor self) -> Tensor", "native_functions/pointwise.yaml:553")
+    define("fix", "fix(Tensor self) -> Tensor", "native_functions/pointwise.yaml: fix")
     composite("fix", "CompositeImplicitAutograd", composition.trunc)
-    define("fix_", "fix_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:553")
+    define("fix_", "fix_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml: fix")
     composite("fix_", "CompositeImplicitAutograd", trunc_)
     define(
         "fix.out",
         "fix.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:553",
+        "native_functions/pointwise.yaml: fix",
     )
     composite("fix.out", "CompositeImplicitAutograd", out_form("fix", composition.trunc))
     define(
         "_conj_physical",
         "_conj_physical(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:559",
+        "native_functions/pointwise.yaml: _conj_physical",
         ("pointwise",),
     )
     structured("_conj_physical", meta.unary, "_conj_physical_stub", "functional", "_conj_physical.out")
@@ -1778,7 +1791,7 @@ def register() -> None:
     define(
         "_conj_physical_",
         "_conj_physical_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:559",
+        "native_functions/pointwise.yaml: _conj_physical",
         ("pointwise",),
     )
     structured("_conj_physical_", meta.unary, "_conj_physical_stub", "inplace", "_conj_physical.out")
@@ -1786,7 +1799,7 @@ def register() -> None:
     define(
         "_conj_physical.out",
         "_conj_physical.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:559",
+        "native_functions/pointwise.yaml: _conj_physical",
         ("pointwise",),
     )
     structured("_conj_physical.out", meta.unary, "_conj_physical_stub", "out")
@@ -1794,34 +1807,42 @@ def register() -> None:
     define(
         "conj_physical",
         "conj_physical(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:566",
+        "native_functions/pointwise.yaml: conj_physical",
         ("pointwise",),
     )
     composite("conj_physical", "CompositeImplicitAutograd", composition.conj_physical)
     define(
         "conj_physical_",
         "conj_physical_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:572",
+        "native_functions/pointwise.yaml: conj_physical_",
         ("pointwise",),
     )
     composite("conj_physical_", "CompositeImplicitAutograd", composition.conj_physical_)
     define(
         "conj_physical.out",
         "conj_physical.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:578",
+        "native_functions/pointwise.yaml: conj_physical.out",
         ("pointwise",),
     )
     composite("conj_physical.out", "CompositeImplicitAutograd", composition.conj_physical_out)
-    define("conj", "conj(Tensor(a) self) -> Tensor(a)", "native_functions/pointwise.yaml:583")
+    define("conj", "conj(Tensor(a) self) -> Tensor(a)", "native_functions/pointwise.yaml: conj")
     composite("conj", "CompositeImplicitAutograd", composition.conj)
-    define("resolve_conj", "resolve_conj(Tensor(a) self) -> Tensor(a)", "native_functions/pointwise.yaml:588")
+    define(
+        "resolve_conj",
+        "resolve_conj(Tensor(a) self) -> Tensor(a)",
+        "native_functions/pointwise.yaml: resolve_conj",
+    )
     composite("resolve_conj", "CompositeImplicitAutograd", composition.unresolved)
-    define("resolve_neg", "resolve_neg(Tensor(a) self) -> Tensor(a)", "native_functions/pointwise.yaml:593")
+    define(
+        "resolve_neg",
+        "resolve_neg(Tensor(a) self) -> Tensor(a)",
+        "native_functions/pointwise.yaml: resolve_neg",
+    )
     composite("resolve_neg", "CompositeImplicitAutograd", composition.unresolved)
     define(
         "relu",
         "relu(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:600",
+        "native_functions/pointwise.yaml: relu",
         (
             "core",
             "pointwise",
@@ -1832,7 +1853,7 @@ def register() -> None:
     define(
         "relu_",
         "relu_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:600",
+        "native_functions/pointwise.yaml: relu",
         (
             "core",
             "pointwise",
@@ -1843,7 +1864,7 @@ def register() -> None:
     define(
         "relu.out",
         "relu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:600",
+        "native_functions/pointwise.yaml: relu",
         (
             "core",
             "pointwise",
@@ -1854,7 +1875,7 @@ def register() -> None:
     define(
         "gelu",
         "gelu(Tensor self, *, str approximate='none') -> Tensor",
-        "native_functions/pointwise.yaml:608",
+        "native_functions/pointwise.yaml: gelu",
         (
             "core",
             "pointwise",
@@ -1865,7 +1886,7 @@ def register() -> None:
     define(
         "gelu_",
         "gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)",
-        "native_functions/pointwise.yaml:608",
+        "native_functions/pointwise.yaml: gelu",
         (
             "core",
             "pointwise",
@@ -1876,7 +1897,7 @@ def register() -> None:
     define(
         "gelu.out",
         "gelu.out(Tensor self, *, str approximate='none', Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:608",
+        "native_functions/pointwise.yaml: gelu",
         (
             "core",
             "pointwise",
@@ -1884,18 +1905,21 @@ def register() -> None:
     )
     structured("gelu.out", meta.gelu, "gelu_stub", "out")
     autograd("gelu.out", out_refuses_grad)
-    define("silu", "silu(Tensor self) -> Tensor", "native_functions/pointwise.yaml:616", ("pointwise",))
+    define("silu", "silu(Tensor self) -> Tensor", "native_functions/pointwise.yaml: silu", ("pointwise",))
     structured("silu", meta.unary_floating, "silu_stub", "functional", "silu.out")
     autograd("silu", autograd_pointwise.plan_silu)
     define(
-        "silu_", "silu_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:616", ("pointwise",)
+        "silu_",
+        "silu_(Tensor(a!) self) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: silu",
+        ("pointwise",),
     )
     structured("silu_", meta.unary_floating, "silu_stub", "inplace", "silu.out")
     autograd("silu_", autograd_pointwise.plan_silu_)
     define(
         "silu.out",
         "silu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:616",
+        "native_functions/pointwise.yaml: silu",
         ("pointwise",),
     )
     structured("silu.out", meta.unary_floating, "silu_stub", "out")
@@ -1903,7 +1927,7 @@ def register() -> None:
     define(
         "softplus",
         "softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor",
-        "native_functions/pointwise.yaml:624",
+        "native_functions/pointwise.yaml: softplus",
         ("pointwise",),
     )
     structured("softplus", meta.softplus, "softplus_stub", "functional", "softplus.out")
@@ -1911,7 +1935,7 @@ def register() -> None:
     define(
         "softplus.out",
         "softplus.out(Tensor self, Scalar beta=1, Scalar threshold=20, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:624",
+        "native_functions/pointwise.yaml: softplus",
         ("pointwise",),
     )
     structured("softplus.out", meta.softplus, "softplus_stub", "out")
@@ -1919,7 +1943,7 @@ def register() -> None:
     define(
         "leaky_relu",
         "leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor",
-        "native_functions/pointwise.yaml:632",
+        "native_functions/pointwise.yaml: leaky_relu",
         (
             "core",
             "pointwise",
@@ -1930,7 +1954,7 @@ def register() -> None:
     define(
         "leaky_relu_",
         "leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:632",
+        "native_functions/pointwise.yaml: leaky_relu",
         (
             "core",
             "pointwise",
@@ -1941,7 +1965,7 @@ def register() -> None:
     define(
         "leaky_relu.out",
         "leaky_relu.out(Tensor self, Scalar negative_slope=0.01, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:632",
+        "native_functions/pointwise.yaml: leaky_relu",
         (
             "core",
             "pointwise",
@@ -1952,7 +1976,7 @@ def register() -> None:
     define(
         "threshold_backward",
         "threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor",
-        "native_functions/pointwise.yaml:640",
+        "native_functions/pointwise.yaml: threshold_backward",
         ("pointwise",),
     )
     structured("threshold_backward", meta.threshold_backward, "threshold_backward_stub", "functional")
@@ -1960,7 +1984,7 @@ def register() -> None:
     define(
         "sigmoid_backward",
         "sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor",
-        "native_functions/pointwise.yaml:646",
+        "native_functions/pointwise.yaml: sigmoid_backward",
         ("pointwise",),
     )
     structured("sigmoid_backward", meta.binary, "sigmoid_backward_stub", "functional")
@@ -1968,7 +1992,7 @@ def register() -> None:
     define(
         "tanh_backward",
         "tanh_backward(Tensor grad_output, Tensor output) -> Tensor",
-        "native_functions/pointwise.yaml:652",
+        "native_functions/pointwise.yaml: tanh_backward",
         ("pointwise",),
     )
     structured("tanh_backward", meta.binary, "tanh_backward_stub", "functional")
@@ -1976,7 +2000,7 @@ def register() -> None:
     define(
         "gelu_backward",
         "gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor",
-        "native_functions/pointwise.yaml:658",
+        "native_functions/pointwise.yaml: gelu_backward",
         ("pointwise",),
     )
     structured("gelu_backward", meta.gelu_backward, "gelu_backward_stub", "functional")
@@ -1984,7 +2008,7 @@ def register() -> None:
     define(
         "silu_backward",
         "silu_backward(Tensor grad_output, Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:664",
+        "native_functions/pointwise.yaml: silu_backward",
         ("pointwise",),
     )
     structured("silu_backward", meta.binary, "silu_backward_stub", "functional")
@@ -1992,7 +2016,7 @@ def register() -> None:
     define(
         "softplus_backward",
         "softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor",
-        "native_functions/pointwise.yaml:670",
+        "native_functions/pointwise.yaml: softplus_backward",
         ("pointwise",),
     )
     structured("softplus_backward", meta.softplus_backward, "softplus_backward_stub", "functional")
@@ -2000,7 +2024,7 @@ def register() -> None:
     define(
         "leaky_relu_backward",
         "leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor",
-        "native_functions/pointwise.yaml:676",
+        "native_functions/pointwise.yaml: leaky_relu_backward",
         ("pointwise",),
     )
     structured("leaky_relu_backward", meta.leaky_relu_backward, "leaky_relu_backward_stub", "functional")
@@ -2008,7 +2032,7 @@ def register() -> None:
     define(
         "eq.Tensor",
         "eq.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:684",
+        "native_functions/pointwise.yaml: eq.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2021,7 +2045,7 @@ def register() -> None:
     define(
         "eq_.Tensor",
         "eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:684",
+        "native_functions/pointwise.yaml: eq.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2034,7 +2058,7 @@ def register() -> None:
     define(
         "eq.Tensor_out",
         "eq.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:684",
+        "native_functions/pointwise.yaml: eq.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2045,13 +2069,15 @@ def register() -> None:
     structured("eq.Tensor_out", meta.comparison, "eq_stub", "out")
     autograd("eq.Tensor_out", never_differentiable)
     define(
-        "eq.Scalar", "eq.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:693"
+        "eq.Scalar",
+        "eq.Scalar(Tensor self, Scalar other) -> Tensor",
+        "native_functions/pointwise.yaml: eq.Scalar",
     )
     composite("eq.Scalar", "CompositeImplicitAutograd", composition.eq)
     define(
         "ne.Tensor",
         "ne.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:698",
+        "native_functions/pointwise.yaml: ne.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2064,7 +2090,7 @@ def register() -> None:
     define(
         "ne_.Tensor",
         "ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:698",
+        "native_functions/pointwise.yaml: ne.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2077,7 +2103,7 @@ def register() -> None:
     define(
         "ne.Tensor_out",
         "ne.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:698",
+        "native_functions/pointwise.yaml: ne.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2088,13 +2114,15 @@ def register() -> None:
     structured("ne.Tensor_out", meta.comparison, "ne_stub", "out")
     autograd("ne.Tensor_out", never_differentiable)
     define(
-        "ne.Scalar", "ne.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:707"
+        "ne.Scalar",
+        "ne.Scalar(Tensor self, Scalar other) -> Tensor",
+        "native_functions/pointwise.yaml: ne.Scalar",
     )
     composite("ne.Scalar", "CompositeImplicitAutograd", composition.ne)
     define(
         "lt.Tensor",
         "lt.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:712",
+        "native_functions/pointwise.yaml: lt.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2107,7 +2135,7 @@ def register() -> None:
     define(
         "lt_.Tensor",
         "lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:712",
+        "native_functions/pointwise.yaml: lt.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2120,7 +2148,7 @@ def register() -> None:
     define(
         "lt.Tensor_out",
         "lt.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:712",
+        "native_functions/pointwise.yaml: lt.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2131,13 +2159,15 @@ def register() -> None:
     structured("lt.Tensor_out", meta.ordering, "lt_stub", "out")
     autograd("lt.Tensor_out", never_differentiable)
     define(
-        "lt.Scalar", "lt.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:721"
+        "lt.Scalar",
+        "lt.Scalar(Tensor self, Scalar other) -> Tensor",
+        "native_functions/pointwise.yaml: lt.Scalar",
     )
     composite("lt.Scalar", "CompositeImplicitAutograd", composition.lt)
     define(
         "le.Tensor",
         "le.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:726",
+        "native_functions/pointwise.yaml: le.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2150,7 +2180,7 @@ def register() -> None:
     define(
         "le_.Tensor",
         "le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:726",
+        "native_functions/pointwise.yaml: le.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2163,7 +2193,7 @@ def register() -> None:
     define(
         "le.Tensor_out",
         "le.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:726",
+        "native_functions/pointwise.yaml: le.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2174,13 +2204,15 @@ def register() -> None:
     structured("le.Tensor_out", meta.ordering, "le_stub", "out")
     autograd("le.Tensor_out", never_differentiable)
     define(
-        "le.Scalar", "le.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:735"
+        "le.Scalar",
+        "le.Scalar(Tensor self, Scalar other) -> Tensor",
+        "native_functions/pointwise.yaml: le.Scalar",
     )
     composite("le.Scalar", "CompositeImplicitAutograd", composition.le)
     define(
         "gt.Tensor",
         "gt.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:740",
+        "native_functions/pointwise.yaml: gt.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2193,7 +2225,7 @@ def register() -> None:
     define(
         "gt_.Tensor",
         "gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:740",
+        "native_functions/pointwise.yaml: gt.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2206,7 +2238,7 @@ def register() -> None:
     define(
         "gt.Tensor_out",
         "gt.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:740",
+        "native_functions/pointwise.yaml: gt.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2217,13 +2249,15 @@ def register() -> None:
     structured("gt.Tensor_out", meta.ordering, "gt_stub", "out")
     autograd("gt.Tensor_out", never_differentiable)
     define(
-        "gt.Scalar", "gt.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:749"
+        "gt.Scalar",
+        "gt.Scalar(Tensor self, Scalar other) -> Tensor",
+        "native_functions/pointwise.yaml: gt.Scalar",
     )
     composite("gt.Scalar", "CompositeImplicitAutograd", composition.gt)
     define(
         "ge.Tensor",
         "ge.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:754",
+        "native_functions/pointwise.yaml: ge.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2236,7 +2270,7 @@ def register() -> None:
     define(
         "ge_.Tensor",
         "ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:754",
+        "native_functions/pointwise.yaml: ge.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2249,7 +2283,7 @@ def register() -> None:
     define(
         "ge.Tensor_out",
         "ge.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:754",
+        "native_functions/pointwise.yaml: ge.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2260,48 +2294,50 @@ def register() -> None:
     structured("ge.Tensor_out", meta.ordering, "ge_stub", "out")
     autograd("ge.Tensor_out", never_differentiable)
     define(
-        "ge.Scalar", "ge.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:763"
+        "ge.Scalar",
+        "ge.Scalar(Tensor self, Scalar other) -> Tensor",
+        "native_functions/pointwise.yaml: ge.Scalar",
     )
     composite("ge.Scalar", "CompositeImplicitAutograd", composition.ge)
     define(
         "greater.Tensor",
         "greater.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:768",
+        "native_functions/pointwise.yaml: greater.Tensor",
         wrapped_numbers=True,
     )
     composite("greater.Tensor", "CompositeImplicitAutograd", composition.gt)
     define(
         "greater_.Tensor",
         "greater_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:768",
+        "native_functions/pointwise.yaml: greater.Tensor",
         wrapped_numbers=True,
     )
     composite("greater_.Tensor", "CompositeImplicitAutograd", gt_)
     define(
         "greater.Tensor_out",
         "greater.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:768",
+        "native_functions/pointwise.yaml: greater.Tensor",
         wrapped_numbers=True,
     )
     composite("greater.Tensor_out", "CompositeImplicitAutograd", out_form("greater", composition.gt))
     define(
         "greater_equal.Tensor",
         "greater_equal.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:775",
+        "native_functions/pointwise.yaml: greater_equal.Tensor",
         wrapped_numbers=True,
     )
     composite("greater_equal.Tensor", "CompositeImplicitAutograd", composition.ge)
     define(
         "greater_equal_.Tensor",
         "greater_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:775",
+        "native_functions/pointwise.yaml: greater_equal.Tensor",
         wrapped_numbers=True,
     )
     composite("greater_equal_.Tensor", "CompositeImplicitAutograd", ge_)
     define(
         "greater_equal.Tensor_out",
         "greater_equal.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:775",
+        "native_functions/pointwise.yaml: greater_equal.Tensor",
         wrapped_numbers=True,
     )
     composite(
@@ -2310,76 +2346,76 @@ def register() -> None:
     define(
         "less.Tensor",
         "less.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:782",
+        "native_functions/pointwise.yaml: less.Tensor",
         wrapped_numbers=True,
     )
     composite("less.Tensor", "CompositeImplicitAutograd", composition.lt)
     define(
         "less_.Tensor",
         "less_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:782",
+        "native_functions/pointwise.yaml: less.Tensor",
         wrapped_numbers=True,
     )
     composite("less_.Tensor", "CompositeImplicitAutograd", lt_)
     define(
         "less.Tensor_out",
         "less.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:782",
+        "native_functions/pointwise.yaml: less.Tensor",
         wrapped_numbers=True,
     )
     composite("less.Tensor_out", "CompositeImplicitAutograd", out_form("less", composition.lt))
     define(
         "less_equal.Tensor",
         "less_equal.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:789",
+        "native_functions/pointwise.yaml: less_equal.Tensor",
         wrapped_numbers=True,
     )
     composite("less_equal.Tensor", "CompositeImplicitAutograd", composition.le)
     define(
         "less_equal_.Tensor",
         "less_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:789",
+        "native_functions/pointwise.yaml: less_equal.Tensor",
         wrapped_numbers=True,
     )
     composite("less_equal_.Tensor", "CompositeImplicitAutograd", le_)
     define(
         "less_equal.Tensor_out",
         "less_equal.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:789",
+        "native_functions/pointwise.yaml: less_equal.Tensor",
         wrapped_numbers=True,
     )
     composite("less_equal.Tensor_out", "CompositeImplicitAutograd", out_form("less_equal", composition.le))
     define(
         "not_equal.Tensor",
         "not_equal.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:796",
+        "native_functions/pointwise.yaml: not_equal.Tensor",
         wrapped_numbers=True,
     )
     composite("not_equal.Tensor", "CompositeImplicitAutograd", composition.ne)
     define(
         "not_equal_.Tensor",
         "not_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:796",
+        "native_functions/pointwise.yaml: not_equal.Tensor",
         wrapped_numbers=True,
     )
     composite("not_equal_.Tensor", "CompositeImplicitAutograd", ne_)
     define(
         "not_equal.Tensor_out",
         "not_equal.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:796",
+        "native_functions/pointwise.yaml: not_equal.Tensor",
         wrapped_numbers=True,
     )
     composite("not_equal.Tensor_out", "CompositeImplicitAutograd", out_form("not_equal", composition.ne))
-    define("isnan", "isnan(Tensor self) -> Tensor", "native_functions/pointwise.yaml:803")
+    define("isnan", "isnan(Tensor self) -> Tensor", "native_functions/pointwise.yaml: isnan")
     composite("isnan", "CompositeImplicitAutograd", composition.isnan)
-    define("isinf", "isinf(Tensor self) -> Tensor", "native_functions/pointwise.yaml:808")
+    define("isinf", "isinf(Tensor self) -> Tensor", "native_functions/pointwise.yaml: isinf")
     composite("isinf", "CompositeImplicitAutograd", composition.isinf)
-    define("isfinite", "isfinite(Tensor self) -> Tensor", "native_functions/pointwise.yaml:813")
+    define("isfinite", "isfinite(Tensor self) -> Tensor", "native_functions/pointwise.yaml: isfinite")
     composite("isfinite", "CompositeImplicitAutograd", composition.isfinite)
     define(
         "logical_not",
         "logical_not(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:818",
+        "native_functions/pointwise.yaml: logical_not",
         (
             "core",
             "nondifferentiable",
@@ -2391,7 +2427,7 @@ def register() -> None:
     define(
         "logical_not_",
         "logical_not_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:818",
+        "native_functions/pointwise.yaml: logical_not",
         (
             "core",
             "nondifferentiable",
@@ -2403,7 +2439,7 @@ def register() -> None:
     define(
         "logical_not.out",
         "logical_not.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:818",
+        "native_functions/pointwise.yaml: logical_not",
         (
             "core",
             "nondifferentiable",
@@ -2415,7 +2451,7 @@ def register() -> None:
     define(
         "logical_and",
         "logical_and(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:826",
+        "native_functions/pointwise.yaml: logical_and",
         (
             "core",
             "nondifferentiable",
@@ -2427,7 +2463,7 @@ def register() -> None:
     define(
         "logical_and_",
         "logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:826",
+        "native_functions/pointwise.yaml: logical_and",
         (
             "core",
             "nondifferentiable",
@@ -2439,7 +2475,7 @@ def register() -> None:
     define(
         "logical_and.out",
         "logical_and.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:826",
+        "native_functions/pointwise.yaml: logical_and",
         (
             "core",
             "nondifferentiable",
@@ -2451,7 +2487,7 @@ def register() -> None:
     define(
         "logical_or",
         "logical_or(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:834",
+        "native_functions/pointwise.yaml: logical_or",
         (
             "core",
             "nondifferentiable",
@@ -2463,7 +2499,7 @@ def register() -> None:
     define(
         "logical_or_",
         "logical_or_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:834",
+        "native_functions/pointwise.yaml: logical_or",
         (
             "core",
             "nondifferentiable",
@@ -2475,7 +2511,7 @@ def register() -> None:
     define(
         "logical_or.out",
         "logical_or.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:834",
+        "native_functions/pointwise.yaml: logical_or",
         (
             "core",
             "nondifferentiable",
@@ -2487,7 +2523,7 @@ def register() -> None:
     define(
         "logical_xor",
         "logical_xor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:842",
+        "native_functions/pointwise.yaml: logical_xor",
         (
             "core",
             "nondifferentiable",
@@ -2499,7 +2535,7 @@ def register() -> None:
     define(
         "logical_xor_",
         "logical_xor_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:842",
+        "native_functions/pointwise.yaml: logical_xor",
         (
             "core",
             "nondifferentiable",
@@ -2511,7 +2547,7 @@ def register() -> None:
     define(
         "logical_xor.out",
         "logical_xor.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:842",
+        "native_functions/pointwise.yaml: logical_xor",
         (
             "core",
             "nondifferentiable",
@@ -2523,7 +2559,7 @@ def register() -> None:
     define(
         "bitwise_and.Tensor",
         "bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:850",
+        "native_functions/pointwise.yaml: bitwise_and.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2536,7 +2572,7 @@ def register() -> None:
     define(
         "bitwise_and_.Tensor",
         "bitwise_and_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:850",
+        "native_functions/pointwise.yaml: bitwise_and.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2549,7 +2585,7 @@ def register() -> None:
     define(
         "bitwise_and.Tensor_out",
         "bitwise_and.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:850",
+        "native_functions/pointwise.yaml: bitwise_and.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2562,13 +2598,13 @@ def register() -> None:
     define(
         "bitwise_and.Scalar",
         "bitwise_and.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:859",
+        "native_functions/pointwise.yaml: bitwise_and.Scalar",
     )
     composite("bitwise_and.Scalar", "CompositeImplicitAutograd", composition.bitwise_and)
     define(
         "bitwise_or.Tensor",
         "bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:864",
+        "native_functions/pointwise.yaml: bitwise_or.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2581,7 +2617,7 @@ def register() -> None:
     define(
         "bitwise_or_.Tensor",
         "bitwise_or_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:864",
+        "native_functions/pointwise.yaml: bitwise_or.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2594,7 +2630,7 @@ def register() -> None:
     define(
         "bitwise_or.Tensor_out",
         "bitwise_or.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:864",
+        "native_functions/pointwise.yaml: bitwise_or.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2607,13 +2643,13 @@ def register() -> None:
     define(
         "bitwise_or.Scalar",
         "bitwise_or.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:873",
+        "native_functions/pointwise.yaml: bitwise_or.Scalar",
     )
     composite("bitwise_or.Scalar", "CompositeImplicitAutograd", composition.bitwise_or)
     define(
         "bitwise_xor.Tensor",
         "bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:878",
+        "native_functions/pointwise.yaml: bitwise_xor.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2626,7 +2662,7 @@ def register() -> None:
     define(
         "bitwise_xor_.Tensor",
         "bitwise_xor_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:878",
+        "native_functions/pointwise.yaml: bitwise_xor.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2639,7 +2675,7 @@ def register() -> None:
     define(
         "bitwise_xor.Tensor_out",
         "bitwise_xor.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:878",
+        "native_functions/pointwise.yaml: bitwise_xor.Tensor",
         (
             "core",
             "nondifferentiable",
@@ -2652,13 +2688,13 @@ def register() -> None:
     define(
         "bitwise_xor.Scalar",
         "bitwise_xor.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:887",
+        "native_functions/pointwise.yaml: bitwise_xor.Scalar",
     )
     composite("bitwise_xor.Scalar", "CompositeImplicitAutograd", composition.bitwise_xor)
     define(
         "bitwise_left_shift.Tensor",
         "bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:892",
+        "native_functions/pointwise.yaml: bitwise_left_shift.Tensor",
         (
             "nondifferentiable",
             "pointwise",
@@ -2676,7 +2712,7 @@ def register() -> None:
     define(
         "bitwise_left_shift_.Tensor",
         "bitwise_left_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:892",
+        "native_functions/pointwise.yaml: bitwise_left_shift.Tensor",
         (
             "nondifferentiable",
             "pointwise",
@@ -2694,7 +2730,7 @@ def register() -> None:
     define(
         "bitwise_left_shift.Tensor_out",
         "bitwise_left_shift.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:892",
+        "native_functions/pointwise.yaml: bitwise_left_shift.Tensor",
         (
             "nondifferentiable",
             "pointwise",
@@ -2706,7 +2742,7 @@ def register() -> None:
     define(
         "bitwise_right_shift.Tensor",
         "bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:901",
+        "native_functions/pointwise.yaml: bitwise_right_shift.Tensor",
         (
             "nondifferentiable",
             "pointwise",
@@ -2724,7 +2760,7 @@ def register() -> None:
     define(
         "bitwise_right_shift_.Tensor",
         "bitwise_right_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:901",
+        "native_functions/pointwise.yaml: bitwise_right_shift.Tensor",
         (
             "nondifferentiable",
             "pointwise",
@@ -2742,7 +2778,7 @@ def register() -> None:
     define(
         "bitwise_right_shift.Tensor_out",
         "bitwise_right_shift.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:901",
+        "native_functions/pointwise.yaml: bitwise_right_shift.Tensor",
         (
             "nondifferentiable",
             "pointwise",
@@ -2754,7 +2790,7 @@ def register() -> None:
     define(
         "gcd",
         "gcd(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:910",
+        "native_functions/pointwise.yaml: gcd",
         (
             "nondifferentiable",
             "pointwise",
@@ -2765,7 +2801,7 @@ def register() -> None:
     define(
         "gcd_",
         "gcd_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:910",
+        "native_functions/pointwise.yaml: gcd",
         (
             "nondifferentiable",
             "pointwise",
@@ -2776,7 +2812,7 @@ def register() -> None:
     define(
         "gcd.out",
         "gcd.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:910",
+        "native_functions/pointwise.yaml: gcd",
         (
             "nondifferentiable",
             "pointwise",
@@ -2787,7 +2823,7 @@ def register() -> None:
     define(
         "lcm",
         "lcm(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:918",
+        "native_functions/pointwise.yaml: lcm",
         (
             "nondifferentiable",
             "pointwise",
@@ -2798,7 +2834,7 @@ def register() -> None:
     define(
         "lcm_",
         "lcm_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:918",
+        "native_functions/pointwise.yaml: lcm",
         (
             "nondifferentiable",
             "pointwise",
@@ -2809,7 +2845,7 @@ def register() -> None:
     define(
         "lcm.out",
         "lcm.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:918",
+        "native_functions/pointwise.yaml: lcm",
         (
             "nondifferentiable",
             "pointwise",
@@ -2820,7 +2856,7 @@ def register() -> None:
     define(
         "bitwise_not",
         "bitwise_not(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:926",
+        "native_functions/pointwise.yaml: bitwise_not",
         (
             "core",
             "nondifferentiable",
@@ -2832,7 +2868,7 @@ def register() -> None:
     define(
         "bitwise_not_",
         "bitwise_not_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:926",
+        "native_functions/pointwise.yaml: bitwise_not",
         (
             "core",
             "nondifferentiable",
@@ -2844,7 +2880,7 @@ def register() -> None:
     define(
         "bitwise_not.out",
         "bitwise_not.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:926",
+        "native_functions/pointwise.yaml: bitwise_not",
         (
             "core",
             "nondifferentiable",
@@ -2856,7 +2892,7 @@ def register() -> None:
     define(
         "clamp",
         "clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
-        "native_functions/pointwise.yaml:936",
+        "native_functions/pointwise.yaml: clamp",
         (
             "core",
             "pointwise",
@@ -2867,7 +2903,7 @@ def register() -> None:
     define(
         "clamp_",
         "clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:936",
+        "native_functions/pointwise.yaml: clamp",
         (
             "core",
             "pointwise",
@@ -2878,7 +2914,7 @@ def register() -> None:
     define(
         "clamp.out",
         "clamp.out(Tensor self, Scalar? min=None, Scalar? max=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:936",
+        "native_functions/pointwise.yaml: clamp",
         (
             "core",
             "pointwise",
@@ -2889,7 +2925,7 @@ def register() -> None:
     define(
         "clamp.Tensor",
         "clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor",
-        "native_functions/pointwise.yaml:943",
+        "native_functions/pointwise.yaml: clamp.Tensor",
         (
             "core",
             "pointwise",
@@ -2900,7 +2936,7 @@ def register() -> None:
     define(
         "clamp_.Tensor",
         "clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:943",
+        "native_functions/pointwise.yaml: clamp.Tensor",
         (
             "core",
             "pointwise",
@@ -2911,7 +2947,7 @@ def register() -> None:
     define(
         "clamp.Tensor_out",
         "clamp.Tensor_out(Tensor self, Tensor? min=None, Tensor? max=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:943",
+        "native_functions/pointwise.yaml: clamp.Tensor",
         (
             "core",
             "pointwise",
@@ -2922,7 +2958,7 @@ def register() -> None:
     define(
         "clamp_min",
         "clamp_min(Tensor self, Scalar min) -> Tensor",
-        "native_functions/pointwise.yaml:950",
+        "native_functions/pointwise.yaml: clamp_min",
         ("pointwise",),
     )
     structured("clamp_min", meta.clamp_one, "clamp_min_stub", "functional", "clamp_min.out")
@@ -2930,7 +2966,7 @@ def register() -> None:
     define(
         "clamp_min_",
         "clamp_min_(Tensor(a!) self, Scalar min) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:950",
+        "native_functions/pointwise.yaml: clamp_min",
         ("pointwise",),
     )
     structured("clamp_min_", meta.clamp_one, "clamp_min_stub", "inplace", "clamp_min.out")
@@ -2938,7 +2974,7 @@ def register() -> None:
     define(
         "clamp_min.out",
         "clamp_min.out(Tensor self, Scalar min, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:950",
+        "native_functions/pointwise.yaml: clamp_min",
         ("pointwise",),
     )
     structured("clamp_min.out", meta.clamp_one, "clamp_min_stub", "out")
@@ -2946,7 +2982,7 @@ def register() -> None:
     define(
         "clamp_min.Tensor",
         "clamp_min.Tensor(Tensor self, Tensor min) -> Tensor",
-        "native_functions/pointwise.yaml:958",
+        "native_functions/pointwise.yaml: clamp_min.Tensor",
         ("pointwise",),
     )
     structured("clamp_min.Tensor", meta.clamp_one, "clamp_min_stub", "functional", "clamp_min.Tensor_out")
@@ -2954,7 +2990,7 @@ def register() -> None:
     define(
         "clamp_min_.Tensor",
         "clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:958",
+        "native_functions/pointwise.yaml: clamp_min.Tensor",
         ("pointwise",),
     )
     structured("clamp_min_.Tensor", meta.clamp_one, "clamp_min_stub", "inplace", "clamp_min.Tensor_out")
@@ -2962,7 +2998,7 @@ def register() -> None:
     define(
         "clamp_min.Tensor_out",
         "clamp_min.Tensor_out(Tensor self, Tensor min, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:958",
+        "native_functions/pointwise.yaml: clamp_min.Tensor",
         ("pointwise",),
     )
     structured("clamp_min.Tensor_out", meta.clamp_one, "clamp_min_stub", "out")
@@ -2970,7 +3006,7 @@ def register() -> None:
     define(
         "clamp_max",
         "clamp_max(Tensor self, Scalar max) -> Tensor",
-        "native_functions/pointwise.yaml:966",
+        "native_functions/pointwise.yaml: clamp_max",
         ("pointwise",),
     )
     structured("clamp_max", meta.clamp_one, "clamp_max_stub", "functional", "clamp_max.out")
@@ -2978,7 +3014,7 @@ def register() -> None:
     define(
         "clamp_max_",
         "clamp_max_(Tensor(a!) self, Scalar max) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:966",
+        "native_functions/pointwise.yaml: clamp_max",
         ("pointwise",),
     )
     structured("clamp_max_", meta.clamp_one, "clamp_max_stub", "inplace", "clamp_max.out")
@@ -2986,7 +3022,7 @@ def register() -> None:
     define(
         "clamp_max.out",
         "clamp_max.out(Tensor self, Scalar max, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:966",
+        "native_functions/pointwise.yaml: clamp_max",
         ("pointwise",),
     )
     structured("clamp_max.out", meta.clamp_one, "clamp_max_stub", "out")
@@ -2994,7 +3030,7 @@ def register() -> None:
     define(
         "clamp_max.Tensor",
         "clamp_max.Tensor(Tensor self, Tensor max) -> Tensor",
-        "native_functions/pointwise.yaml:974",
+        "native_functions/pointwise.yaml: clamp_max.Tensor",
         ("pointwise",),
     )
     structured("clamp_max.Tensor", meta.clamp_one, "clamp_max_stub", "functional", "clamp_max.Tensor_out")
@@ -3002,7 +3038,7 @@ def register() -> None:
     define(
         "clamp_max_.Tensor",
         "clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:974",
+        "native_functions/pointwise.yaml: clamp_max.Tensor",
         ("pointwise",),
     )
     structured("clamp_max_.Tensor", meta.clamp_one, "clamp_max_stub", "inplace", "clamp_max.Tensor_out")
@@ -3010,7 +3046,7 @@ def register() -> None:
     define(
         "clamp_max.Tensor_out",
         "clamp_max.Tensor_out(Tensor self, Tensor max, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:974",
+        "native_functions/pointwise.yaml: clamp_max.Tensor",
         ("pointwise",),
     )
     structured("clamp_max.Tensor_out", meta.clamp_one, "clamp_max_stub", "out")
@@ -3018,31 +3054,31 @@ def register() -> None:
     define(
         "clip",
         "clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
-        "native_functions/pointwise.yaml:982",
+        "native_functions/pointwise.yaml: clip",
     )
     composite("clip", "CompositeImplicitAutograd", composition.clamp)
     define(
         "clip.Tensor",
         "clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor",
-        "native_functions/pointwise.yaml:987",
+        "native_functions/pointwise.yaml: clip.Tensor",
     )
     composite("clip.Tensor", "CompositeImplicitAutograd", composition.clamp)
     define(
         "clip_",
         "clip_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:992",
+        "native_functions/pointwise.yaml: clip_",
     )
     composite("clip_", "CompositeImplicitAutograd", composition.clamp_)
     define(
         "clip_.Tensor",
         "clip_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:997",
+        "native_functions/pointwise.yaml: clip_.Tensor",
     )
     composite("clip_.Tensor", "CompositeImplicitAutograd", composition.clamp_)
     define(
         "where.self",
         "where.self(Tensor condition, Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1002",
+        "native_functions/pointwise.yaml: where.self",
         (
             "core",
             "pointwise",
@@ -3054,7 +3090,7 @@ def register() -> None:
     define(
         "where.self_out",
         "where.self_out(Tensor condition, Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1002",
+        "native_functions/pointwise.yaml: where.self",
         (
             "core",
             "pointwise",
@@ -3063,30 +3099,30 @@ def register() -> None:
     )
     structured("where.self_out", meta.where, "where_stub", "out")
     autograd("where.self_out", out_refuses_grad)
-    define("where", "where(Tensor condition) -> Tensor[]", "native_functions/pointwise.yaml:1010")
+    define("where", "where(Tensor condition) -> Tensor[]", "native_functions/pointwise.yaml: where")
     composite("where", "CompositeImplicitAutograd", composition.where_nonzero)
     define(
         "where.ScalarSelf",
         "where.ScalarSelf(Tensor condition, Scalar self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1014",
+        "native_functions/pointwise.yaml: where.ScalarSelf",
     )
     composite("where.ScalarSelf", "CompositeImplicitAutograd", composition.where)
     define(
         "where.ScalarOther",
         "where.ScalarOther(Tensor condition, Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:1019",
+        "native_functions/pointwise.yaml: where.ScalarOther",
     )
     composite("where.ScalarOther", "CompositeImplicitAutograd", composition.where)
     define(
         "where.Scalar",
         "where.Scalar(Tensor condition, Scalar self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:1024",
+        "native_functions/pointwise.yaml: where.Scalar",
     )
     composite("where.Scalar", "CompositeImplicitAutograd", composition.where)
     define(
         "lerp.Scalar",
         "lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor",
-        "native_functions/pointwise.yaml:1029",
+        "native_functions/pointwise.yaml: lerp.Scalar",
         ("pointwise",),
     )
     structured("lerp.Scalar", meta.lerp, "lerp_stub", "functional", "lerp.Scalar_out")
@@ -3094,7 +3130,7 @@ def register() -> None:
     define(
         "lerp_.Scalar",
         "lerp_.Scalar(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1029",
+        "native_functions/pointwise.yaml: lerp.Scalar",
         ("pointwise",),
     )
     structured("lerp_.Scalar", meta.lerp, "lerp_stub", "inplace", "lerp.Scalar_out")
@@ -3102,7 +3138,7 @@ def register() -> None:
     define(
         "lerp.Scalar_out",
         "lerp.Scalar_out(Tensor self, Tensor end, Scalar weight, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1029",
+        "native_functions/pointwise.yaml: lerp.Scalar",
         ("pointwise",),
     )
     structured("lerp.Scalar_out", meta.lerp, "lerp_stub", "out")
@@ -3110,7 +3146,7 @@ def register() -> None:
     define(
         "lerp.Tensor",
         "lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor",
-        "native_functions/pointwise.yaml:1036",
+        "native_functions/pointwise.yaml: lerp.Tensor",
         ("pointwise",),
     )
     structured("lerp.Tensor", meta.lerp, "lerp_stub", "functional", "lerp.Tensor_out")
@@ -3118,7 +3154,7 @@ def register() -> None:
     define(
         "lerp_.Tensor",
         "lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1036",
+        "native_functions/pointwise.yaml: lerp.Tensor",
         ("pointwise",),
     )
     structured("lerp_.Tensor", meta.lerp, "lerp_stub", "inplace", "lerp.Tensor_out")
@@ -3126,7 +3162,7 @@ def register() -> None:
     define(
         "lerp.Tensor_out",
         "lerp.Tensor_out(Tensor self, Tensor end, Tensor weight, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1036",
+        "native_functions/pointwise.yaml: lerp.Tensor",
         ("pointwise",),
     )
     structured("lerp.Tensor_out", meta.lerp, "lerp_stub", "out")
@@ -3134,7 +3170,7 @@ def register() -> None:
     define(
         "addcmul",
         "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
-        "native_functions/pointwise.yaml:1043",
+        "native_functions/pointwise.yaml: addcmul",
         ("pointwise",),
     )
     structured("addcmul", meta.addcmul, "addcmul_stub", "functional", "addcmul.out")
@@ -3142,7 +3178,7 @@ def register() -> None:
     define(
         "addcmul_",
         "addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1043",
+        "native_functions/pointwise.yaml: addcmul",
         ("pointwise",),
     )
     structured("addcmul_", meta.addcmul, "addcmul_stub", "inplace", "addcmul.out")
@@ -3150,7 +3186,7 @@ def register() -> None:
     define(
         "addcmul.out",
         "addcmul.out(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1043",
+        "native_functions/pointwise.yaml: addcmul",
         ("pointwise",),
     )
     structured("addcmul.out", meta.addcmul, "addcmul_stub", "out")
@@ -3158,7 +3194,7 @@ def register() -> None:
     define(
         "addcdiv",
         "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
-        "native_functions/pointwise.yaml:1050",
+        "native_functions/pointwise.yaml: addcdiv",
         ("pointwise",),
     )
     structured("addcdiv", meta.addcdiv, "addcdiv_stub", "functional", "addcdiv.out")
@@ -3166,7 +3202,7 @@ def register() -> None:
     define(
         "addcdiv_",
         "addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1050",
+        "native_functions/pointwise.yaml: addcdiv",
         ("pointwise",),
     )
     structured("addcdiv_", meta.addcdiv, "addcdiv_stub", "inplace", "addcdiv.out")
@@ -3174,46 +3210,49 @@ def register() -> None:
     define(
         "addcdiv.out",
         "addcdiv.out(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1050",
+        "native_functions/pointwise.yaml: addcdiv",
         ("pointwise",),
     )
     structured("addcdiv.out", meta.addcdiv, "addcdiv_stub", "out")
     autograd("addcdiv.out", out_refuses_grad)
-    define("sgn", "sgn(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1059", ("pointwise",))
+    define("sgn", "sgn(Tensor self) -> Tensor", "native_functions/pointwise.yaml: sgn", ("pointwise",))
     structured("sgn", meta.unary, "sgn_stub", "functional", "sgn.out")
     autograd("sgn", autograd_pointwise.plan_sgn)
     define(
-        "sgn_", "sgn_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:1059", ("pointwise",)
+        "sgn_", "sgn_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml: sgn", ("pointwise",)
     )
     structured("sgn_", meta.unary, "sgn_stub", "inplace", "sgn.out")
     autograd("sgn_", autograd_pointwise.plan_sgn_)
     define(
         "sgn.out",
         "sgn.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1059",
+        "native_functions/pointwise.yaml: sgn",
         ("pointwise",),
     )
     structured("sgn.out", meta.unary, "sgn_stub", "out")
     autograd("sgn.out", out_refuses_grad)
     define(
-        "signbit", "signbit(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1067", ("pointwise",)
+        "signbit",
+        "signbit(Tensor self) -> Tensor",
+        "native_functions/pointwise.yaml: signbit",
+        ("pointwise",),
     )
     structured("signbit", meta.signbit, "signbit_stub", "functional", "signbit.out")
     define(
         "signbit.out",
         "signbit.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1067",
+        "native_functions/pointwise.yaml: signbit",
         ("pointwise",),
     )
     structured("signbit.out", meta.signbit, "signbit_stub", "out")
     autograd("signbit.out", out_refuses_grad)
-    define("frac", "frac(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1075", ("pointwise",))
+    define("frac", "frac(Tensor self) -> Tensor", "native_functions/pointwise.yaml: frac", ("pointwise",))
     structured("frac", meta.frac, "frac_stub", "functional", "frac.out")
     autograd("frac", autograd_pointwise.plan_frac)
     define(
         "frac_",
         "frac_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1075",
+        "native_functions/pointwise.yaml: frac",
         ("pointwise",),
     )
     structured("frac_", meta.frac, "frac_stub", "inplace", "frac.out")
@@ -3221,7 +3260,7 @@ def register() -> None:
     define(
         "frac.out",
         "frac.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1075",
+        "native_functions/pointwise.yaml: frac",
         ("pointwise",),
     )
     structured("frac.out", meta.frac, "frac_stub", "out")
@@ -3229,7 +3268,7 @@ def register() -> None:
     define(
         "copysign.Tensor",
         "copysign.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1083",
+        "native_functions/pointwise.yaml: copysign.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3238,7 +3277,7 @@ def register() -> None:
     define(
         "copysign_.Tensor",
         "copysign_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1083",
+        "native_functions/pointwise.yaml: copysign.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3247,7 +3286,7 @@ def register() -> None:
     define(
         "copysign.out",
         "copysign.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1083",
+        "native_functions/pointwise.yaml: copysign.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3256,34 +3295,34 @@ def register() -> None:
     define(
         "copysign.Scalar",
         "copysign.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:1092",
+        "native_functions/pointwise.yaml: copysign.Scalar",
         ("pointwise",),
     )
     composite("copysign.Scalar", "CompositeImplicitAutograd", composition.copysign)
     define(
         "copysign_.Scalar",
         "copysign_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1098",
+        "native_functions/pointwise.yaml: copysign_.Scalar",
     )
     composite("copysign_.Scalar", "CompositeImplicitAutograd", composition.copysign_)
     define(
         "heaviside",
         "heaviside(Tensor self, Tensor values) -> Tensor",
-        "native_functions/pointwise.yaml:1103",
+        "native_functions/pointwise.yaml: heaviside",
         ("pointwise",),
     )
     structured("heaviside", meta.heaviside, "heaviside_stub", "functional", "heaviside.out")
     define(
         "heaviside_",
         "heaviside_(Tensor(a!) self, Tensor values) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1103",
+        "native_functions/pointwise.yaml: heaviside",
         ("pointwise",),
     )
     structured("heaviside_", meta.heaviside, "heaviside_stub", "inplace", "heaviside.out")
     define(
         "heaviside.out",
         "heaviside.out(Tensor self, Tensor values, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1103",
+        "native_functions/pointwise.yaml: heaviside",
         ("pointwise",),
     )
     structured("heaviside.out", meta.heaviside, "heaviside_stub", "out")
@@ -3291,7 +3330,7 @@ def register() -> None:
     define(
         "hypot",
         "hypot(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1111",
+        "native_functions/pointwise.yaml: hypot",
         ("pointwise",),
     )
     structured("hypot", meta.same_floating, "hypot_stub", "functional", "hypot.out")
@@ -3299,7 +3338,7 @@ def register() -> None:
     define(
         "hypot_",
         "hypot_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1111",
+        "native_functions/pointwise.yaml: hypot",
         ("pointwise",),
     )
     structured("hypot_", meta.same_floating, "hypot_stub", "inplace", "hypot.out")
@@ -3307,7 +3346,7 @@ def register() -> None:
     define(
         "hypot.out",
         "hypot.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1111",
+        "native_functions/pointwise.yaml: hypot",
         ("pointwise",),
     )
     structured("hypot.out", meta.same_floating, "hypot_stub", "out")
@@ -3315,7 +3354,7 @@ def register() -> None:
     define(
         "nextafter",
         "nextafter(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1119",
+        "native_functions/pointwise.yaml: nextafter",
         ("pointwise",),
     )
     structured("nextafter", meta.same_floating, "nextafter_stub", "functional", "nextafter.out")
@@ -3323,7 +3362,7 @@ def register() -> None:
     define(
         "nextafter_",
         "nextafter_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1119",
+        "native_functions/pointwise.yaml: nextafter",
         ("pointwise",),
     )
     structured("nextafter_", meta.same_floating, "nextafter_stub", "inplace", "nextafter.out")
@@ -3331,7 +3370,7 @@ def register() -> None:
     define(
         "nextafter.out",
         "nextafter.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1119",
+        "native_functions/pointwise.yaml: nextafter",
         ("pointwise",),
     )
     structured("nextafter.out", meta.same_floating, "nextafter_stub", "out")
@@ -3339,7 +3378,7 @@ def register() -> None:
     define(
         "nan_to_num",
         "nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
-        "native_functions/pointwise.yaml:1127",
+        "native_functions/pointwise.yaml: nan_to_num",
         ("pointwise",),
     )
     structured("nan_to_num", meta.nan_to_num, "nan_to_num_stub", "functional", "nan_to_num.out")
@@ -3347,7 +3386,7 @@ def register() -> None:
     define(
         "nan_to_num_",
         "nan_to_num_(Tensor(a!) self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1127",
+        "native_functions/pointwise.yaml: nan_to_num",
         ("pointwise",),
     )
     structured("nan_to_num_", meta.nan_to_num, "nan_to_num_stub", "inplace", "nan_to_num.out")
@@ -3355,7 +3394,7 @@ def register() -> None:
     define(
         "nan_to_num.out",
         "nan_to_num.out(Tensor self, float? nan=None, float? posinf=None, float? neginf=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1127",
+        "native_functions/pointwise.yaml: nan_to_num",
         ("pointwise",),
     )
     structured("nan_to_num.out", meta.nan_to_num, "nan_to_num_stub", "out")
@@ -3363,21 +3402,21 @@ def register() -> None:
     define(
         "frexp.Tensor",
         "frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)",
-        "native_functions/pointwise.yaml:1135",
+        "native_functions/pointwise.yaml: frexp.Tensor",
         ("pointwise",),
     )
     composite("frexp.Tensor", "CompositeImplicitAutograd", composition.frexp)
     define(
         "frexp.Tensor_out",
         "frexp.Tensor_out(Tensor self, *, Tensor(a!) mantissa, Tensor(b!) exponent) -> (Tensor(a!) mantissa, Tensor(b!) exponent)",
-        "native_functions/pointwise.yaml:1141",
+        "native_functions/pointwise.yaml: frexp.Tensor_out",
         ("pointwise",),
     )
     composite("frexp.Tensor_out", "CompositeImplicitAutograd", composition.frexp_out)
     define(
         "_frexp_mantissa",
         "_frexp_mantissa(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:1146",
+        "native_functions/pointwise.yaml: _frexp_mantissa",
         ("pointwise",),
     )
     structured("_frexp_mantissa", meta.frexp_mantissa, "_frexp_mantissa_stub", "functional")
@@ -3385,71 +3424,77 @@ def register() -> None:
     define(
         "_frexp_exponent",
         "_frexp_exponent(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:1152",
+        "native_functions/pointwise.yaml: _frexp_exponent",
         ("pointwise",),
     )
     structured("_frexp_exponent", meta.frexp_exponent, "_frexp_exponent_stub", "functional")
     define(
         "ldexp.Tensor",
         "ldexp.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1158",
+        "native_functions/pointwise.yaml: ldexp.Tensor",
         ("pointwise",),
     )
     composite("ldexp.Tensor", "CompositeImplicitAutograd", composition.ldexp)
     define(
         "ldexp_",
         "ldexp_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1158",
+        "native_functions/pointwise.yaml: ldexp.Tensor",
         ("pointwise",),
     )
     composite("ldexp_", "CompositeImplicitAutograd", inplace_form("ldexp_", composition.ldexp))
     define(
         "ldexp.out",
         "ldexp.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1158",
+        "native_functions/pointwise.yaml: ldexp.Tensor",
         ("pointwise",),
     )
     composite("ldexp.out", "CompositeImplicitAutograd", out_form("ldexp", composition.ldexp))
     define(
-        "deg2rad", "deg2rad(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1165", ("pointwise",)
+        "deg2rad",
+        "deg2rad(Tensor self) -> Tensor",
+        "native_functions/pointwise.yaml: deg2rad",
+        ("pointwise",),
     )
     composite("deg2rad", "CompositeImplicitAutograd", composition.deg2rad)
     define(
         "deg2rad_",
         "deg2rad_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1165",
+        "native_functions/pointwise.yaml: deg2rad",
         ("pointwise",),
     )
     composite("deg2rad_", "CompositeImplicitAutograd", inplace_form("deg2rad_", composition.deg2rad))
     define(
         "deg2rad.out",
         "deg2rad.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1165",
+        "native_functions/pointwise.yaml: deg2rad",
         ("pointwise",),
     )
     composite("deg2rad.out", "CompositeImplicitAutograd", out_form("deg2rad", composition.deg2rad))
     define(
-        "rad2deg", "rad2deg(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1172", ("pointwise",)
+        "rad2deg",
+        "rad2deg(Tensor self) -> Tensor",
+        "native_functions/pointwise.yaml: rad2deg",
+        ("pointwise",),
     )
     composite("rad2deg", "CompositeImplicitAutograd", composition.rad2deg)
     define(
         "rad2deg_",
         "rad2deg_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1172",
+        "native_functions/pointwise.yaml: rad2deg",
         ("pointwise",),
     )
     composite("rad2deg_", "CompositeImplicitAutograd", inplace_form("rad2deg_", composition.rad2deg))
     define(
         "rad2deg.out",
         "rad2deg.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1172",
+        "native_functions/pointwise.yaml: rad2deg",
         ("pointwise",),
     )
     composite("rad2deg.out", "CompositeImplicitAutograd", out_form("rad2deg", composition.rad2deg))
     define(
         "logaddexp",
         "logaddexp(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1181",
+        "native_functions/pointwise.yaml: logaddexp",
         ("pointwise",),
     )
     structured("logaddexp", meta.logaddexp, "logaddexp_stub", "functional", "logaddexp.out")
@@ -3457,7 +3502,7 @@ def register() -> None:
     define(
         "logaddexp.out",
         "logaddexp.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1181",
+        "native_functions/pointwise.yaml: logaddexp",
         ("pointwise",),
     )
     structured("logaddexp.out", meta.logaddexp, "logaddexp_stub", "out")
@@ -3465,7 +3510,7 @@ def register() -> None:
     define(
         "logaddexp2",
         "logaddexp2(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1189",
+        "native_functions/pointwise.yaml: logaddexp2",
         ("pointwise",),
     )
     structured("logaddexp2", meta.same_floating, "logaddexp2_stub", "functional", "logaddexp2.out")
@@ -3473,7 +3518,7 @@ def register() -> None:
     define(
         "logaddexp2.out",
         "logaddexp2.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1189",
+        "native_functions/pointwise.yaml: logaddexp2",
         ("pointwise",),
     )
     structured("logaddexp2.out", meta.same_floating, "logaddexp2_stub", "out")
@@ -3481,7 +3526,7 @@ def register() -> None:
     define(
         "xlogy.Tensor",
         "xlogy.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1197",
+        "native_functions/pointwise.yaml: xlogy.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3490,7 +3535,7 @@ def register() -> None:
     define(
         "xlogy_.Tensor",
         "xlogy_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1197",
+        "native_functions/pointwise.yaml: xlogy.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3499,7 +3544,7 @@ def register() -> None:
     define(
         "xlogy.OutTensor",
         "xlogy.OutTensor(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1197",
+        "native_functions/pointwise.yaml: xlogy.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3508,27 +3553,27 @@ def register() -> None:
     define(
         "xlogy.Scalar_Self",
         "xlogy.Scalar_Self(Scalar self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1206",
+        "native_functions/pointwise.yaml: xlogy.Scalar_Self",
         ("pointwise",),
     )
     composite("xlogy.Scalar_Self", "CompositeImplicitAutograd", composition.xlogy)
     define(
         "xlogy.Scalar_Other",
         "xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:1212",
+        "native_functions/pointwise.yaml: xlogy.Scalar_Other",
         ("pointwise",),
     )
     composite("xlogy.Scalar_Other", "CompositeImplicitAutograd", composition.xlogy)
     define(
         "xlogy_.Scalar_Other",
         "xlogy_.Scalar_Other(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1218",
+        "native_functions/pointwise.yaml: xlogy_.Scalar_Other",
     )
     composite("xlogy_.Scalar_Other", "CompositeImplicitAutograd", composition.xlogy_)
     define(
         "logit",
         "logit(Tensor self, float? eps=None) -> Tensor",
-        "native_functions/pointwise.yaml:1223",
+        "native_functions/pointwise.yaml: logit",
         ("pointwise",),
     )
     structured("logit", meta.logit, "logit_stub", "functional", "logit.out")
@@ -3536,7 +3581,7 @@ def register() -> None:
     define(
         "logit_",
         "logit_(Tensor(a!) self, float? eps=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1223",
+        "native_functions/pointwise.yaml: logit",
         ("pointwise",),
     )
     structured("logit_", meta.logit, "logit_stub", "inplace", "logit.out")
@@ -3544,7 +3589,7 @@ def register() -> None:
     define(
         "logit.out",
         "logit.out(Tensor self, float? eps=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1223",
+        "native_functions/pointwise.yaml: logit",
         ("pointwise",),
     )
     structured("logit.out", meta.logit, "logit_stub", "out")
@@ -3552,18 +3597,18 @@ def register() -> None:
     define(
         "logit_backward",
         "logit_backward(Tensor grad_output, Tensor self, float? eps=None) -> Tensor",
-        "native_functions/pointwise.yaml:1231",
+        "native_functions/pointwise.yaml: logit_backward",
         ("pointwise",),
     )
     structured("logit_backward", meta.logit_backward, "logit_backward_stub", "functional")
     autograd("logit_backward", autograd_pointwise.plan_logit_backward)
-    define("sinc", "sinc(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1238", ("pointwise",))
+    define("sinc", "sinc(Tensor self) -> Tensor", "native_functions/pointwise.yaml: sinc", ("pointwise",))
     structured("sinc", meta.unary_float, "sinc_stub", "functional", "sinc.out")
     autograd("sinc", autograd_pointwise.plan_sinc)
     define(
         "sinc_",
         "sinc_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1238",
+        "native_functions/pointwise.yaml: sinc",
         ("pointwise",),
     )
     structured("sinc_", meta.unary_float, "sinc_stub", "inplace", "sinc.out")
@@ -3571,7 +3616,7 @@ def register() -> None:
     define(
         "sinc.out",
         "sinc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1238",
+        "native_functions/pointwise.yaml: sinc",
         ("pointwise",),
     )
     structured("sinc.out", meta.unary_float, "sinc_stub", "out")
@@ -3579,7 +3624,7 @@ def register() -> None:
     define(
         "multiply.Tensor",
         "multiply.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1248",
+        "native_functions/pointwise.yaml: multiply.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3587,7 +3632,7 @@ def register() -> None:
     define(
         "multiply_.Tensor",
         "multiply_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1248",
+        "native_functions/pointwise.yaml: multiply.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3595,7 +3640,7 @@ def register() -> None:
     define(
         "multiply.out",
         "multiply.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1248",
+        "native_functions/pointwise.yaml: multiply.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3603,7 +3648,7 @@ def register() -> None:
     define(
         "subtract.Tensor",
         "subtract.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
-        "native_functions/pointwise.yaml:1256",
+        "native_functions/pointwise.yaml: subtract.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3611,7 +3656,7 @@ def register() -> None:
     define(
         "subtract_.Tensor",
         "subtract_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1256",
+        "native_functions/pointwise.yaml: subtract.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3621,7 +3666,7 @@ def register() -> None:
     define(
         "subtract.out",
         "subtract.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1256",
+        "native_functions/pointwise.yaml: subtract.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3629,7 +3674,7 @@ def register() -> None:
     define(
         "divide.Tensor",
         "divide.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1264",
+        "native_functions/pointwise.yaml: divide.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3637,7 +3682,7 @@ def register() -> None:
     define(
         "divide_.Tensor",
         "divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1264",
+        "native_functions/pointwise.yaml: divide.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3645,7 +3690,7 @@ def register() -> None:
     define(
         "divide.out",
         "divide.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1264",
+        "native_functions/pointwise.yaml: divide.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3653,7 +3698,7 @@ def register() -> None:
     define(
         "divide.Tensor_mode",
         "divide.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor",
-        "native_functions/pointwise.yaml:1272",
+        "native_functions/pointwise.yaml: divide.Tensor_mode",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3661,7 +3706,7 @@ def register() -> None:
     define(
         "divide_.Tensor_mode",
         "divide_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1272",
+        "native_functions/pointwise.yaml: divide.Tensor_mode",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3673,7 +3718,7 @@ def register() -> None:
     define(
         "divide.out_mode",
         "divide.out_mode(Tensor self, Tensor other, *, str? rounding_mode, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1272",
+        "native_functions/pointwise.yaml: divide.Tensor_mode",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3681,7 +3726,7 @@ def register() -> None:
     define(
         "true_divide.Tensor",
         "true_divide.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:1280",
+        "native_functions/pointwise.yaml: true_divide.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3689,7 +3734,7 @@ def register() -> None:
     define(
         "true_divide_.Tensor",
         "true_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1280",
+        "native_functions/pointwise.yaml: true_divide.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3697,7 +3742,7 @@ def register() -> None:
     define(
         "true_divide.out",
         "true_divide.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1280",
+        "native_functions/pointwise.yaml: true_divide.Tensor",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -3705,26 +3750,26 @@ def register() -> None:
     define(
         "true_divide.Scalar",
         "true_divide.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:1288",
+        "native_functions/pointwise.yaml: true_divide.Scalar",
     )
     composite("true_divide.Scalar", "CompositeImplicitAutograd", composition.div)
     define(
         "true_divide_.Scalar",
         "true_divide_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1293",
+        "native_functions/pointwise.yaml: true_divide_.Scalar",
     )
     composite("true_divide_.Scalar", "CompositeImplicitAutograd", composition.div_)
     define(
         "float_power.Tensor_Tensor",
         "float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
-        "native_functions/pointwise.yaml:1298",
+        "native_functions/pointwise.yaml: float_power.Tensor_Tensor",
         ("pointwise",),
     )
     composite("float_power.Tensor_Tensor", "CompositeImplicitAutograd", composition.float_power)
     define(
         "float_power.Tensor_Tensor_out",
         "float_power.Tensor_Tensor_out(Tensor self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1298",
+        "native_functions/pointwise.yaml: float_power.Tensor_Tensor",
         ("pointwise",),
     )
     composite(
@@ -3735,14 +3780,14 @@ def register() -> None:
     define(
         "float_power.Tensor_Scalar",
         "float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",
-        "native_functions/pointwise.yaml:1305",
+        "native_functions/pointwise.yaml: float_power.Tensor_Scalar",
         ("pointwise",),
     )
     composite("float_power.Tensor_Scalar", "CompositeImplicitAutograd", composition.float_power)
     define(
         "float_power.Tensor_Scalar_out",
         "float_power.Tensor_Scalar_out(Tensor self, Scalar exponent, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1305",
+        "native_functions/pointwise.yaml: float_power.Tensor_Scalar",
         ("pointwise",),
     )
     composite(
@@ -3753,14 +3798,14 @@ def register() -> None:
     define(
         "float_power.Scalar",
         "float_power.Scalar(Scalar self, Tensor exponent) -> Tensor",
-        "native_functions/pointwise.yaml:1312",
+        "native_functions/pointwise.yaml: float_power.Scalar",
         ("pointwise",),
     )
     composite("float_power.Scalar", "CompositeImplicitAutograd", composition.float_power)
     define(
         "float_power.Scalar_out",
         "float_power.Scalar_out(Scalar self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1312",
+        "native_functions/pointwise.yaml: float_power.Scalar",
         ("pointwise",),
     )
     composite(
@@ -3771,39 +3816,41 @@ def register() -> None:
     define(
         "float_power_.Tensor",
         "float_power_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1318",
+        "native_functions/pointwise.yaml: float_power_.Tensor",
         ("pointwise",),
     )
     composite("float_power_.Tensor", "CompositeImplicitAutograd", composition.float_power_)
     define(
         "float_power_.Scalar",
         "float_power_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1324",
+        "native_functions/pointwise.yaml: float_power_.Scalar",
         ("pointwise",),
     )
     composite("float_power_.Scalar", "CompositeImplicitAutograd", composition.float_power_)
-    define("angle", "angle(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1332", ("pointwise",))
+    define("angle", "angle(Tensor self) -> Tensor", "native_functions/pointwise.yaml: angle", ("pointwise",))
     composite("angle", "CompositeImplicitAutograd", composition.angle)
     define(
         "angle.out",
         "angle.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1332",
+        "native_functions/pointwise.yaml: angle",
         ("pointwise",),
     )
     composite("angle.out", "CompositeImplicitAutograd", out_form("angle", composition.angle))
-    define("complex", "complex(Tensor real, Tensor imag) -> Tensor", "native_functions/pointwise.yaml:1339")
+    define(
+        "complex", "complex(Tensor real, Tensor imag) -> Tensor", "native_functions/pointwise.yaml: complex"
+    )
     composite("complex", "CompositeImplicitAutograd", composition.complex_)
     define(
         "complex.out",
         "complex.out(Tensor real, Tensor imag, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1343",
+        "native_functions/pointwise.yaml: complex.out",
     )
     composite("complex.out", "CompositeImplicitAutograd", composition.complex_out)
-    define("polar", "polar(Tensor abs, Tensor angle) -> Tensor", "native_functions/pointwise.yaml:1347")
+    define("polar", "polar(Tensor abs, Tensor angle) -> Tensor", "native_functions/pointwise.yaml: polar")
     composite("polar", "CompositeImplicitAutograd", composition.polar)
     define(
         "polar.out",
         "polar.out(Tensor abs, Tensor angle, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:1351",
+        "native_functions/pointwise.yaml: polar.out",
     )
     composite("polar.out", "CompositeImplicitAutograd", composition.polar_out)

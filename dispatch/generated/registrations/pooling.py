@@ -18,13 +18,13 @@ def register() -> None:
     define(
         "max_pool2d",
         "max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor",
-        "native_functions/pooling.yaml:3",
+        "native_functions/pooling.yaml: max_pool2d",
     )
     composite("max_pool2d", "CompositeImplicitAutograd", composition.max_pool2d)
     define(
         "max_pool2d_with_indices",
         "max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
-        "native_functions/pooling.yaml:7",
+        "native_functions/pooling.yaml: max_pool2d_with_indices",
         ("core",),
     )
     structured(
@@ -38,7 +38,7 @@ def register() -> None:
     define(
         "max_pool2d_with_indices.out",
         "max_pool2d_with_indices.out(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False, *, Tensor(a!) out, Tensor(b!) indices) -> (Tensor(a!), Tensor(b!))",
-        "native_functions/pooling.yaml:11",
+        "native_functions/pooling.yaml: max_pool2d_with_indices.out",
     )
     structured(
         "max_pool2d_with_indices.out", meta.max_pool2d_with_indices, "max_pool2d_with_indices_stub", "out"
@@ -47,7 +47,7 @@ def register() -> None:
     define(
         "max_pool2d_with_indices_backward",
         "max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor",
-        "native_functions/pooling.yaml:15",
+        "native_functions/pooling.yaml: max_pool2d_with_indices_backward",
         ("core",),
     )
     structured(
@@ -60,19 +60,19 @@ def register() -> None:
     define(
         "max_pool1d",
         "max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> Tensor",
-        "native_functions/pooling.yaml:19",
+        "native_functions/pooling.yaml: max_pool1d",
     )
     composite("max_pool1d", "CompositeImplicitAutograd", composition.max_pool1d)
     define(
         "max_pool1d_with_indices",
         "max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
-        "native_functions/pooling.yaml:23",
+        "native_functions/pooling.yaml: max_pool1d_with_indices",
     )
     composite("max_pool1d_with_indices", "CompositeImplicitAutograd", composition.max_pool1d_with_indices)
     define(
         "avg_pool2d",
         "avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
-        "native_functions/pooling.yaml:27",
+        "native_functions/pooling.yaml: avg_pool2d",
         ("core",),
     )
     structured("avg_pool2d", meta.avg_pool2d, "avg_pool2d_stub", "functional", "avg_pool2d.out")
@@ -80,7 +80,7 @@ def register() -> None:
     define(
         "avg_pool2d.out",
         "avg_pool2d.out(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pooling.yaml:27",
+        "native_functions/pooling.yaml: avg_pool2d",
         ("core",),
     )
     structured("avg_pool2d.out", meta.avg_pool2d, "avg_pool2d_stub", "out")
@@ -88,7 +88,7 @@ def register() -> None:
     define(
         "avg_pool2d_backward",
         "avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor",
-        "native_functions/pooling.yaml:33",
+        "native_functions/pooling.yaml: avg_pool2d_backward",
         ("core",),
     )
     structured("avg_pool2d_backward", meta.avg_pool2d_backward, "avg_pool2d_backward_stub", "functional")
@@ -96,19 +96,19 @@ def register() -> None:
     define(
         "avg_pool1d",
         "avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, bool ceil_mode=False, bool count_include_pad=True) -> Tensor",
-        "native_functions/pooling.yaml:38",
+        "native_functions/pooling.yaml: avg_pool1d",
     )
     composite("avg_pool1d", "CompositeImplicitAutograd", composition.avg_pool1d)
     define(
         "max_pool3d",
         "max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor",
-        "native_functions/pooling.yaml:42",
+        "native_functions/pooling.yaml: max_pool3d",
     )
     composite("max_pool3d", "CompositeImplicitAutograd", composition.max_pool3d)
     define(
         "max_pool3d_with_indices",
         "max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
-        "native_functions/pooling.yaml:46",
+        "native_functions/pooling.yaml: max_pool3d_with_indices",
         ("core",),
     )
     structured(
@@ -122,7 +122,7 @@ def register() -> None:
     define(
         "max_pool3d_with_indices.out",
         "max_pool3d_with_indices.out(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False, *, Tensor(a!) out, Tensor(b!) indices) -> (Tensor(a!), Tensor(b!))",
-        "native_functions/pooling.yaml:51",
+        "native_functions/pooling.yaml: max_pool3d_with_indices.out",
     )
     structured(
         "max_pool3d_with_indices.out", meta.max_pool3d_with_indices, "max_pool3d_with_indices_stub", "out"
@@ -131,7 +131,7 @@ def register() -> None:
     define(
         "max_pool3d_with_indices_backward",
         "max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor",
-        "native_functions/pooling.yaml:55",
+        "native_functions/pooling.yaml: max_pool3d_with_indices_backward",
     )
     structured(
         "max_pool3d_with_indices_backward",
@@ -143,7 +143,7 @@ def register() -> None:
     define(
         "avg_pool3d",
         "avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
-        "native_functions/pooling.yaml:59",
+        "native_functions/pooling.yaml: avg_pool3d",
         ("core",),
     )
     structured("avg_pool3d", meta.avg_pool3d, "avg_pool3d_stub", "functional", "avg_pool3d.out")
@@ -151,7 +151,7 @@ def register() -> None:
     define(
         "avg_pool3d.out",
         "avg_pool3d.out(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pooling.yaml:59",
+        "native_functions/pooling.yaml: avg_pool3d",
         ("core",),
     )
     structured("avg_pool3d.out", meta.avg_pool3d, "avg_pool3d_stub", "out")
@@ -159,26 +159,26 @@ def register() -> None:
     define(
         "avg_pool3d_backward",
         "avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor",
-        "native_functions/pooling.yaml:65",
+        "native_functions/pooling.yaml: avg_pool3d_backward",
     )
     structured("avg_pool3d_backward", meta.avg_pool3d_backward, "avg_pool3d_backward_stub", "functional")
     autograd("avg_pool3d_backward", autograd_pooling.plan_avg_pool3d_backward)
     define(
         "adaptive_avg_pool1d",
         "adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor",
-        "native_functions/pooling.yaml:69",
+        "native_functions/pooling.yaml: adaptive_avg_pool1d",
     )
     composite("adaptive_avg_pool1d", "CompositeImplicitAutograd", composition.adaptive_avg_pool1d)
     define(
         "adaptive_avg_pool2d",
         "adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor",
-        "native_functions/pooling.yaml:73",
+        "native_functions/pooling.yaml: adaptive_avg_pool2d",
     )
     composite("adaptive_avg_pool2d", "CompositeImplicitAutograd", composition.adaptive_avg_pool2d)
     define(
         "_adaptive_avg_pool2d",
         "_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor",
-        "native_functions/pooling.yaml:78",
+        "native_functions/pooling.yaml: _adaptive_avg_pool2d",
         ("core",),
     )
     structured("_adaptive_avg_pool2d", meta._adaptive_avg_pool2d, "_adaptive_avg_pool2d_stub", "functional")
@@ -186,7 +186,7 @@ def register() -> None:
     define(
         "_adaptive_avg_pool2d_backward",
         "_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor",
-        "native_functions/pooling.yaml:82",
+        "native_functions/pooling.yaml: _adaptive_avg_pool2d_backward",
     )
     structured(
         "_adaptive_avg_pool2d_backward",
@@ -198,13 +198,13 @@ def register() -> None:
     define(
         "adaptive_avg_pool3d",
         "adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor",
-        "native_functions/pooling.yaml:86",
+        "native_functions/pooling.yaml: adaptive_avg_pool3d",
     )
     composite("adaptive_avg_pool3d", "CompositeImplicitAutograd", composition.adaptive_avg_pool3d)
     define(
         "_adaptive_avg_pool3d",
         "_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor",
-        "native_functions/pooling.yaml:91",
+        "native_functions/pooling.yaml: _adaptive_avg_pool3d",
         ("core",),
     )
     structured("_adaptive_avg_pool3d", meta._adaptive_avg_pool3d, "_adaptive_avg_pool3d_stub", "functional")
@@ -212,7 +212,7 @@ def register() -> None:
     define(
         "_adaptive_avg_pool3d_backward",
         "_adaptive_avg_pool3d_backward(Tensor grad_output, Tensor self) -> Tensor",
-        "native_functions/pooling.yaml:95",
+        "native_functions/pooling.yaml: _adaptive_avg_pool3d_backward",
     )
     structured(
         "_adaptive_avg_pool3d_backward",
@@ -224,13 +224,13 @@ def register() -> None:
     define(
         "adaptive_max_pool1d",
         "adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)",
-        "native_functions/pooling.yaml:99",
+        "native_functions/pooling.yaml: adaptive_max_pool1d",
     )
     composite("adaptive_max_pool1d", "CompositeImplicitAutograd", composition.adaptive_max_pool1d)
     define(
         "adaptive_max_pool2d",
         "adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)",
-        "native_functions/pooling.yaml:103",
+        "native_functions/pooling.yaml: adaptive_max_pool2d",
     )
     structured(
         "adaptive_max_pool2d",
@@ -243,14 +243,14 @@ def register() -> None:
     define(
         "adaptive_max_pool2d.out",
         "adaptive_max_pool2d.out(Tensor self, int[2] output_size, *, Tensor(a!) out, Tensor(b!) indices) -> (Tensor(a!), Tensor(b!))",
-        "native_functions/pooling.yaml:107",
+        "native_functions/pooling.yaml: adaptive_max_pool2d.out",
     )
     structured("adaptive_max_pool2d.out", meta.adaptive_max_pool2d, "adaptive_max_pool2d_stub", "out")
     autograd("adaptive_max_pool2d.out", out_refuses_grad)
     define(
         "adaptive_max_pool2d_backward",
         "adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor",
-        "native_functions/pooling.yaml:111",
+        "native_functions/pooling.yaml: adaptive_max_pool2d_backward",
     )
     structured(
         "adaptive_max_pool2d_backward",
@@ -262,7 +262,7 @@ def register() -> None:
     define(
         "adaptive_max_pool3d",
         "adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)",
-        "native_functions/pooling.yaml:116",
+        "native_functions/pooling.yaml: adaptive_max_pool3d",
     )
     structured(
         "adaptive_max_pool3d",
@@ -275,14 +275,14 @@ def register() -> None:
     define(
         "adaptive_max_pool3d.out",
         "adaptive_max_pool3d.out(Tensor self, int[3] output_size, *, Tensor(a!) out, Tensor(b!) indices) -> (Tensor(a!), Tensor(b!))",
-        "native_functions/pooling.yaml:120",
+        "native_functions/pooling.yaml: adaptive_max_pool3d.out",
     )
     structured("adaptive_max_pool3d.out", meta.adaptive_max_pool3d, "adaptive_max_pool3d_stub", "out")
     autograd("adaptive_max_pool3d.out", out_refuses_grad)
     define(
         "adaptive_max_pool3d_backward",
         "adaptive_max_pool3d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor",
-        "native_functions/pooling.yaml:124",
+        "native_functions/pooling.yaml: adaptive_max_pool3d_backward",
     )
     structured(
         "adaptive_max_pool3d_backward",
@@ -294,14 +294,14 @@ def register() -> None:
     define(
         "max_unpool2d",
         "max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor",
-        "native_functions/pooling.yaml:129",
+        "native_functions/pooling.yaml: max_unpool2d",
     )
     composite("max_unpool2d", "CompositeExplicitAutograd", composition.max_unpool2d)
     autograd("max_unpool2d", autograd_pooling.plan_max_unpool2d)
     define(
         "max_unpool2d.out",
         "max_unpool2d.out(Tensor self, Tensor indices, SymInt[2] output_size, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pooling.yaml:129",
+        "native_functions/pooling.yaml: max_unpool2d",
     )
     composite(
         "max_unpool2d.out", "CompositeExplicitAutograd", out_form("max_unpool2d", composition.max_unpool2d)
@@ -310,14 +310,14 @@ def register() -> None:
     define(
         "max_unpool3d",
         "max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor",
-        "native_functions/pooling.yaml:135",
+        "native_functions/pooling.yaml: max_unpool3d",
     )
     composite("max_unpool3d", "CompositeExplicitAutograd", composition.max_unpool3d)
     autograd("max_unpool3d", autograd_pooling.plan_max_unpool3d)
     define(
         "max_unpool3d.out",
         "max_unpool3d.out(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pooling.yaml:135",
+        "native_functions/pooling.yaml: max_unpool3d",
     )
     composite(
         "max_unpool3d.out", "CompositeExplicitAutograd", out_form("max_unpool3d", composition.max_unpool3d)

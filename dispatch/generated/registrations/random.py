@@ -17,7 +17,7 @@ def register() -> None:
     define(
         "uniform_",
         "uniform_(Tensor(a!) self, float from=0., float to=1., *, Generator? generator=None) -> Tensor(a!)",
-        "native_functions/random.yaml:3",
+        "native_functions/random.yaml: uniform_",
         ("nondeterministic_seeded",),
     )
     planned("uniform_", "uniform_stub", meta.uniform_)
@@ -25,7 +25,7 @@ def register() -> None:
     define(
         "normal_",
         "normal_(Tensor(a!) self, float mean=0., float std=1., *, Generator? generator=None) -> Tensor(a!)",
-        "native_functions/random.yaml:9",
+        "native_functions/random.yaml: normal_",
         ("nondeterministic_seeded",),
     )
     planned("normal_", "normal_stub", meta.normal_)
@@ -33,7 +33,7 @@ def register() -> None:
     define(
         "log_normal_",
         "log_normal_(Tensor(a!) self, float mean=1., float std=2., *, Generator? generator=None) -> Tensor(a!)",
-        "native_functions/random.yaml:15",
+        "native_functions/random.yaml: log_normal_",
         ("nondeterministic_seeded",),
     )
     planned("log_normal_", "log_normal_stub", meta.log_normal_)
@@ -41,7 +41,7 @@ def register() -> None:
     define(
         "cauchy_",
         "cauchy_(Tensor(a!) self, float median=0., float sigma=1., *, Generator? generator=None) -> Tensor(a!)",
-        "native_functions/random.yaml:21",
+        "native_functions/random.yaml: cauchy_",
         ("nondeterministic_seeded",),
     )
     planned("cauchy_", "cauchy_stub", meta.cauchy_)
@@ -49,7 +49,7 @@ def register() -> None:
     define(
         "exponential_",
         "exponential_(Tensor(a!) self, float lambd=1., *, Generator? generator=None) -> Tensor(a!)",
-        "native_functions/random.yaml:27",
+        "native_functions/random.yaml: exponential_",
         ("nondeterministic_seeded",),
     )
     planned("exponential_", "exponential_stub", meta.exponential_)
@@ -57,7 +57,7 @@ def register() -> None:
     define(
         "geometric_",
         "geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)",
-        "native_functions/random.yaml:33",
+        "native_functions/random.yaml: geometric_",
         ("nondeterministic_seeded",),
     )
     planned("geometric_", "geometric_stub", meta.geometric_)
@@ -65,7 +65,7 @@ def register() -> None:
     define(
         "random_.from",
         "random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)",
-        "native_functions/random.yaml:39",
+        "native_functions/random.yaml: random_.from",
         ("nondeterministic_seeded",),
     )
     planned("random_.from", "random_stub", meta.random_from)
@@ -73,7 +73,7 @@ def register() -> None:
     define(
         "random_.to",
         "random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)",
-        "native_functions/random.yaml:45",
+        "native_functions/random.yaml: random_.to",
         ("nondeterministic_seeded",),
     )
     planned("random_.to", "random_stub", meta.random_to)
@@ -81,7 +81,7 @@ def register() -> None:
     define(
         "random_",
         "random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)",
-        "native_functions/random.yaml:51",
+        "native_functions/random.yaml: random_",
         ("nondeterministic_seeded",),
     )
     planned("random_", "random_stub", meta.random_)
@@ -89,7 +89,7 @@ def register() -> None:
     define(
         "bernoulli_.Tensor",
         "bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)",
-        "native_functions/random.yaml:57",
+        "native_functions/random.yaml: bernoulli_.Tensor",
         ("nondeterministic_seeded",),
     )
     planned("bernoulli_.Tensor", "bernoulli_tensor_stub", meta.bernoulli_tensor)
@@ -97,7 +97,7 @@ def register() -> None:
     define(
         "bernoulli_.float",
         "bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)",
-        "native_functions/random.yaml:63",
+        "native_functions/random.yaml: bernoulli_.float",
         ("nondeterministic_seeded",),
     )
     planned("bernoulli_.float", "bernoulli_stub", meta.bernoulli_float)
@@ -105,7 +105,7 @@ def register() -> None:
     define(
         "bernoulli",
         "bernoulli(Tensor self, *, Generator? generator=None) -> Tensor",
-        "native_functions/random.yaml:69",
+        "native_functions/random.yaml: bernoulli",
         ("nondeterministic_seeded",),
     )
     planned("bernoulli", "bernoulli_tensor_stub", meta.bernoulli)
@@ -113,14 +113,14 @@ def register() -> None:
     define(
         "bernoulli.out",
         "bernoulli.out(Tensor self, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:75",
+        "native_functions/random.yaml: bernoulli.out",
     )
     composite("bernoulli.out", "CompositeExplicitAutograd", composition.bernoulli_out)
     autograd("bernoulli.out", out_refuses_grad)
     define(
         "bernoulli.p",
         "bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor",
-        "native_functions/random.yaml:79",
+        "native_functions/random.yaml: bernoulli.p",
         ("nondeterministic_seeded",),
     )
     planned("bernoulli.p", "bernoulli_stub", meta.bernoulli_p)
@@ -128,7 +128,7 @@ def register() -> None:
     define(
         "rand",
         "rand(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml:85",
+        "native_functions/random.yaml: rand",
         (
             "core",
             "nondeterministic_seeded",
@@ -138,40 +138,40 @@ def register() -> None:
     define(
         "rand.generator",
         "rand.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml:90",
+        "native_functions/random.yaml: rand.generator",
         ("nondeterministic_seeded",),
     )
     planned("rand.generator", "uniform_stub", meta.rand_generator)
     define(
         "rand.names",
         "rand.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml:95",
+        "native_functions/random.yaml: rand.names",
         ("nondeterministic_seeded",),
     )
     composite("rand.names", "CompositeImplicitAutograd", composition.rand_named)
     define(
         "rand.generator_with_names",
         "rand.generator_with_names(SymInt[] size, *, Generator? generator, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml:100",
+        "native_functions/random.yaml: rand.generator_with_names",
         ("nondeterministic_seeded",),
     )
     composite("rand.generator_with_names", "CompositeImplicitAutograd", composition.rand_generator_named)
     define(
         "rand.out",
         "rand.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:105",
+        "native_functions/random.yaml: rand.out",
     )
     composite("rand.out", "CompositeImplicitAutograd", composition.rand_out)
     define(
         "rand.generator_out",
         "rand.generator_out(SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:109",
+        "native_functions/random.yaml: rand.generator_out",
     )
     composite("rand.generator_out", "CompositeImplicitAutograd", composition.rand_generator_out)
     define(
         "rand_like",
         "rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml:113",
+        "native_functions/random.yaml: rand_like",
         (
             "nondeterministic_seeded",
             "nondifferentiable",
@@ -182,7 +182,7 @@ def register() -> None:
     define(
         "rand_like.generator",
         "rand_like.generator(Tensor self, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml:118",
+        "native_functions/random.yaml: rand_like.generator",
         (
             "nondeterministic_seeded",
             "nondifferentiable",
@@ -193,7 +193,7 @@ def register() -> None:
     define(
         "randn",
         "randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml:123",
+        "native_functions/random.yaml: randn",
         (
             "core",
             "nondeterministic_seeded",
@@ -203,40 +203,40 @@ def register() -> None:
     define(
         "randn.generator",
         "randn.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml:128",
+        "native_functions/random.yaml: randn.generator",
         ("nondeterministic_seeded",),
     )
     planned("randn.generator", "normal_stub", meta.randn_generator)
     define(
         "randn.names",
         "randn.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml:133",
+        "native_functions/random.yaml: randn.names",
         ("nondeterministic_seeded",),
     )
     composite("randn.names", "CompositeImplicitAutograd", composition.randn_named)
     define(
         "randn.generator_with_names",
         "randn.generator_with_names(SymInt[] size, *, Generator? generator, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml:138",
+        "native_functions/random.yaml: randn.generator_with_names",
         ("nondeterministic_seeded",),
     )
     composite("randn.generator_with_names", "CompositeImplicitAutograd", composition.randn_generator_named)
     define(
         "randn.out",
         "randn.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:143",
+        "native_functions/random.yaml: randn.out",
     )
     composite("randn.out", "CompositeImplicitAutograd", composition.randn_out)
     define(
         "randn.generator_out",
         "randn.generator_out(SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:147",
+        "native_functions/random.yaml: randn.generator_out",
     )
     composite("randn.generator_out", "CompositeImplicitAutograd", composition.randn_generator_out)
     define(
         "randn_like",
         "randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml:151",
+        "native_functions/random.yaml: randn_like",
         (
             "nondeterministic_seeded",
             "nondifferentiable",
@@ -247,7 +247,7 @@ def register() -> None:
     define(
         "randn_like.generator",
         "randn_like.generator(Tensor self, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml:156",
+        "native_functions/random.yaml: randn_like.generator",
         (
             "nondeterministic_seeded",
             "nondifferentiable",
@@ -258,87 +258,87 @@ def register() -> None:
     define(
         "randint",
         "randint(SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml:161",
+        "native_functions/random.yaml: randint",
         ("nondeterministic_seeded",),
     )
     composite("randint", "CompositeImplicitAutograd", composition.randint)
     define(
         "randint.generator",
         "randint.generator(SymInt high, SymInt[] size, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml:166",
+        "native_functions/random.yaml: randint.generator",
         ("nondeterministic_seeded",),
     )
     composite("randint.generator", "CompositeImplicitAutograd", composition.randint_generator)
     define(
         "randint.low",
         "randint.low(SymInt low, SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml:171",
+        "native_functions/random.yaml: randint.low",
         ("nondeterministic_seeded",),
     )
     composite("randint.low", "CompositeImplicitAutograd", composition.randint_low)
     define(
         "randint.low_generator",
         "randint.low_generator(SymInt low, SymInt high, SymInt[] size, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml:176",
+        "native_functions/random.yaml: randint.low_generator",
         ("nondeterministic_seeded",),
     )
     composite("randint.low_generator", "CompositeImplicitAutograd", composition.randint_low_generator)
     define(
         "randint.out",
         "randint.out(SymInt high, SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:181",
+        "native_functions/random.yaml: randint.out",
     )
     composite("randint.out", "CompositeImplicitAutograd", composition.randint_out)
     define(
         "randint.generator_out",
         "randint.generator_out(SymInt high, SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:185",
+        "native_functions/random.yaml: randint.generator_out",
     )
     composite("randint.generator_out", "CompositeImplicitAutograd", composition.randint_generator_out)
     define(
         "randint.low_out",
         "randint.low_out(SymInt low, SymInt high, SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:189",
+        "native_functions/random.yaml: randint.low_out",
     )
     composite("randint.low_out", "CompositeImplicitAutograd", composition.randint_low_out)
     define(
         "randint.low_generator_out",
         "randint.low_generator_out(SymInt low, SymInt high, SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:193",
+        "native_functions/random.yaml: randint.low_generator_out",
     )
     composite("randint.low_generator_out", "CompositeImplicitAutograd", composition.randint_low_generator_out)
     define(
         "randint_like",
         "randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml:197",
+        "native_functions/random.yaml: randint_like",
         ("nondeterministic_seeded",),
     )
     composite("randint_like", "CompositeImplicitAutograd", composition.randint_like)
     define(
         "randint_like.Tensor",
         "randint_like.Tensor(Tensor self, Tensor high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml:202",
+        "native_functions/random.yaml: randint_like.Tensor",
         ("nondeterministic_seeded",),
     )
     composite("randint_like.Tensor", "CompositeImplicitAutograd", composition.randint_like)
     define(
         "randint_like.low_dtype",
         "randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml:207",
+        "native_functions/random.yaml: randint_like.low_dtype",
         ("nondeterministic_seeded",),
     )
     composite("randint_like.low_dtype", "CompositeImplicitAutograd", composition.randint_like_low)
     define(
         "randint_like.generator",
         "randint_like.generator(Tensor self, SymInt high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml:212",
+        "native_functions/random.yaml: randint_like.generator",
         ("nondeterministic_seeded",),
     )
     composite("randint_like.generator", "CompositeImplicitAutograd", composition.randint_like_generator)
     define(
         "randint_like.Tensor_generator",
         "randint_like.Tensor_generator(Tensor self, Tensor high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml:217",
+        "native_functions/random.yaml: randint_like.Tensor_generator",
         ("nondeterministic_seeded",),
     )
     composite(
@@ -347,7 +347,7 @@ def register() -> None:
     define(
         "randint_like.low_generator_dtype",
         "randint_like.low_generator_dtype(Tensor self, SymInt low, SymInt high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml:222",
+        "native_functions/random.yaml: randint_like.low_generator_dtype",
         ("nondeterministic_seeded",),
     )
     composite(
@@ -358,7 +358,7 @@ def register() -> None:
     define(
         "randperm",
         "randperm(SymInt n, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml:227",
+        "native_functions/random.yaml: randperm",
         (
             "core",
             "nondeterministic_seeded",
@@ -368,26 +368,26 @@ def register() -> None:
     define(
         "randperm.generator",
         "randperm.generator(SymInt n, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml:232",
+        "native_functions/random.yaml: randperm.generator",
         ("nondeterministic_seeded",),
     )
     planned("randperm.generator", "randperm_stub", meta.randperm_generator)
     define(
         "randperm.out",
         "randperm.out(SymInt n, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:237",
+        "native_functions/random.yaml: randperm.out",
     )
     composite("randperm.out", "CompositeImplicitAutograd", composition.randperm_out)
     define(
         "randperm.generator_out",
         "randperm.generator_out(SymInt n, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:241",
+        "native_functions/random.yaml: randperm.generator_out",
     )
     composite("randperm.generator_out", "CompositeImplicitAutograd", composition.randperm_generator_out)
     define(
         "normal.Tensor_float",
         "normal.Tensor_float(Tensor mean, float std=1., *, Generator? generator=None) -> Tensor",
-        "native_functions/random.yaml:245",
+        "native_functions/random.yaml: normal.Tensor_float",
         ("nondeterministic_seeded",),
     )
     planned("normal.Tensor_float", "normal_tensor_stub", meta.normal)
@@ -395,7 +395,7 @@ def register() -> None:
     define(
         "normal.float_Tensor",
         "normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor",
-        "native_functions/random.yaml:250",
+        "native_functions/random.yaml: normal.float_Tensor",
         ("nondeterministic_seeded",),
     )
     planned("normal.float_Tensor", "normal_tensor_stub", meta.normal)
@@ -403,7 +403,7 @@ def register() -> None:
     define(
         "normal.Tensor_Tensor",
         "normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor",
-        "native_functions/random.yaml:255",
+        "native_functions/random.yaml: normal.Tensor_Tensor",
         ("nondeterministic_seeded",),
     )
     planned("normal.Tensor_Tensor", "normal_tensor_stub", meta.normal)
@@ -411,41 +411,41 @@ def register() -> None:
     define(
         "normal.float_float",
         "normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml:260",
+        "native_functions/random.yaml: normal.float_float",
         ("nondeterministic_seeded",),
     )
     composite("normal.float_float", "CompositeImplicitAutograd", composition.normal_float_float)
     define(
         "normal.Tensor_float_out",
         "normal.Tensor_float_out(Tensor mean, float std=1., *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:265",
+        "native_functions/random.yaml: normal.Tensor_float_out",
     )
     composite("normal.Tensor_float_out", "CompositeExplicitAutograd", composition.normal_out)
     autograd("normal.Tensor_float_out", out_refuses_grad)
     define(
         "normal.float_Tensor_out",
         "normal.float_Tensor_out(float mean, Tensor std, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:269",
+        "native_functions/random.yaml: normal.float_Tensor_out",
     )
     composite("normal.float_Tensor_out", "CompositeExplicitAutograd", composition.normal_out)
     autograd("normal.float_Tensor_out", out_refuses_grad)
     define(
         "normal.Tensor_Tensor_out",
         "normal.Tensor_Tensor_out(Tensor mean, Tensor std, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:273",
+        "native_functions/random.yaml: normal.Tensor_Tensor_out",
     )
     composite("normal.Tensor_Tensor_out", "CompositeExplicitAutograd", composition.normal_out)
     autograd("normal.Tensor_Tensor_out", out_refuses_grad)
     define(
         "normal.float_float_out",
         "normal.float_float_out(float mean, float std, SymInt[] size, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:277",
+        "native_functions/random.yaml: normal.float_float_out",
     )
     composite("normal.float_float_out", "CompositeImplicitAutograd", composition.normal_float_float_out)
     define(
         "multinomial",
         "multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor",
-        "native_functions/random.yaml:281",
+        "native_functions/random.yaml: multinomial",
         (
             "nondeterministic_seeded",
             "nondifferentiable",
@@ -456,13 +456,13 @@ def register() -> None:
     define(
         "multinomial.out",
         "multinomial.out(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:287",
+        "native_functions/random.yaml: multinomial.out",
     )
     composite("multinomial.out", "CompositeImplicitAutograd", composition.multinomial_out)
     define(
         "native_dropout",
         "native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)",
-        "native_functions/random.yaml:291",
+        "native_functions/random.yaml: native_dropout",
         (
             "core",
             "nondeterministic_seeded",
@@ -473,7 +473,7 @@ def register() -> None:
     define(
         "native_dropout_backward",
         "native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor",
-        "native_functions/random.yaml:296",
+        "native_functions/random.yaml: native_dropout_backward",
         ("pointwise",),
     )
     structured(
@@ -487,7 +487,7 @@ def register() -> None:
     define(
         "native_dropout_backward.out",
         "native_dropout_backward.out(Tensor grad_output, Tensor mask, float scale, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:296",
+        "native_functions/random.yaml: native_dropout_backward",
         ("pointwise",),
     )
     structured(
@@ -497,21 +497,21 @@ def register() -> None:
     define(
         "dropout",
         "dropout(Tensor input, float p, bool train) -> Tensor",
-        "native_functions/random.yaml:301",
+        "native_functions/random.yaml: dropout",
         ("nondeterministic_seeded",),
     )
     composite("dropout", "CompositeImplicitAutograd", composition.dropout)
     define(
         "dropout_",
         "dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)",
-        "native_functions/random.yaml:306",
+        "native_functions/random.yaml: dropout_",
         ("nondeterministic_seeded",),
     )
     composite("dropout_", "CompositeImplicitAutograd", composition.dropout_)
     define(
         "rrelu",
         "rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor",
-        "native_functions/random.yaml:311",
+        "native_functions/random.yaml: rrelu",
         (
             "nondeterministic_seeded",
             "pointwise",
@@ -521,49 +521,49 @@ def register() -> None:
     define(
         "rrelu_",
         "rrelu_(Tensor(a!) self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor(a!)",
-        "native_functions/random.yaml:316",
+        "native_functions/random.yaml: rrelu_",
         ("nondeterministic_seeded",),
     )
     composite("rrelu_", "CompositeImplicitAutograd", composition.rrelu_)
     define(
         "alpha_dropout",
         "alpha_dropout(Tensor input, float p, bool train) -> Tensor",
-        "native_functions/random.yaml:321",
+        "native_functions/random.yaml: alpha_dropout",
         ("nondeterministic_seeded",),
     )
     composite("alpha_dropout", "CompositeImplicitAutograd", composition.alpha_dropout)
     define(
         "alpha_dropout_",
         "alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)",
-        "native_functions/random.yaml:326",
+        "native_functions/random.yaml: alpha_dropout_",
         ("nondeterministic_seeded",),
     )
     composite("alpha_dropout_", "CompositeImplicitAutograd", composition.alpha_dropout_)
     define(
         "feature_dropout",
         "feature_dropout(Tensor input, float p, bool train) -> Tensor",
-        "native_functions/random.yaml:331",
+        "native_functions/random.yaml: feature_dropout",
         ("nondeterministic_seeded",),
     )
     composite("feature_dropout", "CompositeImplicitAutograd", composition.feature_dropout)
     define(
         "feature_dropout_",
         "feature_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)",
-        "native_functions/random.yaml:336",
+        "native_functions/random.yaml: feature_dropout_",
         ("nondeterministic_seeded",),
     )
     composite("feature_dropout_", "CompositeImplicitAutograd", composition.feature_dropout_)
     define(
         "feature_alpha_dropout",
         "feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor",
-        "native_functions/random.yaml:341",
+        "native_functions/random.yaml: feature_alpha_dropout",
         ("nondeterministic_seeded",),
     )
     composite("feature_alpha_dropout", "CompositeImplicitAutograd", composition.feature_alpha_dropout)
     define(
         "feature_alpha_dropout_",
         "feature_alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)",
-        "native_functions/random.yaml:346",
+        "native_functions/random.yaml: feature_alpha_dropout_",
         ("nondeterministic_seeded",),
     )
     composite("feature_alpha_dropout_", "CompositeImplicitAutograd", composition.feature_alpha_dropout_)

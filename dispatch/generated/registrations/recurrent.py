@@ -17,7 +17,7 @@ def register() -> None:
     define(
         "_thnn_fused_lstm_cell",
         "_thnn_fused_lstm_cell(Tensor input_gates, Tensor hidden_gates, Tensor cx, Tensor? input_bias=None, Tensor? hidden_bias=None) -> (Tensor, Tensor, Tensor)",
-        "native_functions/recurrent.yaml:4",
+        "native_functions/recurrent.yaml: _thnn_fused_lstm_cell",
     )
     structured(
         "_thnn_fused_lstm_cell",
@@ -30,14 +30,14 @@ def register() -> None:
     define(
         "_thnn_fused_lstm_cell.out",
         "_thnn_fused_lstm_cell.out(Tensor input_gates, Tensor hidden_gates, Tensor cx, Tensor? input_bias=None, Tensor? hidden_bias=None, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
-        "native_functions/recurrent.yaml:4",
+        "native_functions/recurrent.yaml: _thnn_fused_lstm_cell",
     )
     structured("_thnn_fused_lstm_cell.out", meta._thnn_fused_lstm_cell, "thnn_fused_lstm_cell_stub", "out")
     autograd("_thnn_fused_lstm_cell.out", out_refuses_grad)
     define(
         "_thnn_fused_lstm_cell_backward_impl",
         "_thnn_fused_lstm_cell_backward_impl(Tensor? grad_hy, Tensor? grad_cy, Tensor cx, Tensor cy, Tensor workspace, bool has_bias) -> (Tensor, Tensor, Tensor)",
-        "native_functions/recurrent.yaml:9",
+        "native_functions/recurrent.yaml: _thnn_fused_lstm_cell_backward_impl",
     )
     planned(
         "_thnn_fused_lstm_cell_backward_impl",
@@ -47,7 +47,7 @@ def register() -> None:
     define(
         "_thnn_fused_lstm_cell_backward",
         "_thnn_fused_lstm_cell_backward(Tensor? grad_hy, Tensor? grad_cy, Tensor cx, Tensor cy, Tensor workspace, bool has_bias) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
-        "native_functions/recurrent.yaml:13",
+        "native_functions/recurrent.yaml: _thnn_fused_lstm_cell_backward",
     )
     composite(
         "_thnn_fused_lstm_cell_backward",
@@ -57,7 +57,7 @@ def register() -> None:
     define(
         "_thnn_differentiable_lstm_cell_backward",
         "_thnn_differentiable_lstm_cell_backward(Tensor? grad_hy, Tensor? grad_cy, Tensor input_gates, Tensor hidden_gates, Tensor? input_bias, Tensor? hidden_bias, Tensor cx, Tensor cy) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
-        "native_functions/recurrent.yaml:17",
+        "native_functions/recurrent.yaml: _thnn_differentiable_lstm_cell_backward",
     )
     composite(
         "_thnn_differentiable_lstm_cell_backward",
@@ -67,7 +67,7 @@ def register() -> None:
     define(
         "_thnn_fused_gru_cell",
         "_thnn_fused_gru_cell(Tensor input_gates, Tensor hidden_gates, Tensor hx, Tensor? input_bias=None, Tensor? hidden_bias=None) -> (Tensor, Tensor)",
-        "native_functions/recurrent.yaml:21",
+        "native_functions/recurrent.yaml: _thnn_fused_gru_cell",
     )
     structured(
         "_thnn_fused_gru_cell",
@@ -80,14 +80,14 @@ def register() -> None:
     define(
         "_thnn_fused_gru_cell.out",
         "_thnn_fused_gru_cell.out(Tensor input_gates, Tensor hidden_gates, Tensor hx, Tensor? input_bias=None, Tensor? hidden_bias=None, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))",
-        "native_functions/recurrent.yaml:21",
+        "native_functions/recurrent.yaml: _thnn_fused_gru_cell",
     )
     structured("_thnn_fused_gru_cell.out", meta._thnn_fused_gru_cell, "thnn_fused_gru_cell_stub", "out")
     autograd("_thnn_fused_gru_cell.out", out_refuses_grad)
     define(
         "_thnn_fused_gru_cell_backward",
         "_thnn_fused_gru_cell_backward(Tensor grad_hy, Tensor workspace, bool has_bias) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
-        "native_functions/recurrent.yaml:26",
+        "native_functions/recurrent.yaml: _thnn_fused_gru_cell_backward",
     )
     planned(
         "_thnn_fused_gru_cell_backward",
@@ -97,7 +97,7 @@ def register() -> None:
     define(
         "_thnn_differentiable_gru_cell_backward",
         "_thnn_differentiable_gru_cell_backward(Tensor grad_hy, Tensor input_gates, Tensor hidden_gates, Tensor hx, Tensor? input_bias, Tensor? hidden_bias) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
-        "native_functions/recurrent.yaml:30",
+        "native_functions/recurrent.yaml: _thnn_differentiable_gru_cell_backward",
     )
     composite(
         "_thnn_differentiable_gru_cell_backward",
@@ -107,72 +107,72 @@ def register() -> None:
     define(
         "lstm.input",
         "lstm.input(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor, Tensor)",
-        "native_functions/recurrent.yaml:34",
+        "native_functions/recurrent.yaml: lstm.input",
     )
     composite("lstm.input", "CompositeImplicitAutograd", composition.lstm_input)
     define(
         "lstm.data",
         "lstm.data(Tensor data, Tensor batch_sizes, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor, Tensor)",
-        "native_functions/recurrent.yaml:38",
+        "native_functions/recurrent.yaml: lstm.data",
     )
     composite("lstm.data", "CompositeImplicitAutograd", composition.lstm_data)
     define(
         "gru.input",
         "gru.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
-        "native_functions/recurrent.yaml:42",
+        "native_functions/recurrent.yaml: gru.input",
     )
     composite("gru.input", "CompositeImplicitAutograd", composition.gru_input)
     define(
         "gru.data",
         "gru.data(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)",
-        "native_functions/recurrent.yaml:46",
+        "native_functions/recurrent.yaml: gru.data",
     )
     composite("gru.data", "CompositeImplicitAutograd", composition.gru_data)
     define(
         "rnn_tanh.input",
         "rnn_tanh.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
-        "native_functions/recurrent.yaml:50",
+        "native_functions/recurrent.yaml: rnn_tanh.input",
     )
     composite("rnn_tanh.input", "CompositeImplicitAutograd", composition.rnn_tanh_input)
     define(
         "rnn_tanh.data",
         "rnn_tanh.data(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)",
-        "native_functions/recurrent.yaml:54",
+        "native_functions/recurrent.yaml: rnn_tanh.data",
     )
     composite("rnn_tanh.data", "CompositeImplicitAutograd", composition.rnn_tanh_data)
     define(
         "rnn_relu.input",
         "rnn_relu.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
-        "native_functions/recurrent.yaml:58",
+        "native_functions/recurrent.yaml: rnn_relu.input",
     )
     composite("rnn_relu.input", "CompositeImplicitAutograd", composition.rnn_relu_input)
     define(
         "rnn_relu.data",
         "rnn_relu.data(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)",
-        "native_functions/recurrent.yaml:62",
+        "native_functions/recurrent.yaml: rnn_relu.data",
     )
     composite("rnn_relu.data", "CompositeImplicitAutograd", composition.rnn_relu_data)
     define(
         "lstm_cell",
         "lstm_cell(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> (Tensor, Tensor)",
-        "native_functions/recurrent.yaml:66",
+        "native_functions/recurrent.yaml: lstm_cell",
     )
     composite("lstm_cell", "CompositeImplicitAutograd", composition.lstm_cell)
     define(
         "gru_cell",
         "gru_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor",
-        "native_functions/recurrent.yaml:70",
+        "native_functions/recurrent.yaml: gru_cell",
     )
     composite("gru_cell", "CompositeImplicitAutograd", composition.gru_cell)
     define(
         "rnn_tanh_cell",
         "rnn_tanh_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor",
-        "native_functions/recurrent.yaml:74",
+        "native_functions/recurrent.yaml: rnn_tanh_cell",
     )
     composite("rnn_tanh_cell", "CompositeImplicitAutograd", composition.rnn_tanh_cell)
     define(
         "rnn_relu_cell",
         "rnn_relu_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor",
-        "native_functions/recurrent.yaml:78",
+        "native_functions/recurrent.yaml: rnn_relu_cell",
     )
     composite("rnn_relu_cell", "CompositeImplicitAutograd", composition.rnn_relu_cell)

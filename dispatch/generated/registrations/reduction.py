@@ -17,7 +17,7 @@ def register() -> None:
     define(
         "sum",
         "sum(Tensor self, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml:3",
+        "native_functions/reduction.yaml: sum",
         ("reduction",),
     )
     structured("sum", meta.sum_all, "sum_stub", "functional", "sum.out")
@@ -25,7 +25,7 @@ def register() -> None:
     define(
         "sum.out",
         "sum.out(Tensor self, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:3",
+        "native_functions/reduction.yaml: sum",
         ("reduction",),
     )
     structured("sum.out", meta.sum_all, "sum_stub", "out")
@@ -33,7 +33,7 @@ def register() -> None:
     define(
         "sum.dim_IntList",
         "sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml:11",
+        "native_functions/reduction.yaml: sum.dim_IntList",
         (
             "core",
             "reduction",
@@ -44,7 +44,7 @@ def register() -> None:
     define(
         "sum.IntList_out",
         "sum.IntList_out(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:11",
+        "native_functions/reduction.yaml: sum.dim_IntList",
         (
             "core",
             "reduction",
@@ -55,19 +55,19 @@ def register() -> None:
     define(
         "sum.dim_DimnameList",
         "sum.dim_DimnameList(Tensor self, Dimname[1] dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml:19",
+        "native_functions/reduction.yaml: sum.dim_DimnameList",
     )
     composite("sum.dim_DimnameList", "CompositeImplicitAutograd", composition.sum_by_name)
     define(
         "sum.DimnameList_out",
         "sum.DimnameList_out(Tensor self, Dimname[1] dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:25",
+        "native_functions/reduction.yaml: sum.DimnameList_out",
     )
     composite("sum.DimnameList_out", "CompositeImplicitAutograd", composition.sum_by_name_out)
     define(
         "mean",
         "mean(Tensor self, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml:30",
+        "native_functions/reduction.yaml: mean",
         (
             "core",
             "reduction",
@@ -78,7 +78,7 @@ def register() -> None:
     define(
         "mean.dtype_out",
         "mean.dtype_out(Tensor self, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:30",
+        "native_functions/reduction.yaml: mean",
         (
             "core",
             "reduction",
@@ -89,7 +89,7 @@ def register() -> None:
     define(
         "mean.dim",
         "mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml:38",
+        "native_functions/reduction.yaml: mean.dim",
         (
             "core",
             "reduction",
@@ -100,7 +100,7 @@ def register() -> None:
     define(
         "mean.out",
         "mean.out(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:38",
+        "native_functions/reduction.yaml: mean.dim",
         (
             "core",
             "reduction",
@@ -111,19 +111,19 @@ def register() -> None:
     define(
         "mean.names_dim",
         "mean.names_dim(Tensor self, Dimname[1] dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml:46",
+        "native_functions/reduction.yaml: mean.names_dim",
     )
     composite("mean.names_dim", "CompositeImplicitAutograd", composition.mean_by_name)
     define(
         "mean.names_out",
         "mean.names_out(Tensor self, Dimname[1] dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:52",
+        "native_functions/reduction.yaml: mean.names_out",
     )
     composite("mean.names_out", "CompositeImplicitAutograd", composition.mean_by_name_out)
     define(
         "prod",
         "prod(Tensor self, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml:57",
+        "native_functions/reduction.yaml: prod",
         (
             "core",
             "reduction",
@@ -134,7 +134,7 @@ def register() -> None:
     define(
         "prod.out",
         "prod.out(Tensor self, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:57",
+        "native_functions/reduction.yaml: prod",
         (
             "core",
             "reduction",
@@ -145,7 +145,7 @@ def register() -> None:
     define(
         "prod.dim_int",
         "prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml:65",
+        "native_functions/reduction.yaml: prod.dim_int",
         (
             "core",
             "reduction",
@@ -156,7 +156,7 @@ def register() -> None:
     define(
         "prod.int_out",
         "prod.int_out(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:65",
+        "native_functions/reduction.yaml: prod.dim_int",
         (
             "core",
             "reduction",
@@ -167,19 +167,19 @@ def register() -> None:
     define(
         "prod.dim_Dimname",
         "prod.dim_Dimname(Tensor self, Dimname dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml:73",
+        "native_functions/reduction.yaml: prod.dim_Dimname",
     )
     composite("prod.dim_Dimname", "CompositeImplicitAutograd", composition.prod_by_name)
     define(
         "prod.Dimname_out",
         "prod.Dimname_out(Tensor self, Dimname dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:79",
+        "native_functions/reduction.yaml: prod.Dimname_out",
     )
     composite("prod.Dimname_out", "CompositeImplicitAutograd", composition.prod_by_name_out)
     define(
         "amax",
         "amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:84",
+        "native_functions/reduction.yaml: amax",
         (
             "core",
             "reduction",
@@ -190,7 +190,7 @@ def register() -> None:
     define(
         "amax.out",
         "amax.out(Tensor self, int[1] dim=[], bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:84",
+        "native_functions/reduction.yaml: amax",
         (
             "core",
             "reduction",
@@ -201,7 +201,7 @@ def register() -> None:
     define(
         "amin",
         "amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:91",
+        "native_functions/reduction.yaml: amin",
         (
             "core",
             "reduction",
@@ -212,7 +212,7 @@ def register() -> None:
     define(
         "amin.out",
         "amin.out(Tensor self, int[1] dim=[], bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:91",
+        "native_functions/reduction.yaml: amin",
         (
             "core",
             "reduction",
@@ -223,7 +223,7 @@ def register() -> None:
     define(
         "aminmax",
         "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
-        "native_functions/reduction.yaml:98",
+        "native_functions/reduction.yaml: aminmax",
         ("reduction",),
     )
     structured("aminmax", meta.aminmax, "aminmax_stub", "functional", "aminmax.out")
@@ -231,7 +231,7 @@ def register() -> None:
     define(
         "aminmax.out",
         "aminmax.out(Tensor self, *, int? dim=None, bool keepdim=False, Tensor(a!) min, Tensor(b!) max) -> (Tensor(a!) min, Tensor(b!) max)",
-        "native_functions/reduction.yaml:98",
+        "native_functions/reduction.yaml: aminmax",
         ("reduction",),
     )
     structured("aminmax.out", meta.aminmax, "aminmax_stub", "out")
@@ -239,14 +239,14 @@ def register() -> None:
     define(
         "hash_tensor",
         "hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor",
-        "native_functions/reduction.yaml:104",
+        "native_functions/reduction.yaml: hash_tensor",
         ("reduction",),
     )
     structured("hash_tensor", meta.hash_tensor, "hash_tensor_stub", "functional", "hash_tensor.out")
     define(
         "hash_tensor.out",
         "hash_tensor.out(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:104",
+        "native_functions/reduction.yaml: hash_tensor",
         ("reduction",),
     )
     structured("hash_tensor.out", meta.hash_tensor, "hash_tensor_stub", "out")
@@ -254,7 +254,7 @@ def register() -> None:
     define(
         "max.dim",
         "max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        "native_functions/reduction.yaml:110",
+        "native_functions/reduction.yaml: max.dim",
         (
             "core",
             "reduction",
@@ -265,7 +265,7 @@ def register() -> None:
     define(
         "max.dim_max",
         "max.dim_max(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) max, Tensor(b!) max_values) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/reduction.yaml:117",
+        "native_functions/reduction.yaml: max.dim_max",
         ("reduction",),
     )
     structured("max.dim_max", meta.extremum_with_index, "max_dim_stub", "out")
@@ -273,32 +273,34 @@ def register() -> None:
     define(
         "max.names_dim",
         "max.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        "native_functions/reduction.yaml:121",
+        "native_functions/reduction.yaml: max.names_dim",
     )
     composite("max.names_dim", "CompositeImplicitAutograd", composition.max_by_name)
     define(
         "max.names_dim_max",
         "max.names_dim_max(Tensor self, Dimname dim, bool keepdim=False, *, Tensor(a!) max, Tensor(b!) max_values) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/reduction.yaml:127",
+        "native_functions/reduction.yaml: max.names_dim_max",
     )
     composite("max.names_dim_max", "CompositeImplicitAutograd", composition.max_by_name_out)
     define(
-        "max.other", "max.other(Tensor self, Tensor other) -> Tensor", "native_functions/reduction.yaml:132"
+        "max.other",
+        "max.other(Tensor self, Tensor other) -> Tensor",
+        "native_functions/reduction.yaml: max.other",
     )
     composite("max.other", "CompositeImplicitAutograd", composition.max_other)
     define(
         "max.out",
         "max.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:137",
+        "native_functions/reduction.yaml: max.out",
     )
     composite("max.out", "CompositeImplicitAutograd", composition.max_other_out)
-    define("max", "max(Tensor self) -> Tensor", "native_functions/reduction.yaml:141", ("reduction",))
+    define("max", "max(Tensor self) -> Tensor", "native_functions/reduction.yaml: max", ("reduction",))
     structured("max", meta.extremum_all, "amax_stub", "functional", "max.unary_out")
     autograd("max", autograd_reduction.plan_max)
     define(
         "max.unary_out",
         "max.unary_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:141",
+        "native_functions/reduction.yaml: max",
         ("reduction",),
     )
     structured("max.unary_out", meta.extremum_all, "amax_stub", "out")
@@ -306,7 +308,7 @@ def register() -> None:
     define(
         "min.dim",
         "min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        "native_functions/reduction.yaml:149",
+        "native_functions/reduction.yaml: min.dim",
         (
             "core",
             "reduction",
@@ -317,7 +319,7 @@ def register() -> None:
     define(
         "min.dim_min",
         "min.dim_min(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) min, Tensor(b!) min_indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/reduction.yaml:156",
+        "native_functions/reduction.yaml: min.dim_min",
         ("reduction",),
     )
     structured("min.dim_min", meta.extremum_with_index, "min_dim_stub", "out")
@@ -325,32 +327,34 @@ def register() -> None:
     define(
         "min.names_dim",
         "min.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        "native_functions/reduction.yaml:160",
+        "native_functions/reduction.yaml: min.names_dim",
     )
     composite("min.names_dim", "CompositeImplicitAutograd", composition.min_by_name)
     define(
         "min.names_dim_min",
         "min.names_dim_min(Tensor self, Dimname dim, bool keepdim=False, *, Tensor(a!) min, Tensor(b!) min_indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/reduction.yaml:166",
+        "native_functions/reduction.yaml: min.names_dim_min",
     )
     composite("min.names_dim_min", "CompositeImplicitAutograd", composition.min_by_name_out)
     define(
-        "min.other", "min.other(Tensor self, Tensor other) -> Tensor", "native_functions/reduction.yaml:171"
+        "min.other",
+        "min.other(Tensor self, Tensor other) -> Tensor",
+        "native_functions/reduction.yaml: min.other",
     )
     composite("min.other", "CompositeImplicitAutograd", composition.min_other)
     define(
         "min.out",
         "min.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:176",
+        "native_functions/reduction.yaml: min.out",
     )
     composite("min.out", "CompositeImplicitAutograd", composition.min_other_out)
-    define("min", "min(Tensor self) -> Tensor", "native_functions/reduction.yaml:180", ("reduction",))
+    define("min", "min(Tensor self) -> Tensor", "native_functions/reduction.yaml: min", ("reduction",))
     structured("min", meta.extremum_all, "amin_stub", "functional", "min.unary_out")
     autograd("min", autograd_reduction.plan_min)
     define(
         "min.unary_out",
         "min.unary_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:180",
+        "native_functions/reduction.yaml: min",
         ("reduction",),
     )
     structured("min.unary_out", meta.extremum_all, "amin_stub", "out")
@@ -358,7 +362,7 @@ def register() -> None:
     define(
         "argmax",
         "argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:188",
+        "native_functions/reduction.yaml: argmax",
         (
             "core",
             "nondifferentiable",
@@ -370,7 +374,7 @@ def register() -> None:
     define(
         "argmax.out",
         "argmax.out(Tensor self, int? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:188",
+        "native_functions/reduction.yaml: argmax",
         (
             "core",
             "nondifferentiable",
@@ -382,7 +386,7 @@ def register() -> None:
     define(
         "argmin",
         "argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:195",
+        "native_functions/reduction.yaml: argmin",
         (
             "core",
             "nondifferentiable",
@@ -394,7 +398,7 @@ def register() -> None:
     define(
         "argmin.out",
         "argmin.out(Tensor self, int? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:195",
+        "native_functions/reduction.yaml: argmin",
         (
             "core",
             "nondifferentiable",
@@ -406,7 +410,7 @@ def register() -> None:
     define(
         "any",
         "any(Tensor self) -> Tensor",
-        "native_functions/reduction.yaml:202",
+        "native_functions/reduction.yaml: any",
         (
             "core",
             "nondifferentiable",
@@ -418,7 +422,7 @@ def register() -> None:
     define(
         "any.all_out",
         "any.all_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:202",
+        "native_functions/reduction.yaml: any",
         (
             "core",
             "nondifferentiable",
@@ -430,7 +434,7 @@ def register() -> None:
     define(
         "any.dim",
         "any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:209",
+        "native_functions/reduction.yaml: any.dim",
         (
             "core",
             "nondifferentiable",
@@ -442,7 +446,7 @@ def register() -> None:
     define(
         "any.out",
         "any.out(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:209",
+        "native_functions/reduction.yaml: any.dim",
         (
             "core",
             "nondifferentiable",
@@ -454,7 +458,7 @@ def register() -> None:
     define(
         "any.dims",
         "any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:216",
+        "native_functions/reduction.yaml: any.dims",
         (
             "core",
             "nondifferentiable",
@@ -466,7 +470,7 @@ def register() -> None:
     define(
         "any.dims_out",
         "any.dims_out(Tensor self, int[]? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:216",
+        "native_functions/reduction.yaml: any.dims",
         (
             "core",
             "nondifferentiable",
@@ -478,13 +482,13 @@ def register() -> None:
     define(
         "any.dimname",
         "any.dimname(Tensor self, Dimname dim, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:223",
+        "native_functions/reduction.yaml: any.dimname",
     )
     composite("any.dimname", "CompositeImplicitAutograd", composition.any_by_name)
     define(
         "all",
         "all(Tensor self) -> Tensor",
-        "native_functions/reduction.yaml:229",
+        "native_functions/reduction.yaml: all",
         (
             "core",
             "nondifferentiable",
@@ -496,7 +500,7 @@ def register() -> None:
     define(
         "all.all_out",
         "all.all_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:229",
+        "native_functions/reduction.yaml: all",
         (
             "core",
             "nondifferentiable",
@@ -508,7 +512,7 @@ def register() -> None:
     define(
         "all.dim",
         "all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:236",
+        "native_functions/reduction.yaml: all.dim",
         (
             "core",
             "nondifferentiable",
@@ -520,7 +524,7 @@ def register() -> None:
     define(
         "all.out",
         "all.out(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:236",
+        "native_functions/reduction.yaml: all.dim",
         (
             "core",
             "nondifferentiable",
@@ -532,7 +536,7 @@ def register() -> None:
     define(
         "all.dims",
         "all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:243",
+        "native_functions/reduction.yaml: all.dims",
         (
             "core",
             "nondifferentiable",
@@ -544,7 +548,7 @@ def register() -> None:
     define(
         "all.dims_out",
         "all.dims_out(Tensor self, int[]? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:243",
+        "native_functions/reduction.yaml: all.dims",
         (
             "core",
             "nondifferentiable",
@@ -556,25 +560,25 @@ def register() -> None:
     define(
         "all.dimname",
         "all.dimname(Tensor self, Dimname dim, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:250",
+        "native_functions/reduction.yaml: all.dimname",
     )
     composite("all.dimname", "CompositeImplicitAutograd", composition.all_by_name)
     define(
         "count_nonzero.dim_IntList",
         "count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor",
-        "native_functions/reduction.yaml:256",
+        "native_functions/reduction.yaml: count_nonzero.dim_IntList",
     )
     composite("count_nonzero.dim_IntList", "CompositeImplicitAutograd", composition.count_nonzero)
     define(
         "count_nonzero",
         "count_nonzero(Tensor self, int? dim=None) -> Tensor",
-        "native_functions/reduction.yaml:261",
+        "native_functions/reduction.yaml: count_nonzero",
     )
     composite("count_nonzero", "CompositeImplicitAutograd", composition.count_nonzero)
     define(
         "var",
         "var(Tensor self, bool unbiased=True) -> Tensor",
-        "native_functions/reduction.yaml:266",
+        "native_functions/reduction.yaml: var",
         ("reduction",),
     )
     structured("var", meta.var_all, "var_stub", "functional")
@@ -582,7 +586,7 @@ def register() -> None:
     define(
         "var.dim",
         "var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:272",
+        "native_functions/reduction.yaml: var.dim",
         (
             "core",
             "reduction",
@@ -593,7 +597,7 @@ def register() -> None:
     define(
         "var.out",
         "var.out(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:272",
+        "native_functions/reduction.yaml: var.dim",
         (
             "core",
             "reduction",
@@ -604,7 +608,7 @@ def register() -> None:
     define(
         "var.correction",
         "var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:279",
+        "native_functions/reduction.yaml: var.correction",
         (
             "core",
             "reduction",
@@ -615,7 +619,7 @@ def register() -> None:
     define(
         "var.correction_out",
         "var.correction_out(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:279",
+        "native_functions/reduction.yaml: var.correction",
         (
             "core",
             "reduction",
@@ -626,31 +630,31 @@ def register() -> None:
     define(
         "var.names_dim",
         "var.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:286",
+        "native_functions/reduction.yaml: var.names_dim",
     )
     composite("var.names_dim", "CompositeImplicitAutograd", composition.var_by_name)
     define(
         "var.names_out",
         "var.names_out(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:292",
+        "native_functions/reduction.yaml: var.names_out",
     )
     composite("var.names_out", "CompositeImplicitAutograd", composition.var_by_name_out)
     define(
         "var.correction_names",
         "var.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:297",
+        "native_functions/reduction.yaml: var.correction_names",
     )
     composite("var.correction_names", "CompositeImplicitAutograd", composition.var_correction_by_name)
     define(
         "var.correction_names_out",
         "var.correction_names_out(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:303",
+        "native_functions/reduction.yaml: var.correction_names_out",
     )
     composite("var.correction_names_out", "CompositeImplicitAutograd", composition.var_correction_by_name_out)
     define(
         "std",
         "std(Tensor self, bool unbiased=True) -> Tensor",
-        "native_functions/reduction.yaml:308",
+        "native_functions/reduction.yaml: std",
         ("reduction",),
     )
     structured("std", meta.var_all, "std_stub", "functional")
@@ -658,7 +662,7 @@ def register() -> None:
     define(
         "std.dim",
         "std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:314",
+        "native_functions/reduction.yaml: std.dim",
         ("reduction",),
     )
     structured("std.dim", meta.var_dim, "std_stub", "functional", "std.out")
@@ -666,7 +670,7 @@ def register() -> None:
     define(
         "std.out",
         "std.out(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:314",
+        "native_functions/reduction.yaml: std.dim",
         ("reduction",),
     )
     structured("std.out", meta.var_dim, "std_stub", "out")
@@ -674,7 +678,7 @@ def register() -> None:
     define(
         "std.correction",
         "std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:321",
+        "native_functions/reduction.yaml: std.correction",
         ("reduction",),
     )
     structured("std.correction", meta.var_correction, "std_stub", "functional", "std.correction_out")
@@ -682,7 +686,7 @@ def register() -> None:
     define(
         "std.correction_out",
         "std.correction_out(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:321",
+        "native_functions/reduction.yaml: std.correction",
         ("reduction",),
     )
     structured("std.correction_out", meta.var_correction, "std_stub", "out")
@@ -690,43 +694,43 @@ def register() -> None:
     define(
         "std.names_dim",
         "std.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:328",
+        "native_functions/reduction.yaml: std.names_dim",
     )
     composite("std.names_dim", "CompositeImplicitAutograd", composition.std_by_name)
     define(
         "std.names_out",
         "std.names_out(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:334",
+        "native_functions/reduction.yaml: std.names_out",
     )
     composite("std.names_out", "CompositeImplicitAutograd", composition.std_by_name_out)
     define(
         "std.correction_names",
         "std.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:339",
+        "native_functions/reduction.yaml: std.correction_names",
     )
     composite("std.correction_names", "CompositeImplicitAutograd", composition.std_correction_by_name)
     define(
         "std.correction_names_out",
         "std.correction_names_out(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:345",
+        "native_functions/reduction.yaml: std.correction_names_out",
     )
     composite("std.correction_names_out", "CompositeImplicitAutograd", composition.std_correction_by_name_out)
     define(
         "var_mean",
         "var_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
-        "native_functions/reduction.yaml:350",
+        "native_functions/reduction.yaml: var_mean",
     )
     composite("var_mean", "CompositeImplicitAutograd", composition.var_mean)
     define(
         "var_mean.dim",
         "var_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
-        "native_functions/reduction.yaml:354",
+        "native_functions/reduction.yaml: var_mean.dim",
     )
     composite("var_mean.dim", "CompositeImplicitAutograd", composition.var_mean_dim)
     define(
         "var_mean.correction",
         "var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)",
-        "native_functions/reduction.yaml:358",
+        "native_functions/reduction.yaml: var_mean.correction",
         ("reduction",),
     )
     structured("var_mean.correction", meta.var_mean_correction, "var_mean_stub", "functional")
@@ -734,13 +738,13 @@ def register() -> None:
     define(
         "var_mean.names_dim",
         "var_mean.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
-        "native_functions/reduction.yaml:363",
+        "native_functions/reduction.yaml: var_mean.names_dim",
     )
     composite("var_mean.names_dim", "CompositeImplicitAutograd", composition.var_mean_by_name)
     define(
         "var_mean.correction_names",
         "var_mean.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)",
-        "native_functions/reduction.yaml:368",
+        "native_functions/reduction.yaml: var_mean.correction_names",
     )
     composite(
         "var_mean.correction_names", "CompositeImplicitAutograd", composition.var_mean_correction_by_name
@@ -748,19 +752,19 @@ def register() -> None:
     define(
         "std_mean",
         "std_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
-        "native_functions/reduction.yaml:373",
+        "native_functions/reduction.yaml: std_mean",
     )
     composite("std_mean", "CompositeImplicitAutograd", composition.std_mean)
     define(
         "std_mean.dim",
         "std_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
-        "native_functions/reduction.yaml:377",
+        "native_functions/reduction.yaml: std_mean.dim",
     )
     composite("std_mean.dim", "CompositeImplicitAutograd", composition.std_mean_dim)
     define(
         "std_mean.correction",
         "std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)",
-        "native_functions/reduction.yaml:381",
+        "native_functions/reduction.yaml: std_mean.correction",
         ("reduction",),
     )
     structured("std_mean.correction", meta.var_mean_correction, "std_mean_stub", "functional")
@@ -768,13 +772,13 @@ def register() -> None:
     define(
         "std_mean.names_dim",
         "std_mean.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
-        "native_functions/reduction.yaml:386",
+        "native_functions/reduction.yaml: std_mean.names_dim",
     )
     composite("std_mean.names_dim", "CompositeImplicitAutograd", composition.std_mean_by_name)
     define(
         "std_mean.correction_names",
         "std_mean.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)",
-        "native_functions/reduction.yaml:391",
+        "native_functions/reduction.yaml: std_mean.correction_names",
     )
     composite(
         "std_mean.correction_names", "CompositeImplicitAutograd", composition.std_mean_correction_by_name
@@ -782,7 +786,7 @@ def register() -> None:
     define(
         "logsumexp",
         "logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:396",
+        "native_functions/reduction.yaml: logsumexp",
         ("reduction",),
     )
     structured("logsumexp", meta.logsumexp, "logsumexp_stub", "functional", "logsumexp.out")
@@ -790,7 +794,7 @@ def register() -> None:
     define(
         "logsumexp.out",
         "logsumexp.out(Tensor self, int[1] dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:396",
+        "native_functions/reduction.yaml: logsumexp",
         ("reduction",),
     )
     structured("logsumexp.out", meta.logsumexp, "logsumexp_stub", "out")
@@ -798,25 +802,25 @@ def register() -> None:
     define(
         "logsumexp.names",
         "logsumexp.names(Tensor self, Dimname[1] dim, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:402",
+        "native_functions/reduction.yaml: logsumexp.names",
     )
     composite("logsumexp.names", "CompositeImplicitAutograd", composition.logsumexp_by_name)
     define(
         "logsumexp.names_out",
         "logsumexp.names_out(Tensor self, Dimname[1] dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:408",
+        "native_functions/reduction.yaml: logsumexp.names_out",
     )
     composite("logsumexp.names_out", "CompositeImplicitAutograd", composition.logsumexp_by_name_out)
     define(
         "_vector_norm",
         "_vector_norm(Tensor self, str ord, int[] dim, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:415",
+        "native_functions/reduction.yaml: _vector_norm",
     )
     structured("_vector_norm", meta._vector_norm, "_vector_norm_stub", "functional")
     define(
         "cumsum",
         "cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml:418",
+        "native_functions/reduction.yaml: cumsum",
         ("core",),
     )
     structured("cumsum", meta.cumsum, "cumsum_stub", "functional", "cumsum.out")
@@ -824,7 +828,7 @@ def register() -> None:
     define(
         "cumsum_",
         "cumsum_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)",
-        "native_functions/reduction.yaml:418",
+        "native_functions/reduction.yaml: cumsum",
         ("core",),
     )
     structured("cumsum_", meta.cumsum, "cumsum_stub", "inplace", "cumsum.out")
@@ -832,7 +836,7 @@ def register() -> None:
     define(
         "cumsum.out",
         "cumsum.out(Tensor self, int dim, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:418",
+        "native_functions/reduction.yaml: cumsum",
         ("core",),
     )
     structured("cumsum.out", meta.cumsum, "cumsum_stub", "out")
@@ -840,152 +844,154 @@ def register() -> None:
     define(
         "cumsum.dimname",
         "cumsum.dimname(Tensor self, Dimname dim, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml:424",
+        "native_functions/reduction.yaml: cumsum.dimname",
     )
     composite("cumsum.dimname", "CompositeImplicitAutograd", composition.cumsum_by_name)
     define(
         "cumsum_.dimname",
         "cumsum_.dimname(Tensor(a!) self, Dimname dim, *, ScalarType? dtype=None) -> Tensor(a!)",
-        "native_functions/reduction.yaml:430",
+        "native_functions/reduction.yaml: cumsum_.dimname",
     )
     composite("cumsum_.dimname", "CompositeImplicitAutograd", composition.cumsum__by_name)
     define(
         "cumsum.dimname_out",
         "cumsum.dimname_out(Tensor self, Dimname dim, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:436",
+        "native_functions/reduction.yaml: cumsum.dimname_out",
     )
     composite("cumsum.dimname_out", "CompositeImplicitAutograd", composition.cumsum_by_name_out)
     define(
         "cumprod",
         "cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml:441",
+        "native_functions/reduction.yaml: cumprod",
     )
     structured("cumprod", meta.cumsum, "cumprod_stub", "functional", "cumprod.out")
     autograd("cumprod", autograd_reduction.plan_cumprod)
     define(
         "cumprod_",
         "cumprod_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)",
-        "native_functions/reduction.yaml:441",
+        "native_functions/reduction.yaml: cumprod",
     )
     structured("cumprod_", meta.cumsum, "cumprod_stub", "inplace", "cumprod.out")
     autograd("cumprod_", autograd_reduction.plan_cumprod_)
     define(
         "cumprod.out",
         "cumprod.out(Tensor self, int dim, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:441",
+        "native_functions/reduction.yaml: cumprod",
     )
     structured("cumprod.out", meta.cumsum, "cumprod_stub", "out")
     autograd("cumprod.out", out_refuses_grad)
     define(
         "cumprod.dimname",
         "cumprod.dimname(Tensor self, Dimname dim, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml:447",
+        "native_functions/reduction.yaml: cumprod.dimname",
     )
     composite("cumprod.dimname", "CompositeImplicitAutograd", composition.cumprod_by_name)
     define(
         "cumprod_.dimname",
         "cumprod_.dimname(Tensor(a!) self, Dimname dim, *, ScalarType? dtype=None) -> Tensor(a!)",
-        "native_functions/reduction.yaml:453",
+        "native_functions/reduction.yaml: cumprod_.dimname",
     )
     composite("cumprod_.dimname", "CompositeImplicitAutograd", composition.cumprod__by_name)
     define(
         "cumprod.dimname_out",
         "cumprod.dimname_out(Tensor self, Dimname dim, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:459",
+        "native_functions/reduction.yaml: cumprod.dimname_out",
     )
     composite("cumprod.dimname_out", "CompositeImplicitAutograd", composition.cumprod_by_name_out)
     define(
         "cumprod_backward",
         "cumprod_backward(Tensor grad, Tensor input, int dim, Tensor output) -> Tensor",
-        "native_functions/reduction.yaml:464",
+        "native_functions/reduction.yaml: cumprod_backward",
     )
     composite("cumprod_backward", "CompositeImplicitAutograd", composition.cumprod_backward)
     define(
-        "logcumsumexp", "logcumsumexp(Tensor self, int dim) -> Tensor", "native_functions/reduction.yaml:468"
+        "logcumsumexp",
+        "logcumsumexp(Tensor self, int dim) -> Tensor",
+        "native_functions/reduction.yaml: logcumsumexp",
     )
     structured("logcumsumexp", meta.logcumsumexp, "logcumsumexp_stub", "functional", "logcumsumexp.out")
     autograd("logcumsumexp", autograd_reduction.plan_logcumsumexp)
     define(
         "logcumsumexp.out",
         "logcumsumexp.out(Tensor self, int dim, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:468",
+        "native_functions/reduction.yaml: logcumsumexp",
     )
     structured("logcumsumexp.out", meta.logcumsumexp, "logcumsumexp_stub", "out")
     autograd("logcumsumexp.out", out_refuses_grad)
     define(
         "logcumsumexp.dimname",
         "logcumsumexp.dimname(Tensor self, Dimname dim) -> Tensor",
-        "native_functions/reduction.yaml:473",
+        "native_functions/reduction.yaml: logcumsumexp.dimname",
     )
     composite("logcumsumexp.dimname", "CompositeImplicitAutograd", composition.logcumsumexp_by_name)
     define(
         "logcumsumexp.dimname_out",
         "logcumsumexp.dimname_out(Tensor self, Dimname dim, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:479",
+        "native_functions/reduction.yaml: logcumsumexp.dimname_out",
     )
     composite("logcumsumexp.dimname_out", "CompositeImplicitAutograd", composition.logcumsumexp_by_name_out)
     define(
         "cummax",
         "cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)",
-        "native_functions/reduction.yaml:484",
+        "native_functions/reduction.yaml: cummax",
     )
     structured("cummax", meta.running_extremum, "cummax_stub", "functional", "cummax.out")
     autograd("cummax", autograd_reduction.plan_cummax)
     define(
         "cummax.out",
         "cummax.out(Tensor self, int dim, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/reduction.yaml:489",
+        "native_functions/reduction.yaml: cummax.out",
     )
     structured("cummax.out", meta.running_extremum, "cummax_stub", "out")
     autograd("cummax.out", out_refuses_grad)
     define(
         "cummax.dimname",
         "cummax.dimname(Tensor self, Dimname dim) -> (Tensor values, Tensor indices)",
-        "native_functions/reduction.yaml:492",
+        "native_functions/reduction.yaml: cummax.dimname",
     )
     composite("cummax.dimname", "CompositeImplicitAutograd", composition.cummax_by_name)
     define(
         "cummax.dimname_out",
         "cummax.dimname_out(Tensor self, Dimname dim, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/reduction.yaml:498",
+        "native_functions/reduction.yaml: cummax.dimname_out",
     )
     composite("cummax.dimname_out", "CompositeImplicitAutograd", composition.cummax_by_name_out)
     define(
         "cummin",
         "cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)",
-        "native_functions/reduction.yaml:503",
+        "native_functions/reduction.yaml: cummin",
     )
     structured("cummin", meta.running_extremum, "cummin_stub", "functional", "cummin.out")
     autograd("cummin", autograd_reduction.plan_cummin)
     define(
         "cummin.out",
         "cummin.out(Tensor self, int dim, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/reduction.yaml:508",
+        "native_functions/reduction.yaml: cummin.out",
     )
     structured("cummin.out", meta.running_extremum, "cummin_stub", "out")
     autograd("cummin.out", out_refuses_grad)
     define(
         "cummin.dimname",
         "cummin.dimname(Tensor self, Dimname dim) -> (Tensor values, Tensor indices)",
-        "native_functions/reduction.yaml:511",
+        "native_functions/reduction.yaml: cummin.dimname",
     )
     composite("cummin.dimname", "CompositeImplicitAutograd", composition.cummin_by_name)
     define(
         "cummin.dimname_out",
         "cummin.dimname_out(Tensor self, Dimname dim, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/reduction.yaml:517",
+        "native_functions/reduction.yaml: cummin.dimname_out",
     )
     composite("cummin.dimname_out", "CompositeImplicitAutograd", composition.cummin_by_name_out)
     define(
         "cummaxmin_backward",
         "cummaxmin_backward(Tensor grad, Tensor input, Tensor indices, int dim) -> Tensor",
-        "native_functions/reduction.yaml:522",
+        "native_functions/reduction.yaml: cummaxmin_backward",
     )
     composite("cummaxmin_backward", "CompositeImplicitAutograd", composition.cummaxmin_backward)
     define(
         "value_selecting_reduction_backward",
         "value_selecting_reduction_backward(Tensor grad, int dim, Tensor indices, SymInt[] sizes, bool keepdim) -> Tensor",
-        "native_functions/reduction.yaml:526",
+        "native_functions/reduction.yaml: value_selecting_reduction_backward",
     )
     composite(
         "value_selecting_reduction_backward",

@@ -15,13 +15,13 @@ def register() -> None:
     define(
         "_scaled_mm",
         "_scaled_mm(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None, Tensor? scale_result=None, ScalarType? out_dtype=None, bool use_fast_accum=False) -> Tensor",
-        "native_functions/scaled_mm.yaml:1",
+        "native_functions/scaled_mm.yaml: _scaled_mm",
     )
     structured("_scaled_mm", meta.scaled_mm, "_scaled_mm_stub", "functional", "_scaled_mm.out")
     define(
         "_scaled_mm.out",
         "_scaled_mm.out(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None, Tensor? scale_result=None, ScalarType? out_dtype=None, bool use_fast_accum=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/scaled_mm.yaml:1",
+        "native_functions/scaled_mm.yaml: _scaled_mm",
     )
     structured("_scaled_mm.out", meta.scaled_mm, "_scaled_mm_stub", "out")
     autograd("_scaled_mm.out", out_refuses_grad)

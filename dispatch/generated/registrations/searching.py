@@ -18,7 +18,7 @@ def register() -> None:
     define(
         "searchsorted.Tensor",
         "searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor",
-        "native_functions/searching.yaml:3",
+        "native_functions/searching.yaml: searchsorted.Tensor",
         ("nondifferentiable",),
     )
     structured(
@@ -28,7 +28,7 @@ def register() -> None:
     define(
         "searchsorted.Tensor_out",
         "searchsorted.Tensor_out(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/searching.yaml:3",
+        "native_functions/searching.yaml: searchsorted.Tensor",
         ("nondifferentiable",),
     )
     structured("searchsorted.Tensor_out", meta.searchsorted, "searchsorted_stub", "out")
@@ -36,13 +36,13 @@ def register() -> None:
     define(
         "searchsorted.Scalar",
         "searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor",
-        "native_functions/searching.yaml:8",
+        "native_functions/searching.yaml: searchsorted.Scalar",
     )
     composite("searchsorted.Scalar", "CompositeImplicitAutograd", composition.searchsorted_scalar)
     define(
         "searchsorted.Scalar_out",
         "searchsorted.Scalar_out(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/searching.yaml:8",
+        "native_functions/searching.yaml: searchsorted.Scalar",
     )
     composite(
         "searchsorted.Scalar_out",
@@ -52,13 +52,13 @@ def register() -> None:
     define(
         "bucketize.Tensor",
         "bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
-        "native_functions/searching.yaml:14",
+        "native_functions/searching.yaml: bucketize.Tensor",
     )
     composite("bucketize.Tensor", "CompositeImplicitAutograd", composition.bucketize)
     define(
         "bucketize.Tensor_out",
         "bucketize.Tensor_out(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/searching.yaml:14",
+        "native_functions/searching.yaml: bucketize.Tensor",
     )
     composite(
         "bucketize.Tensor_out",
@@ -68,13 +68,13 @@ def register() -> None:
     define(
         "bucketize.Scalar",
         "bucketize.Scalar(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
-        "native_functions/searching.yaml:20",
+        "native_functions/searching.yaml: bucketize.Scalar",
     )
     composite("bucketize.Scalar", "CompositeImplicitAutograd", composition.bucketize_scalar)
     define(
         "bucketize.Scalar_out",
         "bucketize.Scalar_out(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/searching.yaml:20",
+        "native_functions/searching.yaml: bucketize.Scalar",
     )
     composite(
         "bucketize.Scalar_out",
@@ -84,13 +84,13 @@ def register() -> None:
     define(
         "isin.Tensor_Tensor",
         "isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor",
-        "native_functions/searching.yaml:26",
+        "native_functions/searching.yaml: isin.Tensor_Tensor",
     )
     composite("isin.Tensor_Tensor", "CompositeImplicitAutograd", composition.isin)
     define(
         "isin.Tensor_Tensor_out",
         "isin.Tensor_Tensor_out(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/searching.yaml:26",
+        "native_functions/searching.yaml: isin.Tensor_Tensor",
     )
     composite(
         "isin.Tensor_Tensor_out", "CompositeImplicitAutograd", out_form("isin", composition.isin, exact=True)
@@ -98,13 +98,13 @@ def register() -> None:
     define(
         "isin.Tensor_Scalar",
         "isin.Tensor_Scalar(Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False) -> Tensor",
-        "native_functions/searching.yaml:32",
+        "native_functions/searching.yaml: isin.Tensor_Scalar",
     )
     composite("isin.Tensor_Scalar", "CompositeImplicitAutograd", composition.isin_scalar)
     define(
         "isin.Tensor_Scalar_out",
         "isin.Tensor_Scalar_out(Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/searching.yaml:32",
+        "native_functions/searching.yaml: isin.Tensor_Scalar",
     )
     composite(
         "isin.Tensor_Scalar_out",
@@ -114,13 +114,13 @@ def register() -> None:
     define(
         "isin.Scalar_Tensor",
         "isin.Scalar_Tensor(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor",
-        "native_functions/searching.yaml:38",
+        "native_functions/searching.yaml: isin.Scalar_Tensor",
     )
     composite("isin.Scalar_Tensor", "CompositeImplicitAutograd", composition.isin_of_scalar)
     define(
         "isin.Scalar_Tensor_out",
         "isin.Scalar_Tensor_out(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/searching.yaml:38",
+        "native_functions/searching.yaml: isin.Scalar_Tensor",
     )
     composite(
         "isin.Scalar_Tensor_out",
@@ -130,37 +130,37 @@ def register() -> None:
     define(
         "_unique",
         "_unique(Tensor self, bool sorted=True, bool return_inverse=False) -> (Tensor, Tensor)",
-        "native_functions/searching.yaml:44",
+        "native_functions/searching.yaml: _unique",
     )
     composite("_unique", "CompositeImplicitAutograd", composition._unique)
     define(
         "_unique.out",
         "_unique.out(Tensor self, bool sorted=True, bool return_inverse=False, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))",
-        "native_functions/searching.yaml:44",
+        "native_functions/searching.yaml: _unique",
     )
     composite("_unique.out", "CompositeImplicitAutograd", out_form("_unique", composition._unique, 2))
     define(
         "_unique2",
         "_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
-        "native_functions/searching.yaml:49",
+        "native_functions/searching.yaml: _unique2",
     )
     composite("_unique2", "CompositeImplicitAutograd", composition._unique2)
     define(
         "_unique2.out",
         "_unique2.out(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
-        "native_functions/searching.yaml:49",
+        "native_functions/searching.yaml: _unique2",
     )
     composite("_unique2.out", "CompositeImplicitAutograd", out_form("_unique2", composition._unique2, 3))
     define(
         "unique_dim",
         "unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
-        "native_functions/searching.yaml:54",
+        "native_functions/searching.yaml: unique_dim",
     )
     composite("unique_dim", "CompositeImplicitAutograd", composition.unique_dim)
     define(
         "unique_dim.out",
         "unique_dim.out(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
-        "native_functions/searching.yaml:54",
+        "native_functions/searching.yaml: unique_dim",
     )
     composite(
         "unique_dim.out", "CompositeImplicitAutograd", out_form("unique_dim", composition.unique_dim, 3)
@@ -168,13 +168,13 @@ def register() -> None:
     define(
         "unique_consecutive",
         "unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)",
-        "native_functions/searching.yaml:60",
+        "native_functions/searching.yaml: unique_consecutive",
     )
     composite("unique_consecutive", "CompositeImplicitAutograd", composition.unique_consecutive)
     define(
         "unique_consecutive.out",
         "unique_consecutive.out(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
-        "native_functions/searching.yaml:60",
+        "native_functions/searching.yaml: unique_consecutive",
     )
     composite(
         "unique_consecutive.out",
@@ -184,13 +184,13 @@ def register() -> None:
     define(
         "unique_dim_consecutive",
         "unique_dim_consecutive(Tensor self, int dim, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
-        "native_functions/searching.yaml:66",
+        "native_functions/searching.yaml: unique_dim_consecutive",
     )
     composite("unique_dim_consecutive", "CompositeImplicitAutograd", composition.unique_dim_consecutive)
     define(
         "unique_dim_consecutive.out",
         "unique_dim_consecutive.out(Tensor self, int dim, bool return_inverse=False, bool return_counts=False, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
-        "native_functions/searching.yaml:66",
+        "native_functions/searching.yaml: unique_dim_consecutive",
     )
     composite(
         "unique_dim_consecutive.out",
@@ -200,26 +200,26 @@ def register() -> None:
     define(
         "mode",
         "mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        "native_functions/searching.yaml:72",
+        "native_functions/searching.yaml: mode",
     )
     composite("mode", "CompositeExplicitAutograd", composition.mode)
     autograd("mode", autograd_searching.plan_mode)
     define(
         "mode.values",
         "mode.values(Tensor self, int dim=-1, bool keepdim=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/searching.yaml:72",
+        "native_functions/searching.yaml: mode",
     )
     composite("mode.values", "CompositeExplicitAutograd", out_form("mode", composition.mode, 2, exact=True))
     autograd("mode.values", out_refuses_grad)
     define(
         "mode.dimname",
         "mode.dimname(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        "native_functions/searching.yaml:79",
+        "native_functions/searching.yaml: mode.dimname",
     )
     composite("mode.dimname", "CompositeImplicitAutograd", composition.mode_by_name)
     define(
         "mode.dimname_out",
         "mode.dimname_out(Tensor self, Dimname dim, bool keepdim=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/searching.yaml:85",
+        "native_functions/searching.yaml: mode.dimname_out",
     )
     composite("mode.dimname_out", "CompositeImplicitAutograd", composition.mode_by_name_out)

@@ -16,7 +16,7 @@ def register() -> None:
     define(
         "segment_reduce",
         "segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor",
-        "native_functions/segments.yaml:3",
+        "native_functions/segments.yaml: segment_reduce",
     )
     structured(
         "segment_reduce", meta.segment_reduce, "segment_reduce_stub", "functional", "segment_reduce.out"
@@ -25,14 +25,14 @@ def register() -> None:
     define(
         "segment_reduce.out",
         "segment_reduce.out(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/segments.yaml:3",
+        "native_functions/segments.yaml: segment_reduce",
     )
     structured("segment_reduce.out", meta.segment_reduce, "segment_reduce_stub", "out")
     autograd("segment_reduce.out", out_refuses_grad)
     define(
         "_segment_reduce_backward",
         "_segment_reduce_backward(Tensor grad, Tensor output, Tensor data, str reduce, *, Tensor? lengths=None, Tensor? offsets=None, int axis=0, Scalar? initial=None) -> Tensor",
-        "native_functions/segments.yaml:7",
+        "native_functions/segments.yaml: _segment_reduce_backward",
     )
     structured(
         "_segment_reduce_backward",
@@ -44,7 +44,7 @@ def register() -> None:
     define(
         "_segment_reduce_backward.out",
         "_segment_reduce_backward.out(Tensor grad, Tensor output, Tensor data, str reduce, *, Tensor? lengths=None, Tensor? offsets=None, int axis=0, Scalar? initial=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/segments.yaml:7",
+        "native_functions/segments.yaml: _segment_reduce_backward",
     )
     structured(
         "_segment_reduce_backward.out", meta._segment_reduce_backward, "_segment_reduce_backward_stub", "out"

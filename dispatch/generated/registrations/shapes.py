@@ -15,170 +15,178 @@ def register() -> None:
     define(
         "hsplit.int",
         "hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]",
-        "native_functions/shapes.yaml:3",
+        "native_functions/shapes.yaml: hsplit.int",
     )
     composite("hsplit.int", "CompositeImplicitAutograd", composition.hsplit_sections)
     define(
         "hsplit.array",
         "hsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]",
-        "native_functions/shapes.yaml:8",
+        "native_functions/shapes.yaml: hsplit.array",
     )
     composite("hsplit.array", "CompositeImplicitAutograd", composition.hsplit_indices)
     define(
         "vsplit.int",
         "vsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]",
-        "native_functions/shapes.yaml:13",
+        "native_functions/shapes.yaml: vsplit.int",
     )
     composite("vsplit.int", "CompositeImplicitAutograd", composition.vsplit_sections)
     define(
         "vsplit.array",
         "vsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]",
-        "native_functions/shapes.yaml:18",
+        "native_functions/shapes.yaml: vsplit.array",
     )
     composite("vsplit.array", "CompositeImplicitAutograd", composition.vsplit_indices)
     define(
         "dsplit.int",
         "dsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]",
-        "native_functions/shapes.yaml:23",
+        "native_functions/shapes.yaml: dsplit.int",
     )
     composite("dsplit.int", "CompositeImplicitAutograd", composition.dsplit_sections)
     define(
         "dsplit.array",
         "dsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]",
-        "native_functions/shapes.yaml:28",
+        "native_functions/shapes.yaml: dsplit.array",
     )
     composite("dsplit.array", "CompositeImplicitAutograd", composition.dsplit_indices)
     define(
         "unsafe_chunk",
         "unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]",
-        "native_functions/shapes.yaml:33",
+        "native_functions/shapes.yaml: unsafe_chunk",
     )
     composite("unsafe_chunk", "CompositeImplicitAutograd", composition.unsafe_chunk)
     define(
         "unsafe_split.Tensor",
         "unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]",
-        "native_functions/shapes.yaml:38",
+        "native_functions/shapes.yaml: unsafe_split.Tensor",
     )
     composite("unsafe_split.Tensor", "CompositeImplicitAutograd", composition.unsafe_split)
     define(
         "unsafe_split_with_sizes",
         "unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]",
-        "native_functions/shapes.yaml:43",
+        "native_functions/shapes.yaml: unsafe_split_with_sizes",
     )
     composite("unsafe_split_with_sizes", "CompositeImplicitAutograd", composition.unsafe_split_with_sizes)
-    define("atleast_1d", "atleast_1d(Tensor self) -> Tensor", "native_functions/shapes.yaml:48")
+    define("atleast_1d", "atleast_1d(Tensor self) -> Tensor", "native_functions/shapes.yaml: atleast_1d")
     composite("atleast_1d", "CompositeImplicitAutograd", composition.atleast_1d)
     define(
         "atleast_1d.Sequence",
         "atleast_1d.Sequence(Tensor[] tensors) -> Tensor[]",
-        "native_functions/shapes.yaml:53",
+        "native_functions/shapes.yaml: atleast_1d.Sequence",
     )
     composite("atleast_1d.Sequence", "CompositeImplicitAutograd", composition.atleast_1d_sequence)
-    define("atleast_2d", "atleast_2d(Tensor self) -> Tensor", "native_functions/shapes.yaml:58")
+    define("atleast_2d", "atleast_2d(Tensor self) -> Tensor", "native_functions/shapes.yaml: atleast_2d")
     composite("atleast_2d", "CompositeImplicitAutograd", composition.atleast_2d)
     define(
         "atleast_2d.Sequence",
         "atleast_2d.Sequence(Tensor[] tensors) -> Tensor[]",
-        "native_functions/shapes.yaml:63",
+        "native_functions/shapes.yaml: atleast_2d.Sequence",
     )
     composite("atleast_2d.Sequence", "CompositeImplicitAutograd", composition.atleast_2d_sequence)
-    define("atleast_3d", "atleast_3d(Tensor self) -> Tensor", "native_functions/shapes.yaml:68")
+    define("atleast_3d", "atleast_3d(Tensor self) -> Tensor", "native_functions/shapes.yaml: atleast_3d")
     composite("atleast_3d", "CompositeImplicitAutograd", composition.atleast_3d)
     define(
         "atleast_3d.Sequence",
         "atleast_3d.Sequence(Tensor[] tensors) -> Tensor[]",
-        "native_functions/shapes.yaml:73",
+        "native_functions/shapes.yaml: atleast_3d.Sequence",
     )
     composite("atleast_3d.Sequence", "CompositeImplicitAutograd", composition.atleast_3d_sequence)
     define(
         "broadcast_tensors",
         "broadcast_tensors(Tensor[] tensors) -> Tensor[]",
-        "native_functions/shapes.yaml:78",
+        "native_functions/shapes.yaml: broadcast_tensors",
     )
     composite("broadcast_tensors", "CompositeImplicitAutograd", composition.broadcast_tensors)
     define(
         "meshgrid.indexing",
         "meshgrid.indexing(Tensor[] tensors, *, str indexing) -> Tensor[]",
-        "native_functions/shapes.yaml:83",
+        "native_functions/shapes.yaml: meshgrid.indexing",
     )
     composite("meshgrid.indexing", "CompositeImplicitAutograd", composition.meshgrid)
     define(
         "linalg_diagonal",
         "linalg_diagonal(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor(a)",
-        "native_functions/shapes.yaml:88",
+        "native_functions/shapes.yaml: linalg_diagonal",
     )
     composite("linalg_diagonal", "CompositeImplicitAutograd", composition.linalg_diagonal)
-    define("diag", "diag(Tensor self, int diagonal=0) -> Tensor", "native_functions/shapes.yaml:93")
+    define("diag", "diag(Tensor self, int diagonal=0) -> Tensor", "native_functions/shapes.yaml: diag")
     composite("diag", "CompositeImplicitAutograd", composition.diag)
     define(
         "diag.out",
         "diag.out(Tensor self, int diagonal=0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/shapes.yaml:93",
+        "native_functions/shapes.yaml: diag",
     )
     composite("diag.out", "CompositeImplicitAutograd", out_form("diag", composition.diag, exact=True))
-    define("diagflat", "diagflat(Tensor self, int offset=0) -> Tensor", "native_functions/shapes.yaml:100")
+    define(
+        "diagflat", "diagflat(Tensor self, int offset=0) -> Tensor", "native_functions/shapes.yaml: diagflat"
+    )
     composite("diagflat", "CompositeImplicitAutograd", composition.diagflat)
     define(
         "diag_embed",
         "diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
-        "native_functions/shapes.yaml:105",
+        "native_functions/shapes.yaml: diag_embed",
     )
     composite("diag_embed", "CompositeImplicitAutograd", composition.diag_embed)
     define(
         "diag_embed.out",
         "diag_embed.out(Tensor self, int offset=0, int dim1=-2, int dim2=-1, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/shapes.yaml:105",
+        "native_functions/shapes.yaml: diag_embed",
     )
     composite("diag_embed.out", "CompositeImplicitAutograd", out_form("diag_embed", composition.diag_embed))
-    define("block_diag", "block_diag(Tensor[] tensors) -> Tensor", "native_functions/shapes.yaml:111")
+    define("block_diag", "block_diag(Tensor[] tensors) -> Tensor", "native_functions/shapes.yaml: block_diag")
     composite("block_diag", "CompositeImplicitAutograd", composition.block_diag)
     define(
         "block_diag.out",
         "block_diag.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/shapes.yaml:111",
+        "native_functions/shapes.yaml: block_diag",
     )
     composite("block_diag.out", "CompositeImplicitAutograd", out_form("block_diag", composition.block_diag))
-    define("cartesian_prod", "cartesian_prod(Tensor[] tensors) -> Tensor", "native_functions/shapes.yaml:117")
+    define(
+        "cartesian_prod",
+        "cartesian_prod(Tensor[] tensors) -> Tensor",
+        "native_functions/shapes.yaml: cartesian_prod",
+    )
     composite("cartesian_prod", "CompositeImplicitAutograd", composition.cartesian_prod)
     define(
         "combinations",
         "combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor",
-        "native_functions/shapes.yaml:122",
+        "native_functions/shapes.yaml: combinations",
     )
     composite("combinations", "CompositeImplicitAutograd", composition.combinations)
     define(
         "narrow_copy",
         "narrow_copy(Tensor self, int dim, SymInt start, SymInt length) -> Tensor",
-        "native_functions/shapes.yaml:126",
+        "native_functions/shapes.yaml: narrow_copy",
     )
     composite("narrow_copy", "CompositeImplicitAutograd", composition.narrow_copy)
     define(
         "narrow_copy.out",
         "narrow_copy.out(Tensor self, int dim, SymInt start, SymInt length, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/shapes.yaml:126",
+        "native_functions/shapes.yaml: narrow_copy",
     )
     composite(
         "narrow_copy.out", "CompositeImplicitAutograd", out_form("narrow_copy", composition.narrow_copy)
     )
     define(
-        "sum_to_size", "sum_to_size(Tensor self, SymInt[] size) -> Tensor", "native_functions/shapes.yaml:132"
+        "sum_to_size",
+        "sum_to_size(Tensor self, SymInt[] size) -> Tensor",
+        "native_functions/shapes.yaml: sum_to_size",
     )
     composite("sum_to_size", "CompositeImplicitAutograd", composition.sum_to_size)
     define(
         "pixel_shuffle",
         "pixel_shuffle(Tensor self, int upscale_factor) -> Tensor",
-        "native_functions/shapes.yaml:137",
+        "native_functions/shapes.yaml: pixel_shuffle",
     )
     composite("pixel_shuffle", "CompositeImplicitAutograd", composition.pixel_shuffle)
     define(
         "pixel_unshuffle",
         "pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor",
-        "native_functions/shapes.yaml:141",
+        "native_functions/shapes.yaml: pixel_unshuffle",
     )
     composite("pixel_unshuffle", "CompositeImplicitAutograd", composition.pixel_unshuffle)
     define(
         "channel_shuffle",
         "channel_shuffle(Tensor self, SymInt groups) -> Tensor",
-        "native_functions/shapes.yaml:145",
+        "native_functions/shapes.yaml: channel_shuffle",
     )
     composite("channel_shuffle", "CompositeImplicitAutograd", composition.channel_shuffle)

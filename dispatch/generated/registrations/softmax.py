@@ -17,25 +17,25 @@ def register() -> None:
     define(
         "softmax.int",
         "softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
-        "native_functions/softmax.yaml:3",
+        "native_functions/softmax.yaml: softmax.int",
     )
     composite("softmax.int", "CompositeImplicitAutograd", composition.softmax)
     define(
         "softmax.int_out",
         "softmax.int_out(Tensor self, int dim, ScalarType? dtype=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/softmax.yaml:8",
+        "native_functions/softmax.yaml: softmax.int_out",
     )
     composite("softmax.int_out", "CompositeImplicitAutograd", composition.softmax_out)
     define(
         "softmax.Dimname",
         "softmax.Dimname(Tensor self, Dimname dim, ScalarType? dtype=None) -> Tensor",
-        "native_functions/softmax.yaml:12",
+        "native_functions/softmax.yaml: softmax.Dimname",
     )
     composite("softmax.Dimname", "CompositeImplicitAutograd", composition.softmax_by_name)
     define(
         "_softmax",
         "_softmax(Tensor self, int dim, bool half_to_float) -> Tensor",
-        "native_functions/softmax.yaml:18",
+        "native_functions/softmax.yaml: _softmax",
         ("core",),
     )
     structured("_softmax", meta.softmax, "softmax_stub", "functional", "_softmax.out")
@@ -43,7 +43,7 @@ def register() -> None:
     define(
         "_softmax.out",
         "_softmax.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/softmax.yaml:18",
+        "native_functions/softmax.yaml: _softmax",
         ("core",),
     )
     structured("_softmax.out", meta.softmax, "softmax_stub", "out")
@@ -51,7 +51,7 @@ def register() -> None:
     define(
         "_softmax_backward_data",
         "_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor",
-        "native_functions/softmax.yaml:25",
+        "native_functions/softmax.yaml: _softmax_backward_data",
     )
     structured(
         "_softmax_backward_data",
@@ -64,32 +64,32 @@ def register() -> None:
     define(
         "_softmax_backward_data.out",
         "_softmax_backward_data.out(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/softmax.yaml:30",
+        "native_functions/softmax.yaml: _softmax_backward_data.out",
     )
     structured("_softmax_backward_data.out", meta.softmax_backward, "softmax_backward_stub", "out")
     autograd("_softmax_backward_data.out", out_refuses_grad)
     define(
         "log_softmax.int",
         "log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
-        "native_functions/softmax.yaml:33",
+        "native_functions/softmax.yaml: log_softmax.int",
     )
     composite("log_softmax.int", "CompositeImplicitAutograd", composition.log_softmax)
     define(
         "log_softmax.int_out",
         "log_softmax.int_out(Tensor self, int dim, ScalarType? dtype=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/softmax.yaml:38",
+        "native_functions/softmax.yaml: log_softmax.int_out",
     )
     composite("log_softmax.int_out", "CompositeImplicitAutograd", composition.log_softmax_out)
     define(
         "log_softmax.Dimname",
         "log_softmax.Dimname(Tensor self, Dimname dim, ScalarType? dtype=None) -> Tensor",
-        "native_functions/softmax.yaml:42",
+        "native_functions/softmax.yaml: log_softmax.Dimname",
     )
     composite("log_softmax.Dimname", "CompositeImplicitAutograd", composition.log_softmax_by_name)
     define(
         "_log_softmax",
         "_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor",
-        "native_functions/softmax.yaml:48",
+        "native_functions/softmax.yaml: _log_softmax",
         ("core",),
     )
     structured("_log_softmax", meta.softmax, "log_softmax_stub", "functional", "_log_softmax.out")
@@ -97,7 +97,7 @@ def register() -> None:
     define(
         "_log_softmax.out",
         "_log_softmax.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/softmax.yaml:48",
+        "native_functions/softmax.yaml: _log_softmax",
         ("core",),
     )
     structured("_log_softmax.out", meta.softmax, "log_softmax_stub", "out")
@@ -105,7 +105,7 @@ def register() -> None:
     define(
         "_log_softmax_backward_data",
         "_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor",
-        "native_functions/softmax.yaml:55",
+        "native_functions/softmax.yaml: _log_softmax_backward_data",
     )
     structured(
         "_log_softmax_backward_data",
@@ -118,7 +118,7 @@ def register() -> None:
     define(
         "_log_softmax_backward_data.out",
         "_log_softmax_backward_data.out(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/softmax.yaml:55",
+        "native_functions/softmax.yaml: _log_softmax_backward_data",
     )
     structured("_log_softmax_backward_data.out", meta.softmax_backward, "log_softmax_backward_stub", "out")
     autograd("_log_softmax_backward_data.out", out_refuses_grad)

@@ -17,7 +17,7 @@ def register() -> None:
     define(
         "sort",
         "sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)",
-        "native_functions/sorting.yaml:3",
+        "native_functions/sorting.yaml: sort",
         ("core",),
     )
     structured("sort", meta.sort, "sort_stub", "functional", "sort.values")
@@ -25,7 +25,7 @@ def register() -> None:
     define(
         "sort.values",
         "sort.values(Tensor self, int dim=-1, bool descending=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/sorting.yaml:3",
+        "native_functions/sorting.yaml: sort",
         ("core",),
     )
     structured("sort.values", meta.sort, "sort_stub", "out")
@@ -33,77 +33,77 @@ def register() -> None:
     define(
         "sort.stable",
         "sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)",
-        "native_functions/sorting.yaml:10",
+        "native_functions/sorting.yaml: sort.stable",
     )
     structured("sort.stable", meta.sort_stable, "sort_stub", "functional", "sort.values_stable")
     autograd("sort.stable", autograd_sorting.plan_sort_stable)
     define(
         "sort.values_stable",
         "sort.values_stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/sorting.yaml:10",
+        "native_functions/sorting.yaml: sort.stable",
     )
     structured("sort.values_stable", meta.sort_stable, "sort_stub", "out")
     autograd("sort.values_stable", out_refuses_grad)
     define(
         "sort.dimname",
         "sort.dimname(Tensor self, Dimname dim, bool descending=False) -> (Tensor values, Tensor indices)",
-        "native_functions/sorting.yaml:17",
+        "native_functions/sorting.yaml: sort.dimname",
     )
     composite("sort.dimname", "CompositeImplicitAutograd", composition.sort_by_name)
     define(
         "sort.dimname_values",
         "sort.dimname_values(Tensor self, Dimname dim, bool descending=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/sorting.yaml:23",
+        "native_functions/sorting.yaml: sort.dimname_values",
     )
     composite("sort.dimname_values", "CompositeImplicitAutograd", composition.sort_by_name)
     define(
         "sort.dimname_stable",
         "sort.dimname_stable(Tensor self, *, bool? stable, Dimname dim, bool descending=False) -> (Tensor values, Tensor indices)",
-        "native_functions/sorting.yaml:28",
+        "native_functions/sorting.yaml: sort.dimname_stable",
     )
     composite("sort.dimname_stable", "CompositeImplicitAutograd", composition.sort_by_name)
     define(
         "sort.dimname_values_stable",
         "sort.dimname_values_stable(Tensor self, *, bool? stable, Dimname dim, bool descending=False, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/sorting.yaml:34",
+        "native_functions/sorting.yaml: sort.dimname_values_stable",
     )
     composite("sort.dimname_values_stable", "CompositeImplicitAutograd", composition.sort_by_name)
     define(
         "argsort",
         "argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor",
-        "native_functions/sorting.yaml:39",
+        "native_functions/sorting.yaml: argsort",
     )
     composite("argsort", "CompositeImplicitAutograd", composition.argsort)
     define(
         "argsort.stable",
         "argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor",
-        "native_functions/sorting.yaml:44",
+        "native_functions/sorting.yaml: argsort.stable",
     )
     composite("argsort.stable", "CompositeImplicitAutograd", composition.argsort_stable)
     define(
         "argsort.stable_out",
         "argsort.stable_out(Tensor self, *, bool stable, int dim=-1, bool descending=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/sorting.yaml:49",
+        "native_functions/sorting.yaml: argsort.stable_out",
     )
     composite("argsort.stable_out", "CompositeImplicitAutograd", composition.argsort_out)
     define(
         "argsort.dimname",
         "argsort.dimname(Tensor self, Dimname dim, bool descending=False) -> Tensor",
-        "native_functions/sorting.yaml:53",
+        "native_functions/sorting.yaml: argsort.dimname",
     )
     composite("argsort.dimname", "CompositeImplicitAutograd", composition.argsort_by_name)
-    define("msort", "msort(Tensor self) -> Tensor", "native_functions/sorting.yaml:59")
+    define("msort", "msort(Tensor self) -> Tensor", "native_functions/sorting.yaml: msort")
     composite("msort", "CompositeImplicitAutograd", composition.msort)
     define(
         "msort.out",
         "msort.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/sorting.yaml:64",
+        "native_functions/sorting.yaml: msort.out",
     )
     composite("msort.out", "CompositeImplicitAutograd", composition.msort_out)
     define(
         "topk",
         "topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)",
-        "native_functions/sorting.yaml:68",
+        "native_functions/sorting.yaml: topk",
         ("core",),
     )
     structured("topk", meta.topk, "topk_stub", "functional", "topk.values")
@@ -111,7 +111,7 @@ def register() -> None:
     define(
         "topk.values",
         "topk.values(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/sorting.yaml:68",
+        "native_functions/sorting.yaml: topk",
         ("core",),
     )
     structured("topk.values", meta.topk, "topk_stub", "out")
@@ -119,98 +119,98 @@ def register() -> None:
     define(
         "kthvalue",
         "kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        "native_functions/sorting.yaml:74",
+        "native_functions/sorting.yaml: kthvalue",
     )
     structured("kthvalue", meta.kthvalue, "kthvalue_stub", "functional", "kthvalue.values")
     autograd("kthvalue", autograd_sorting.plan_kthvalue)
     define(
         "kthvalue.values",
         "kthvalue.values(Tensor self, SymInt k, int dim=-1, bool keepdim=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/sorting.yaml:74",
+        "native_functions/sorting.yaml: kthvalue",
     )
     structured("kthvalue.values", meta.kthvalue, "kthvalue_stub", "out")
     autograd("kthvalue.values", out_refuses_grad)
     define(
         "kthvalue.dimname",
         "kthvalue.dimname(Tensor self, SymInt k, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        "native_functions/sorting.yaml:79",
+        "native_functions/sorting.yaml: kthvalue.dimname",
     )
     composite("kthvalue.dimname", "CompositeImplicitAutograd", composition.kthvalue_by_name)
     define(
         "kthvalue.dimname_out",
         "kthvalue.dimname_out(Tensor self, SymInt k, Dimname dim, bool keepdim=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/sorting.yaml:85",
+        "native_functions/sorting.yaml: kthvalue.dimname_out",
     )
     composite("kthvalue.dimname_out", "CompositeImplicitAutograd", composition.kthvalue_by_name_out)
-    define("median", "median(Tensor self) -> Tensor", "native_functions/sorting.yaml:90")
+    define("median", "median(Tensor self) -> Tensor", "native_functions/sorting.yaml: median")
     structured("median", meta.median_all, "median_stub", "functional", "median.out")
     autograd("median", autograd_sorting.plan_median)
     define(
         "median.out",
         "median.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/sorting.yaml:90",
+        "native_functions/sorting.yaml: median",
     )
     structured("median.out", meta.median_all, "median_stub", "out")
     autograd("median.out", out_refuses_grad)
     define(
         "median.dim",
         "median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        "native_functions/sorting.yaml:97",
+        "native_functions/sorting.yaml: median.dim",
     )
     structured("median.dim", meta.median, "median_stub", "functional", "median.dim_values")
     autograd("median.dim", autograd_sorting.plan_median_dim)
     define(
         "median.dim_values",
         "median.dim_values(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/sorting.yaml:97",
+        "native_functions/sorting.yaml: median.dim",
     )
     structured("median.dim_values", meta.median, "median_stub", "out")
     autograd("median.dim_values", out_refuses_grad)
     define(
         "median.names_dim",
         "median.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        "native_functions/sorting.yaml:104",
+        "native_functions/sorting.yaml: median.names_dim",
     )
     composite("median.names_dim", "CompositeImplicitAutograd", composition.median_by_name)
     define(
         "median.names_dim_values",
         "median.names_dim_values(Tensor self, Dimname dim, bool keepdim=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/sorting.yaml:110",
+        "native_functions/sorting.yaml: median.names_dim_values",
     )
     composite("median.names_dim_values", "CompositeImplicitAutograd", composition.median_by_name_out)
-    define("nanmedian", "nanmedian(Tensor self) -> Tensor", "native_functions/sorting.yaml:115")
+    define("nanmedian", "nanmedian(Tensor self) -> Tensor", "native_functions/sorting.yaml: nanmedian")
     structured("nanmedian", meta.nanmedian_all, "median_stub", "functional", "nanmedian.out")
     autograd("nanmedian", autograd_sorting.plan_nanmedian)
     define(
         "nanmedian.out",
         "nanmedian.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/sorting.yaml:115",
+        "native_functions/sorting.yaml: nanmedian",
     )
     structured("nanmedian.out", meta.nanmedian_all, "median_stub", "out")
     autograd("nanmedian.out", out_refuses_grad)
     define(
         "nanmedian.dim",
         "nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        "native_functions/sorting.yaml:122",
+        "native_functions/sorting.yaml: nanmedian.dim",
     )
     structured("nanmedian.dim", meta.nanmedian, "median_stub", "functional", "nanmedian.dim_values")
     autograd("nanmedian.dim", autograd_sorting.plan_nanmedian_dim)
     define(
         "nanmedian.dim_values",
         "nanmedian.dim_values(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/sorting.yaml:122",
+        "native_functions/sorting.yaml: nanmedian.dim",
     )
     structured("nanmedian.dim_values", meta.nanmedian, "median_stub", "out")
     autograd("nanmedian.dim_values", out_refuses_grad)
     define(
         "nanmedian.names_dim",
         "nanmedian.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        "native_functions/sorting.yaml:129",
+        "native_functions/sorting.yaml: nanmedian.names_dim",
     )
     composite("nanmedian.names_dim", "CompositeImplicitAutograd", composition.nanmedian_by_name)
     define(
         "nanmedian.names_dim_values",
         "nanmedian.names_dim_values(Tensor self, Dimname dim, bool keepdim=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/sorting.yaml:135",
+        "native_functions/sorting.yaml: nanmedian.names_dim_values",
     )
     composite("nanmedian.names_dim_values", "CompositeImplicitAutograd", composition.nanmedian_by_name_out)

@@ -15,29 +15,34 @@ from ..autograd import special as autograd_special
 
 def register() -> None:
     """Define the special operators and register their kernels."""
-    define("lgamma", "lgamma(Tensor self) -> Tensor", "native_functions/special.yaml:5", ("pointwise",))
+    define("lgamma", "lgamma(Tensor self) -> Tensor", "native_functions/special.yaml: lgamma", ("pointwise",))
     structured("lgamma", meta.unary_float, "lgamma_stub", "functional", "lgamma.out")
     autograd("lgamma", autograd_special.plan_lgamma)
     define(
-        "lgamma_", "lgamma_(Tensor(a!) self) -> Tensor(a!)", "native_functions/special.yaml:5", ("pointwise",)
+        "lgamma_",
+        "lgamma_(Tensor(a!) self) -> Tensor(a!)",
+        "native_functions/special.yaml: lgamma",
+        ("pointwise",),
     )
     structured("lgamma_", meta.unary_float, "lgamma_stub", "inplace", "lgamma.out")
     autograd("lgamma_", autograd_special.plan_lgamma_)
     define(
         "lgamma.out",
         "lgamma.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:5",
+        "native_functions/special.yaml: lgamma",
         ("pointwise",),
     )
     structured("lgamma.out", meta.unary_float, "lgamma_stub", "out")
     autograd("lgamma.out", out_refuses_grad)
-    define("digamma", "digamma(Tensor self) -> Tensor", "native_functions/special.yaml:13", ("pointwise",))
+    define(
+        "digamma", "digamma(Tensor self) -> Tensor", "native_functions/special.yaml: digamma", ("pointwise",)
+    )
     structured("digamma", meta.unary_float, "digamma_stub", "functional", "digamma.out")
     autograd("digamma", autograd_special.plan_digamma)
     define(
         "digamma_",
         "digamma_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/special.yaml:13",
+        "native_functions/special.yaml: digamma",
         ("pointwise",),
     )
     structured("digamma_", meta.unary_float, "digamma_stub", "inplace", "digamma.out")
@@ -45,7 +50,7 @@ def register() -> None:
     define(
         "digamma.out",
         "digamma.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:13",
+        "native_functions/special.yaml: digamma",
         ("pointwise",),
     )
     structured("digamma.out", meta.unary_float, "digamma_stub", "out")
@@ -53,7 +58,7 @@ def register() -> None:
     define(
         "polygamma",
         "polygamma(int n, Tensor self) -> Tensor",
-        "native_functions/special.yaml:21",
+        "native_functions/special.yaml: polygamma",
         ("pointwise",),
     )
     structured("polygamma", meta.polygamma, "polygamma_stub", "functional", "polygamma.out")
@@ -61,7 +66,7 @@ def register() -> None:
     define(
         "polygamma.out",
         "polygamma.out(int n, Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:21",
+        "native_functions/special.yaml: polygamma",
         ("pointwise",),
     )
     structured("polygamma.out", meta.polygamma, "polygamma_stub", "out")
@@ -69,35 +74,35 @@ def register() -> None:
     define(
         "polygamma_",
         "polygamma_(Tensor(a!) self, int n) -> Tensor(a!)",
-        "native_functions/special.yaml:29",
+        "native_functions/special.yaml: polygamma_",
         ("pointwise",),
     )
     composite("polygamma_", "CompositeImplicitAutograd", composition.polygamma_)
     define(
         "mvlgamma",
         "mvlgamma(Tensor self, int p) -> Tensor",
-        "native_functions/special.yaml:35",
+        "native_functions/special.yaml: mvlgamma",
         ("pointwise",),
     )
     composite("mvlgamma", "CompositeImplicitAutograd", composition.mvlgamma)
     define(
         "mvlgamma_",
         "mvlgamma_(Tensor(a!) self, int p) -> Tensor(a!)",
-        "native_functions/special.yaml:35",
+        "native_functions/special.yaml: mvlgamma",
         ("pointwise",),
     )
     composite("mvlgamma_", "CompositeImplicitAutograd", inplace_form("mvlgamma_", composition.mvlgamma))
     define(
         "mvlgamma.out",
         "mvlgamma.out(Tensor self, int p, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:35",
+        "native_functions/special.yaml: mvlgamma",
         ("pointwise",),
     )
     composite("mvlgamma.out", "CompositeImplicitAutograd", out_form("mvlgamma", composition.mvlgamma))
     define(
         "igamma",
         "igamma(Tensor self, Tensor other) -> Tensor",
-        "native_functions/special.yaml:42",
+        "native_functions/special.yaml: igamma",
         ("pointwise",),
     )
     structured("igamma", meta.same_floating, "igamma_stub", "functional", "igamma.out")
@@ -105,7 +110,7 @@ def register() -> None:
     define(
         "igamma_",
         "igamma_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/special.yaml:42",
+        "native_functions/special.yaml: igamma",
         ("pointwise",),
     )
     structured("igamma_", meta.same_floating, "igamma_stub", "inplace", "igamma.out")
@@ -113,7 +118,7 @@ def register() -> None:
     define(
         "igamma.out",
         "igamma.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:42",
+        "native_functions/special.yaml: igamma",
         ("pointwise",),
     )
     structured("igamma.out", meta.same_floating, "igamma_stub", "out")
@@ -121,7 +126,7 @@ def register() -> None:
     define(
         "igammac",
         "igammac(Tensor self, Tensor other) -> Tensor",
-        "native_functions/special.yaml:50",
+        "native_functions/special.yaml: igammac",
         ("pointwise",),
     )
     structured("igammac", meta.same_floating, "igammac_stub", "functional", "igammac.out")
@@ -129,7 +134,7 @@ def register() -> None:
     define(
         "igammac_",
         "igammac_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/special.yaml:50",
+        "native_functions/special.yaml: igammac",
         ("pointwise",),
     )
     structured("igammac_", meta.same_floating, "igammac_stub", "inplace", "igammac.out")
@@ -137,7 +142,7 @@ def register() -> None:
     define(
         "igammac.out",
         "igammac.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:50",
+        "native_functions/special.yaml: igammac",
         ("pointwise",),
     )
     structured("igammac.out", meta.same_floating, "igammac_stub", "out")
@@ -145,7 +150,7 @@ def register() -> None:
     define(
         "special_zeta",
         "special_zeta(Tensor self, Tensor other) -> Tensor",
-        "native_functions/special.yaml:58",
+        "native_functions/special.yaml: special_zeta",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -154,7 +159,7 @@ def register() -> None:
     define(
         "special_zeta.out",
         "special_zeta.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:58",
+        "native_functions/special.yaml: special_zeta",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -163,24 +168,24 @@ def register() -> None:
     define(
         "special_zeta.self_scalar",
         "special_zeta.self_scalar(Scalar self, Tensor other) -> Tensor",
-        "native_functions/special.yaml:66",
+        "native_functions/special.yaml: special_zeta.self_scalar",
         ("pointwise",),
     )
     composite("special_zeta.self_scalar", "CompositeImplicitAutograd", composition.special_zeta)
     define(
         "special_zeta.other_scalar",
         "special_zeta.other_scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/special.yaml:72",
+        "native_functions/special.yaml: special_zeta.other_scalar",
         ("pointwise",),
     )
     composite("special_zeta.other_scalar", "CompositeImplicitAutograd", composition.special_zeta)
-    define("erfinv", "erfinv(Tensor self) -> Tensor", "native_functions/special.yaml:80", ("pointwise",))
+    define("erfinv", "erfinv(Tensor self) -> Tensor", "native_functions/special.yaml: erfinv", ("pointwise",))
     structured("erfinv", meta.unary_float, "erfinv_stub", "functional", "erfinv.out")
     autograd("erfinv", autograd_special.plan_erfinv)
     define(
         "erfinv_",
         "erfinv_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/special.yaml:80",
+        "native_functions/special.yaml: erfinv",
         ("pointwise",),
     )
     structured("erfinv_", meta.unary_float, "erfinv_stub", "inplace", "erfinv.out")
@@ -188,7 +193,7 @@ def register() -> None:
     define(
         "erfinv.out",
         "erfinv.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:80",
+        "native_functions/special.yaml: erfinv",
         ("pointwise",),
     )
     structured("erfinv.out", meta.unary_float, "erfinv_stub", "out")
@@ -196,7 +201,7 @@ def register() -> None:
     define(
         "special_erfcx",
         "special_erfcx(Tensor self) -> Tensor",
-        "native_functions/special.yaml:88",
+        "native_functions/special.yaml: special_erfcx",
         ("pointwise",),
     )
     structured("special_erfcx", meta.unary_float, "special_erfcx_stub", "functional", "special_erfcx.out")
@@ -204,23 +209,25 @@ def register() -> None:
     define(
         "special_erfcx.out",
         "special_erfcx.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:88",
+        "native_functions/special.yaml: special_erfcx",
         ("pointwise",),
     )
     structured("special_erfcx.out", meta.unary_float, "special_erfcx_stub", "out")
     autograd("special_erfcx.out", out_refuses_grad)
-    define("special_ndtr", "special_ndtr(Tensor self) -> Tensor", "native_functions/special.yaml:95")
+    define(
+        "special_ndtr", "special_ndtr(Tensor self) -> Tensor", "native_functions/special.yaml: special_ndtr"
+    )
     composite("special_ndtr", "CompositeImplicitAutograd", composition.ndtr)
     define(
         "special_ndtr.out",
         "special_ndtr.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:95",
+        "native_functions/special.yaml: special_ndtr",
     )
     composite("special_ndtr.out", "CompositeImplicitAutograd", out_form("special_ndtr", composition.ndtr))
     define(
         "special_ndtri",
         "special_ndtri(Tensor self) -> Tensor",
-        "native_functions/special.yaml:100",
+        "native_functions/special.yaml: special_ndtri",
         ("pointwise",),
     )
     structured("special_ndtri", meta.unary_float, "special_ndtri_stub", "functional", "special_ndtri.out")
@@ -228,7 +235,7 @@ def register() -> None:
     define(
         "special_ndtri.out",
         "special_ndtri.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:100",
+        "native_functions/special.yaml: special_ndtri",
         ("pointwise",),
     )
     structured("special_ndtri.out", meta.unary_float, "special_ndtri_stub", "out")
@@ -236,7 +243,7 @@ def register() -> None:
     define(
         "special_log_ndtr",
         "special_log_ndtr(Tensor self) -> Tensor",
-        "native_functions/special.yaml:107",
+        "native_functions/special.yaml: special_log_ndtr",
         ("pointwise",),
     )
     structured(
@@ -246,7 +253,7 @@ def register() -> None:
     define(
         "special_log_ndtr.out",
         "special_log_ndtr.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:107",
+        "native_functions/special.yaml: special_log_ndtr",
         ("pointwise",),
     )
     structured("special_log_ndtr.out", meta.unary_float, "special_log_ndtr_stub", "out")
@@ -254,7 +261,7 @@ def register() -> None:
     define(
         "special_entr",
         "special_entr(Tensor self) -> Tensor",
-        "native_functions/special.yaml:114",
+        "native_functions/special.yaml: special_entr",
         ("pointwise",),
     )
     structured("special_entr", meta.unary_float, "special_entr_stub", "functional", "special_entr.out")
@@ -262,7 +269,7 @@ def register() -> None:
     define(
         "special_entr.out",
         "special_entr.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:114",
+        "native_functions/special.yaml: special_entr",
         ("pointwise",),
     )
     structured("special_entr.out", meta.unary_float, "special_entr_stub", "out")
@@ -270,7 +277,7 @@ def register() -> None:
     define(
         "special_xlog1py",
         "special_xlog1py(Tensor self, Tensor other) -> Tensor",
-        "native_functions/special.yaml:121",
+        "native_functions/special.yaml: special_xlog1py",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -281,7 +288,7 @@ def register() -> None:
     define(
         "special_xlog1py.out",
         "special_xlog1py.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:121",
+        "native_functions/special.yaml: special_xlog1py",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -290,27 +297,27 @@ def register() -> None:
     define(
         "special_xlog1py.self_scalar",
         "special_xlog1py.self_scalar(Scalar self, Tensor other) -> Tensor",
-        "native_functions/special.yaml:129",
+        "native_functions/special.yaml: special_xlog1py.self_scalar",
         ("pointwise",),
     )
     composite("special_xlog1py.self_scalar", "CompositeImplicitAutograd", composition.special_xlog1py)
     define(
         "special_xlog1py.other_scalar",
         "special_xlog1py.other_scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/special.yaml:135",
+        "native_functions/special.yaml: special_xlog1py.other_scalar",
         ("pointwise",),
     )
     composite("special_xlog1py.other_scalar", "CompositeImplicitAutograd", composition.special_xlog1py)
-    define("i0", "i0(Tensor self) -> Tensor", "native_functions/special.yaml:143", ("pointwise",))
+    define("i0", "i0(Tensor self) -> Tensor", "native_functions/special.yaml: i0", ("pointwise",))
     structured("i0", meta.unary_float, "i0_stub", "functional", "i0.out")
     autograd("i0", autograd_special.plan_i0)
-    define("i0_", "i0_(Tensor(a!) self) -> Tensor(a!)", "native_functions/special.yaml:143", ("pointwise",))
+    define("i0_", "i0_(Tensor(a!) self) -> Tensor(a!)", "native_functions/special.yaml: i0", ("pointwise",))
     structured("i0_", meta.unary_float, "i0_stub", "inplace", "i0.out")
     autograd("i0_", autograd_special.plan_i0_)
     define(
         "i0.out",
         "i0.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:143",
+        "native_functions/special.yaml: i0",
         ("pointwise",),
     )
     structured("i0.out", meta.unary_float, "i0_stub", "out")
@@ -318,7 +325,7 @@ def register() -> None:
     define(
         "special_i0e",
         "special_i0e(Tensor self) -> Tensor",
-        "native_functions/special.yaml:151",
+        "native_functions/special.yaml: special_i0e",
         ("pointwise",),
     )
     structured("special_i0e", meta.unary_float, "special_i0e_stub", "functional", "special_i0e.out")
@@ -326,20 +333,23 @@ def register() -> None:
     define(
         "special_i0e.out",
         "special_i0e.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:151",
+        "native_functions/special.yaml: special_i0e",
         ("pointwise",),
     )
     structured("special_i0e.out", meta.unary_float, "special_i0e_stub", "out")
     autograd("special_i0e.out", out_refuses_grad)
     define(
-        "special_i1", "special_i1(Tensor self) -> Tensor", "native_functions/special.yaml:158", ("pointwise",)
+        "special_i1",
+        "special_i1(Tensor self) -> Tensor",
+        "native_functions/special.yaml: special_i1",
+        ("pointwise",),
     )
     structured("special_i1", meta.unary_float, "special_i1_stub", "functional", "special_i1.out")
     autograd("special_i1", autograd_special.plan_special_i1)
     define(
         "special_i1.out",
         "special_i1.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:158",
+        "native_functions/special.yaml: special_i1",
         ("pointwise",),
     )
     structured("special_i1.out", meta.unary_float, "special_i1_stub", "out")
@@ -347,7 +357,7 @@ def register() -> None:
     define(
         "special_i1e",
         "special_i1e(Tensor self) -> Tensor",
-        "native_functions/special.yaml:165",
+        "native_functions/special.yaml: special_i1e",
         ("pointwise",),
     )
     structured("special_i1e", meta.unary_float, "special_i1e_stub", "functional", "special_i1e.out")
@@ -355,7 +365,7 @@ def register() -> None:
     define(
         "special_i1e.out",
         "special_i1e.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:165",
+        "native_functions/special.yaml: special_i1e",
         ("pointwise",),
     )
     structured("special_i1e.out", meta.unary_float, "special_i1e_stub", "out")
@@ -363,7 +373,7 @@ def register() -> None:
     define(
         "special_bessel_j0",
         "special_bessel_j0(Tensor self) -> Tensor",
-        "native_functions/special.yaml:172",
+        "native_functions/special.yaml: special_bessel_j0",
         ("pointwise",),
     )
     structured(
@@ -372,7 +382,7 @@ def register() -> None:
     define(
         "special_bessel_j0.out",
         "special_bessel_j0.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:172",
+        "native_functions/special.yaml: special_bessel_j0",
         ("pointwise",),
     )
     structured("special_bessel_j0.out", meta.unary_float, "special_bessel_j0_stub", "out")
@@ -380,7 +390,7 @@ def register() -> None:
     define(
         "special_bessel_j1",
         "special_bessel_j1(Tensor self) -> Tensor",
-        "native_functions/special.yaml:179",
+        "native_functions/special.yaml: special_bessel_j1",
         ("pointwise",),
     )
     structured(
@@ -389,7 +399,7 @@ def register() -> None:
     define(
         "special_bessel_j1.out",
         "special_bessel_j1.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:179",
+        "native_functions/special.yaml: special_bessel_j1",
         ("pointwise",),
     )
     structured("special_bessel_j1.out", meta.unary_float, "special_bessel_j1_stub", "out")
@@ -397,7 +407,7 @@ def register() -> None:
     define(
         "special_bessel_y0",
         "special_bessel_y0(Tensor self) -> Tensor",
-        "native_functions/special.yaml:186",
+        "native_functions/special.yaml: special_bessel_y0",
         ("pointwise",),
     )
     structured(
@@ -406,7 +416,7 @@ def register() -> None:
     define(
         "special_bessel_y0.out",
         "special_bessel_y0.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:186",
+        "native_functions/special.yaml: special_bessel_y0",
         ("pointwise",),
     )
     structured("special_bessel_y0.out", meta.unary_float, "special_bessel_y0_stub", "out")
@@ -414,7 +424,7 @@ def register() -> None:
     define(
         "special_bessel_y1",
         "special_bessel_y1(Tensor self) -> Tensor",
-        "native_functions/special.yaml:193",
+        "native_functions/special.yaml: special_bessel_y1",
         ("pointwise",),
     )
     structured(
@@ -423,7 +433,7 @@ def register() -> None:
     define(
         "special_bessel_y1.out",
         "special_bessel_y1.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:193",
+        "native_functions/special.yaml: special_bessel_y1",
         ("pointwise",),
     )
     structured("special_bessel_y1.out", meta.unary_float, "special_bessel_y1_stub", "out")
@@ -431,7 +441,7 @@ def register() -> None:
     define(
         "special_modified_bessel_i0",
         "special_modified_bessel_i0(Tensor self) -> Tensor",
-        "native_functions/special.yaml:200",
+        "native_functions/special.yaml: special_modified_bessel_i0",
         ("pointwise",),
     )
     structured(
@@ -444,7 +454,7 @@ def register() -> None:
     define(
         "special_modified_bessel_i0.out",
         "special_modified_bessel_i0.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:200",
+        "native_functions/special.yaml: special_modified_bessel_i0",
         ("pointwise",),
     )
     structured("special_modified_bessel_i0.out", meta.unary_float, "special_modified_bessel_i0_stub", "out")
@@ -452,7 +462,7 @@ def register() -> None:
     define(
         "special_modified_bessel_i1",
         "special_modified_bessel_i1(Tensor self) -> Tensor",
-        "native_functions/special.yaml:207",
+        "native_functions/special.yaml: special_modified_bessel_i1",
         ("pointwise",),
     )
     structured(
@@ -465,7 +475,7 @@ def register() -> None:
     define(
         "special_modified_bessel_i1.out",
         "special_modified_bessel_i1.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:207",
+        "native_functions/special.yaml: special_modified_bessel_i1",
         ("pointwise",),
     )
     structured("special_modified_bessel_i1.out", meta.unary_float, "special_modified_bessel_i1_stub", "out")
@@ -473,7 +483,7 @@ def register() -> None:
     define(
         "special_modified_bessel_k0",
         "special_modified_bessel_k0(Tensor self) -> Tensor",
-        "native_functions/special.yaml:214",
+        "native_functions/special.yaml: special_modified_bessel_k0",
         ("pointwise",),
     )
     structured(
@@ -486,7 +496,7 @@ def register() -> None:
     define(
         "special_modified_bessel_k0.out",
         "special_modified_bessel_k0.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:214",
+        "native_functions/special.yaml: special_modified_bessel_k0",
         ("pointwise",),
     )
     structured("special_modified_bessel_k0.out", meta.unary_float, "special_modified_bessel_k0_stub", "out")
@@ -494,7 +504,7 @@ def register() -> None:
     define(
         "special_modified_bessel_k1",
         "special_modified_bessel_k1(Tensor self) -> Tensor",
-        "native_functions/special.yaml:221",
+        "native_functions/special.yaml: special_modified_bessel_k1",
         ("pointwise",),
     )
     structured(
@@ -507,7 +517,7 @@ def register() -> None:
     define(
         "special_modified_bessel_k1.out",
         "special_modified_bessel_k1.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:221",
+        "native_functions/special.yaml: special_modified_bessel_k1",
         ("pointwise",),
     )
     structured("special_modified_bessel_k1.out", meta.unary_float, "special_modified_bessel_k1_stub", "out")
@@ -515,7 +525,7 @@ def register() -> None:
     define(
         "special_scaled_modified_bessel_k0",
         "special_scaled_modified_bessel_k0(Tensor x) -> Tensor",
-        "native_functions/special.yaml:228",
+        "native_functions/special.yaml: special_scaled_modified_bessel_k0",
         ("pointwise",),
     )
     structured(
@@ -528,7 +538,7 @@ def register() -> None:
     define(
         "special_scaled_modified_bessel_k0.out",
         "special_scaled_modified_bessel_k0.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:228",
+        "native_functions/special.yaml: special_scaled_modified_bessel_k0",
         ("pointwise",),
     )
     structured(
@@ -541,7 +551,7 @@ def register() -> None:
     define(
         "special_scaled_modified_bessel_k1",
         "special_scaled_modified_bessel_k1(Tensor x) -> Tensor",
-        "native_functions/special.yaml:235",
+        "native_functions/special.yaml: special_scaled_modified_bessel_k1",
         ("pointwise",),
     )
     structured(
@@ -554,7 +564,7 @@ def register() -> None:
     define(
         "special_scaled_modified_bessel_k1.out",
         "special_scaled_modified_bessel_k1.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:235",
+        "native_functions/special.yaml: special_scaled_modified_bessel_k1",
         ("pointwise",),
     )
     structured(
@@ -567,7 +577,7 @@ def register() -> None:
     define(
         "special_spherical_bessel_j0",
         "special_spherical_bessel_j0(Tensor x) -> Tensor",
-        "native_functions/special.yaml:242",
+        "native_functions/special.yaml: special_spherical_bessel_j0",
         ("pointwise",),
     )
     structured(
@@ -580,7 +590,7 @@ def register() -> None:
     define(
         "special_spherical_bessel_j0.out",
         "special_spherical_bessel_j0.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:242",
+        "native_functions/special.yaml: special_spherical_bessel_j0",
         ("pointwise",),
     )
     structured("special_spherical_bessel_j0.out", meta.unary_float, "special_spherical_bessel_j0_stub", "out")
@@ -588,7 +598,7 @@ def register() -> None:
     define(
         "special_airy_ai",
         "special_airy_ai(Tensor x) -> Tensor",
-        "native_functions/special.yaml:249",
+        "native_functions/special.yaml: special_airy_ai",
         ("pointwise",),
     )
     structured(
@@ -597,7 +607,7 @@ def register() -> None:
     define(
         "special_airy_ai.out",
         "special_airy_ai.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:249",
+        "native_functions/special.yaml: special_airy_ai",
         ("pointwise",),
     )
     structured("special_airy_ai.out", meta.unary_float, "special_airy_ai_stub", "out")
@@ -605,7 +615,7 @@ def register() -> None:
     define(
         "special_chebyshev_polynomial_t",
         "special_chebyshev_polynomial_t(Tensor x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:258",
+        "native_functions/special.yaml: special_chebyshev_polynomial_t",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -619,7 +629,7 @@ def register() -> None:
     define(
         "special_chebyshev_polynomial_t.out",
         "special_chebyshev_polynomial_t.out(Tensor x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:258",
+        "native_functions/special.yaml: special_chebyshev_polynomial_t",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -630,7 +640,7 @@ def register() -> None:
     define(
         "special_chebyshev_polynomial_t.x_scalar",
         "special_chebyshev_polynomial_t.x_scalar(Scalar x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:266",
+        "native_functions/special.yaml: special_chebyshev_polynomial_t.x_scalar",
         ("pointwise",),
     )
     composite(
@@ -641,7 +651,7 @@ def register() -> None:
     define(
         "special_chebyshev_polynomial_t.n_scalar",
         "special_chebyshev_polynomial_t.n_scalar(Tensor x, Scalar n) -> Tensor",
-        "native_functions/special.yaml:272",
+        "native_functions/special.yaml: special_chebyshev_polynomial_t.n_scalar",
         ("pointwise",),
     )
     composite(
@@ -652,7 +662,7 @@ def register() -> None:
     define(
         "special_chebyshev_polynomial_u",
         "special_chebyshev_polynomial_u(Tensor x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:278",
+        "native_functions/special.yaml: special_chebyshev_polynomial_u",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -666,7 +676,7 @@ def register() -> None:
     define(
         "special_chebyshev_polynomial_u.out",
         "special_chebyshev_polynomial_u.out(Tensor x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:278",
+        "native_functions/special.yaml: special_chebyshev_polynomial_u",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -677,7 +687,7 @@ def register() -> None:
     define(
         "special_chebyshev_polynomial_u.x_scalar",
         "special_chebyshev_polynomial_u.x_scalar(Scalar x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:286",
+        "native_functions/special.yaml: special_chebyshev_polynomial_u.x_scalar",
         ("pointwise",),
     )
     composite(
@@ -688,7 +698,7 @@ def register() -> None:
     define(
         "special_chebyshev_polynomial_u.n_scalar",
         "special_chebyshev_polynomial_u.n_scalar(Tensor x, Scalar n) -> Tensor",
-        "native_functions/special.yaml:292",
+        "native_functions/special.yaml: special_chebyshev_polynomial_u.n_scalar",
         ("pointwise",),
     )
     composite(
@@ -699,7 +709,7 @@ def register() -> None:
     define(
         "special_chebyshev_polynomial_v",
         "special_chebyshev_polynomial_v(Tensor x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:298",
+        "native_functions/special.yaml: special_chebyshev_polynomial_v",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -713,7 +723,7 @@ def register() -> None:
     define(
         "special_chebyshev_polynomial_v.out",
         "special_chebyshev_polynomial_v.out(Tensor x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:298",
+        "native_functions/special.yaml: special_chebyshev_polynomial_v",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -724,7 +734,7 @@ def register() -> None:
     define(
         "special_chebyshev_polynomial_v.x_scalar",
         "special_chebyshev_polynomial_v.x_scalar(Scalar x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:306",
+        "native_functions/special.yaml: special_chebyshev_polynomial_v.x_scalar",
         ("pointwise",),
     )
     composite(
@@ -735,7 +745,7 @@ def register() -> None:
     define(
         "special_chebyshev_polynomial_v.n_scalar",
         "special_chebyshev_polynomial_v.n_scalar(Tensor x, Scalar n) -> Tensor",
-        "native_functions/special.yaml:312",
+        "native_functions/special.yaml: special_chebyshev_polynomial_v.n_scalar",
         ("pointwise",),
     )
     composite(
@@ -746,7 +756,7 @@ def register() -> None:
     define(
         "special_chebyshev_polynomial_w",
         "special_chebyshev_polynomial_w(Tensor x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:318",
+        "native_functions/special.yaml: special_chebyshev_polynomial_w",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -760,7 +770,7 @@ def register() -> None:
     define(
         "special_chebyshev_polynomial_w.out",
         "special_chebyshev_polynomial_w.out(Tensor x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:318",
+        "native_functions/special.yaml: special_chebyshev_polynomial_w",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -771,7 +781,7 @@ def register() -> None:
     define(
         "special_chebyshev_polynomial_w.x_scalar",
         "special_chebyshev_polynomial_w.x_scalar(Scalar x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:326",
+        "native_functions/special.yaml: special_chebyshev_polynomial_w.x_scalar",
         ("pointwise",),
     )
     composite(
@@ -782,7 +792,7 @@ def register() -> None:
     define(
         "special_chebyshev_polynomial_w.n_scalar",
         "special_chebyshev_polynomial_w.n_scalar(Tensor x, Scalar n) -> Tensor",
-        "native_functions/special.yaml:332",
+        "native_functions/special.yaml: special_chebyshev_polynomial_w.n_scalar",
         ("pointwise",),
     )
     composite(
@@ -793,7 +803,7 @@ def register() -> None:
     define(
         "special_shifted_chebyshev_polynomial_t",
         "special_shifted_chebyshev_polynomial_t(Tensor x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:338",
+        "native_functions/special.yaml: special_shifted_chebyshev_polynomial_t",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -807,7 +817,7 @@ def register() -> None:
     define(
         "special_shifted_chebyshev_polynomial_t.out",
         "special_shifted_chebyshev_polynomial_t.out(Tensor x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:338",
+        "native_functions/special.yaml: special_shifted_chebyshev_polynomial_t",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -821,7 +831,7 @@ def register() -> None:
     define(
         "special_shifted_chebyshev_polynomial_t.x_scalar",
         "special_shifted_chebyshev_polynomial_t.x_scalar(Scalar x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:346",
+        "native_functions/special.yaml: special_shifted_chebyshev_polynomial_t.x_scalar",
         ("pointwise",),
     )
     composite(
@@ -832,7 +842,7 @@ def register() -> None:
     define(
         "special_shifted_chebyshev_polynomial_t.n_scalar",
         "special_shifted_chebyshev_polynomial_t.n_scalar(Tensor x, Scalar n) -> Tensor",
-        "native_functions/special.yaml:352",
+        "native_functions/special.yaml: special_shifted_chebyshev_polynomial_t.n_scalar",
         ("pointwise",),
     )
     composite(
@@ -843,7 +853,7 @@ def register() -> None:
     define(
         "special_shifted_chebyshev_polynomial_u",
         "special_shifted_chebyshev_polynomial_u(Tensor x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:358",
+        "native_functions/special.yaml: special_shifted_chebyshev_polynomial_u",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -857,7 +867,7 @@ def register() -> None:
     define(
         "special_shifted_chebyshev_polynomial_u.out",
         "special_shifted_chebyshev_polynomial_u.out(Tensor x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:358",
+        "native_functions/special.yaml: special_shifted_chebyshev_polynomial_u",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -871,7 +881,7 @@ def register() -> None:
     define(
         "special_shifted_chebyshev_polynomial_u.x_scalar",
         "special_shifted_chebyshev_polynomial_u.x_scalar(Scalar x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:366",
+        "native_functions/special.yaml: special_shifted_chebyshev_polynomial_u.x_scalar",
         ("pointwise",),
     )
     composite(
@@ -882,7 +892,7 @@ def register() -> None:
     define(
         "special_shifted_chebyshev_polynomial_u.n_scalar",
         "special_shifted_chebyshev_polynomial_u.n_scalar(Tensor x, Scalar n) -> Tensor",
-        "native_functions/special.yaml:372",
+        "native_functions/special.yaml: special_shifted_chebyshev_polynomial_u.n_scalar",
         ("pointwise",),
     )
     composite(
@@ -893,7 +903,7 @@ def register() -> None:
     define(
         "special_shifted_chebyshev_polynomial_v",
         "special_shifted_chebyshev_polynomial_v(Tensor x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:378",
+        "native_functions/special.yaml: special_shifted_chebyshev_polynomial_v",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -907,7 +917,7 @@ def register() -> None:
     define(
         "special_shifted_chebyshev_polynomial_v.out",
         "special_shifted_chebyshev_polynomial_v.out(Tensor x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:378",
+        "native_functions/special.yaml: special_shifted_chebyshev_polynomial_v",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -921,7 +931,7 @@ def register() -> None:
     define(
         "special_shifted_chebyshev_polynomial_v.x_scalar",
         "special_shifted_chebyshev_polynomial_v.x_scalar(Scalar x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:386",
+        "native_functions/special.yaml: special_shifted_chebyshev_polynomial_v.x_scalar",
         ("pointwise",),
     )
     composite(
@@ -932,7 +942,7 @@ def register() -> None:
     define(
         "special_shifted_chebyshev_polynomial_v.n_scalar",
         "special_shifted_chebyshev_polynomial_v.n_scalar(Tensor x, Scalar n) -> Tensor",
-        "native_functions/special.yaml:392",
+        "native_functions/special.yaml: special_shifted_chebyshev_polynomial_v.n_scalar",
         ("pointwise",),
     )
     composite(
@@ -943,7 +953,7 @@ def register() -> None:
     define(
         "special_shifted_chebyshev_polynomial_w",
         "special_shifted_chebyshev_polynomial_w(Tensor x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:398",
+        "native_functions/special.yaml: special_shifted_chebyshev_polynomial_w",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -957,7 +967,7 @@ def register() -> None:
     define(
         "special_shifted_chebyshev_polynomial_w.out",
         "special_shifted_chebyshev_polynomial_w.out(Tensor x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:398",
+        "native_functions/special.yaml: special_shifted_chebyshev_polynomial_w",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -971,7 +981,7 @@ def register() -> None:
     define(
         "special_shifted_chebyshev_polynomial_w.x_scalar",
         "special_shifted_chebyshev_polynomial_w.x_scalar(Scalar x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:406",
+        "native_functions/special.yaml: special_shifted_chebyshev_polynomial_w.x_scalar",
         ("pointwise",),
     )
     composite(
@@ -982,7 +992,7 @@ def register() -> None:
     define(
         "special_shifted_chebyshev_polynomial_w.n_scalar",
         "special_shifted_chebyshev_polynomial_w.n_scalar(Tensor x, Scalar n) -> Tensor",
-        "native_functions/special.yaml:412",
+        "native_functions/special.yaml: special_shifted_chebyshev_polynomial_w.n_scalar",
         ("pointwise",),
     )
     composite(
@@ -993,7 +1003,7 @@ def register() -> None:
     define(
         "special_hermite_polynomial_h",
         "special_hermite_polynomial_h(Tensor x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:418",
+        "native_functions/special.yaml: special_hermite_polynomial_h",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -1007,7 +1017,7 @@ def register() -> None:
     define(
         "special_hermite_polynomial_h.out",
         "special_hermite_polynomial_h.out(Tensor x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:418",
+        "native_functions/special.yaml: special_hermite_polynomial_h",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -1018,7 +1028,7 @@ def register() -> None:
     define(
         "special_hermite_polynomial_h.x_scalar",
         "special_hermite_polynomial_h.x_scalar(Scalar x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:426",
+        "native_functions/special.yaml: special_hermite_polynomial_h.x_scalar",
         ("pointwise",),
     )
     composite(
@@ -1029,7 +1039,7 @@ def register() -> None:
     define(
         "special_hermite_polynomial_h.n_scalar",
         "special_hermite_polynomial_h.n_scalar(Tensor x, Scalar n) -> Tensor",
-        "native_functions/special.yaml:432",
+        "native_functions/special.yaml: special_hermite_polynomial_h.n_scalar",
         ("pointwise",),
     )
     composite(
@@ -1040,7 +1050,7 @@ def register() -> None:
     define(
         "special_hermite_polynomial_he",
         "special_hermite_polynomial_he(Tensor x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:438",
+        "native_functions/special.yaml: special_hermite_polynomial_he",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -1054,7 +1064,7 @@ def register() -> None:
     define(
         "special_hermite_polynomial_he.out",
         "special_hermite_polynomial_he.out(Tensor x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:438",
+        "native_functions/special.yaml: special_hermite_polynomial_he",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -1065,7 +1075,7 @@ def register() -> None:
     define(
         "special_hermite_polynomial_he.x_scalar",
         "special_hermite_polynomial_he.x_scalar(Scalar x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:446",
+        "native_functions/special.yaml: special_hermite_polynomial_he.x_scalar",
         ("pointwise",),
     )
     composite(
@@ -1076,7 +1086,7 @@ def register() -> None:
     define(
         "special_hermite_polynomial_he.n_scalar",
         "special_hermite_polynomial_he.n_scalar(Tensor x, Scalar n) -> Tensor",
-        "native_functions/special.yaml:452",
+        "native_functions/special.yaml: special_hermite_polynomial_he.n_scalar",
         ("pointwise",),
     )
     composite(
@@ -1087,7 +1097,7 @@ def register() -> None:
     define(
         "special_laguerre_polynomial_l",
         "special_laguerre_polynomial_l(Tensor x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:458",
+        "native_functions/special.yaml: special_laguerre_polynomial_l",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -1101,7 +1111,7 @@ def register() -> None:
     define(
         "special_laguerre_polynomial_l.out",
         "special_laguerre_polynomial_l.out(Tensor x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:458",
+        "native_functions/special.yaml: special_laguerre_polynomial_l",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -1112,7 +1122,7 @@ def register() -> None:
     define(
         "special_laguerre_polynomial_l.x_scalar",
         "special_laguerre_polynomial_l.x_scalar(Scalar x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:466",
+        "native_functions/special.yaml: special_laguerre_polynomial_l.x_scalar",
         ("pointwise",),
     )
     composite(
@@ -1123,7 +1133,7 @@ def register() -> None:
     define(
         "special_laguerre_polynomial_l.n_scalar",
         "special_laguerre_polynomial_l.n_scalar(Tensor x, Scalar n) -> Tensor",
-        "native_functions/special.yaml:472",
+        "native_functions/special.yaml: special_laguerre_polynomial_l.n_scalar",
         ("pointwise",),
     )
     composite(
@@ -1134,7 +1144,7 @@ def register() -> None:
     define(
         "special_legendre_polynomial_p",
         "special_legendre_polynomial_p(Tensor x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:478",
+        "native_functions/special.yaml: special_legendre_polynomial_p",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -1148,7 +1158,7 @@ def register() -> None:
     define(
         "special_legendre_polynomial_p.out",
         "special_legendre_polynomial_p.out(Tensor x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:478",
+        "native_functions/special.yaml: special_legendre_polynomial_p",
         ("pointwise",),
         wrapped_numbers=True,
     )
@@ -1159,7 +1169,7 @@ def register() -> None:
     define(
         "special_legendre_polynomial_p.x_scalar",
         "special_legendre_polynomial_p.x_scalar(Scalar x, Tensor n) -> Tensor",
-        "native_functions/special.yaml:486",
+        "native_functions/special.yaml: special_legendre_polynomial_p.x_scalar",
         ("pointwise",),
     )
     composite(
@@ -1170,7 +1180,7 @@ def register() -> None:
     define(
         "special_legendre_polynomial_p.n_scalar",
         "special_legendre_polynomial_p.n_scalar(Tensor x, Scalar n) -> Tensor",
-        "native_functions/special.yaml:492",
+        "native_functions/special.yaml: special_legendre_polynomial_p.n_scalar",
         ("pointwise",),
     )
     composite(
@@ -1178,170 +1188,200 @@ def register() -> None:
         "CompositeImplicitAutograd",
         composition.special_legendre_polynomial_p,
     )
-    define("special_gammaln", "special_gammaln(Tensor self) -> Tensor", "native_functions/special.yaml:500")
+    define(
+        "special_gammaln",
+        "special_gammaln(Tensor self) -> Tensor",
+        "native_functions/special.yaml: special_gammaln",
+    )
     composite("special_gammaln", "CompositeImplicitAutograd", composition.lgamma)
     define(
         "special_gammaln.out",
         "special_gammaln.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:500",
+        "native_functions/special.yaml: special_gammaln",
     )
     composite(
         "special_gammaln.out", "CompositeImplicitAutograd", out_form("special_gammaln", composition.lgamma)
     )
-    define("special_psi", "special_psi(Tensor self) -> Tensor", "native_functions/special.yaml:505")
+    define("special_psi", "special_psi(Tensor self) -> Tensor", "native_functions/special.yaml: special_psi")
     composite("special_psi", "CompositeImplicitAutograd", composition.digamma)
     define(
         "special_psi.out",
         "special_psi.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:505",
+        "native_functions/special.yaml: special_psi",
     )
     composite("special_psi.out", "CompositeImplicitAutograd", out_form("special_psi", composition.digamma))
-    define("special_digamma", "special_digamma(Tensor self) -> Tensor", "native_functions/special.yaml:510")
+    define(
+        "special_digamma",
+        "special_digamma(Tensor self) -> Tensor",
+        "native_functions/special.yaml: special_digamma",
+    )
     composite("special_digamma", "CompositeImplicitAutograd", composition.digamma)
     define(
         "special_digamma.out",
         "special_digamma.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:510",
+        "native_functions/special.yaml: special_digamma",
     )
     composite(
         "special_digamma.out", "CompositeImplicitAutograd", out_form("special_digamma", composition.digamma)
     )
-    define("special_erf", "special_erf(Tensor self) -> Tensor", "native_functions/special.yaml:515")
+    define("special_erf", "special_erf(Tensor self) -> Tensor", "native_functions/special.yaml: special_erf")
     composite("special_erf", "CompositeImplicitAutograd", composition.erf)
     define(
         "special_erf.out",
         "special_erf.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:515",
+        "native_functions/special.yaml: special_erf",
     )
     composite("special_erf.out", "CompositeImplicitAutograd", out_form("special_erf", composition.erf))
-    define("special_erfc", "special_erfc(Tensor self) -> Tensor", "native_functions/special.yaml:520")
+    define(
+        "special_erfc", "special_erfc(Tensor self) -> Tensor", "native_functions/special.yaml: special_erfc"
+    )
     composite("special_erfc", "CompositeImplicitAutograd", composition.erfc)
     define(
         "special_erfc.out",
         "special_erfc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:520",
+        "native_functions/special.yaml: special_erfc",
     )
     composite("special_erfc.out", "CompositeImplicitAutograd", out_form("special_erfc", composition.erfc))
-    define("special_erfinv", "special_erfinv(Tensor self) -> Tensor", "native_functions/special.yaml:525")
+    define(
+        "special_erfinv",
+        "special_erfinv(Tensor self) -> Tensor",
+        "native_functions/special.yaml: special_erfinv",
+    )
     composite("special_erfinv", "CompositeImplicitAutograd", composition.erfinv)
     define(
         "special_erfinv.out",
         "special_erfinv.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:525",
+        "native_functions/special.yaml: special_erfinv",
     )
     composite(
         "special_erfinv.out", "CompositeImplicitAutograd", out_form("special_erfinv", composition.erfinv)
     )
-    define("special_exp2", "special_exp2(Tensor self) -> Tensor", "native_functions/special.yaml:530")
+    define(
+        "special_exp2", "special_exp2(Tensor self) -> Tensor", "native_functions/special.yaml: special_exp2"
+    )
     composite("special_exp2", "CompositeImplicitAutograd", composition.exp2)
     define(
         "special_exp2.out",
         "special_exp2.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:530",
+        "native_functions/special.yaml: special_exp2",
     )
     composite("special_exp2.out", "CompositeImplicitAutograd", out_form("special_exp2", composition.exp2))
-    define("special_expm1", "special_expm1(Tensor self) -> Tensor", "native_functions/special.yaml:535")
+    define(
+        "special_expm1",
+        "special_expm1(Tensor self) -> Tensor",
+        "native_functions/special.yaml: special_expm1",
+    )
     composite("special_expm1", "CompositeImplicitAutograd", composition.expm1)
     define(
         "special_expm1.out",
         "special_expm1.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:535",
+        "native_functions/special.yaml: special_expm1",
     )
     composite("special_expm1.out", "CompositeImplicitAutograd", out_form("special_expm1", composition.expm1))
-    define("special_expit", "special_expit(Tensor self) -> Tensor", "native_functions/special.yaml:540")
+    define(
+        "special_expit",
+        "special_expit(Tensor self) -> Tensor",
+        "native_functions/special.yaml: special_expit",
+    )
     composite("special_expit", "CompositeImplicitAutograd", composition.sigmoid)
     define(
         "special_expit.out",
         "special_expit.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:540",
+        "native_functions/special.yaml: special_expit",
     )
     composite(
         "special_expit.out", "CompositeImplicitAutograd", out_form("special_expit", composition.sigmoid)
     )
-    define("special_log1p", "special_log1p(Tensor self) -> Tensor", "native_functions/special.yaml:545")
+    define(
+        "special_log1p",
+        "special_log1p(Tensor self) -> Tensor",
+        "native_functions/special.yaml: special_log1p",
+    )
     composite("special_log1p", "CompositeImplicitAutograd", composition.log1p)
     define(
         "special_log1p.out",
         "special_log1p.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:545",
+        "native_functions/special.yaml: special_log1p",
     )
     composite("special_log1p.out", "CompositeImplicitAutograd", out_form("special_log1p", composition.log1p))
-    define("special_sinc", "special_sinc(Tensor self) -> Tensor", "native_functions/special.yaml:550")
+    define(
+        "special_sinc", "special_sinc(Tensor self) -> Tensor", "native_functions/special.yaml: special_sinc"
+    )
     composite("special_sinc", "CompositeImplicitAutograd", composition.sinc)
     define(
         "special_sinc.out",
         "special_sinc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:550",
+        "native_functions/special.yaml: special_sinc",
     )
     composite("special_sinc.out", "CompositeImplicitAutograd", out_form("special_sinc", composition.sinc))
-    define("special_i0", "special_i0(Tensor self) -> Tensor", "native_functions/special.yaml:555")
+    define("special_i0", "special_i0(Tensor self) -> Tensor", "native_functions/special.yaml: special_i0")
     composite("special_i0", "CompositeImplicitAutograd", composition.i0)
     define(
         "special_i0.out",
         "special_i0.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:555",
+        "native_functions/special.yaml: special_i0",
     )
     composite("special_i0.out", "CompositeImplicitAutograd", out_form("special_i0", composition.i0))
     define(
         "special_round",
         "special_round(Tensor self, *, int decimals=0) -> Tensor",
-        "native_functions/special.yaml:560",
+        "native_functions/special.yaml: special_round",
     )
     composite("special_round", "CompositeImplicitAutograd", composition.round_)
     define(
         "special_round.out",
         "special_round.out(Tensor self, *, int decimals=0, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:560",
+        "native_functions/special.yaml: special_round",
     )
     composite("special_round.out", "CompositeImplicitAutograd", out_form("special_round", composition.round_))
     define(
         "special_logit",
         "special_logit(Tensor self, float? eps=None) -> Tensor",
-        "native_functions/special.yaml:565",
+        "native_functions/special.yaml: special_logit",
     )
     composite("special_logit", "CompositeImplicitAutograd", composition.logit)
     define(
         "special_logit.out",
         "special_logit.out(Tensor self, float? eps=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:565",
+        "native_functions/special.yaml: special_logit",
     )
     composite("special_logit.out", "CompositeImplicitAutograd", out_form("special_logit", composition.logit))
     define(
         "special_xlogy",
         "special_xlogy(Tensor self, Tensor other) -> Tensor",
-        "native_functions/special.yaml:570",
+        "native_functions/special.yaml: special_xlogy",
         wrapped_numbers=True,
     )
     composite("special_xlogy", "CompositeImplicitAutograd", composition.xlogy)
     define(
         "special_xlogy.out",
         "special_xlogy.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:570",
+        "native_functions/special.yaml: special_xlogy",
         wrapped_numbers=True,
     )
     composite("special_xlogy.out", "CompositeImplicitAutograd", out_form("special_xlogy", composition.xlogy))
     define(
         "special_xlogy.self_scalar",
         "special_xlogy.self_scalar(Scalar self, Tensor other) -> Tensor",
-        "native_functions/special.yaml:576",
+        "native_functions/special.yaml: special_xlogy.self_scalar",
     )
     composite("special_xlogy.self_scalar", "CompositeImplicitAutograd", composition.xlogy)
     define(
         "special_xlogy.other_scalar",
         "special_xlogy.other_scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/special.yaml:581",
+        "native_functions/special.yaml: special_xlogy.other_scalar",
     )
     composite("special_xlogy.other_scalar", "CompositeImplicitAutograd", composition.xlogy)
     define(
         "special_polygamma",
         "special_polygamma(int n, Tensor self) -> Tensor",
-        "native_functions/special.yaml:586",
+        "native_functions/special.yaml: special_polygamma",
     )
     composite("special_polygamma", "CompositeImplicitAutograd", composition.polygamma)
     define(
         "special_polygamma.out",
         "special_polygamma.out(int n, Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:586",
+        "native_functions/special.yaml: special_polygamma",
     )
     composite(
         "special_polygamma.out",
@@ -1351,13 +1391,13 @@ def register() -> None:
     define(
         "special_multigammaln",
         "special_multigammaln(Tensor self, int p) -> Tensor",
-        "native_functions/special.yaml:591",
+        "native_functions/special.yaml: special_multigammaln",
     )
     composite("special_multigammaln", "CompositeImplicitAutograd", composition.mvlgamma)
     define(
         "special_multigammaln.out",
         "special_multigammaln.out(Tensor self, int p, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:591",
+        "native_functions/special.yaml: special_multigammaln",
     )
     composite(
         "special_multigammaln.out",
@@ -1367,13 +1407,13 @@ def register() -> None:
     define(
         "special_gammainc",
         "special_gammainc(Tensor self, Tensor other) -> Tensor",
-        "native_functions/special.yaml:596",
+        "native_functions/special.yaml: special_gammainc",
     )
     composite("special_gammainc", "CompositeImplicitAutograd", composition.igamma)
     define(
         "special_gammainc.out",
         "special_gammainc.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:596",
+        "native_functions/special.yaml: special_gammainc",
     )
     composite(
         "special_gammainc.out", "CompositeImplicitAutograd", out_form("special_gammainc", composition.igamma)
@@ -1381,13 +1421,13 @@ def register() -> None:
     define(
         "special_gammaincc",
         "special_gammaincc(Tensor self, Tensor other) -> Tensor",
-        "native_functions/special.yaml:601",
+        "native_functions/special.yaml: special_gammaincc",
     )
     composite("special_gammaincc", "CompositeImplicitAutograd", composition.igammac)
     define(
         "special_gammaincc.out",
         "special_gammaincc.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:601",
+        "native_functions/special.yaml: special_gammaincc",
     )
     composite(
         "special_gammaincc.out",
@@ -1397,25 +1437,25 @@ def register() -> None:
     define(
         "special_softmax",
         "special_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
-        "native_functions/special.yaml:606",
+        "native_functions/special.yaml: special_softmax",
     )
     composite("special_softmax", "CompositeImplicitAutograd", composition.softmax)
     define(
         "special_log_softmax",
         "special_log_softmax(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/special.yaml:610",
+        "native_functions/special.yaml: special_log_softmax",
     )
     composite("special_log_softmax", "CompositeImplicitAutograd", composition.log_softmax)
     define(
         "special_logsumexp",
         "special_logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
-        "native_functions/special.yaml:614",
+        "native_functions/special.yaml: special_logsumexp",
     )
     composite("special_logsumexp", "CompositeImplicitAutograd", composition.logsumexp)
     define(
         "special_logsumexp.out",
         "special_logsumexp.out(Tensor self, int[1] dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/special.yaml:614",
+        "native_functions/special.yaml: special_logsumexp",
     )
     composite(
         "special_logsumexp.out",

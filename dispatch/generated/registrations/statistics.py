@@ -15,38 +15,38 @@ def register() -> None:
     define(
         "nansum",
         "nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/statistics.yaml:3",
+        "native_functions/statistics.yaml: nansum",
     )
     composite("nansum", "CompositeImplicitAutograd", composition.nansum)
     define(
         "nansum.out",
         "nansum.out(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/statistics.yaml:8",
+        "native_functions/statistics.yaml: nansum.out",
         ("reduction",),
     )
     composite("nansum.out", "CompositeImplicitAutograd", composition.nansum_out)
     define(
         "nanmean",
         "nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/statistics.yaml:13",
+        "native_functions/statistics.yaml: nanmean",
     )
     composite("nanmean", "CompositeImplicitAutograd", composition.nanmean)
     define(
         "nanmean.out",
         "nanmean.out(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/statistics.yaml:18",
+        "native_functions/statistics.yaml: nanmean.out",
     )
     composite("nanmean.out", "CompositeImplicitAutograd", composition.nanmean_out)
     define(
         "quantile",
         "quantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
-        "native_functions/statistics.yaml:22",
+        "native_functions/statistics.yaml: quantile",
     )
     composite("quantile", "CompositeImplicitAutograd", composition.quantile)
     define(
         "quantile.out",
         "quantile.out(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear', Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/statistics.yaml:22",
+        "native_functions/statistics.yaml: quantile",
     )
     composite(
         "quantile.out", "CompositeImplicitAutograd", out_form("quantile", composition.quantile, exact=True)
@@ -54,13 +54,13 @@ def register() -> None:
     define(
         "quantile.scalar",
         "quantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
-        "native_functions/statistics.yaml:29",
+        "native_functions/statistics.yaml: quantile.scalar",
     )
     composite("quantile.scalar", "CompositeImplicitAutograd", composition.quantile)
     define(
         "quantile.scalar_out",
         "quantile.scalar_out(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear', Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/statistics.yaml:29",
+        "native_functions/statistics.yaml: quantile.scalar",
     )
     composite(
         "quantile.scalar_out",
@@ -70,13 +70,13 @@ def register() -> None:
     define(
         "nanquantile",
         "nanquantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
-        "native_functions/statistics.yaml:36",
+        "native_functions/statistics.yaml: nanquantile",
     )
     composite("nanquantile", "CompositeImplicitAutograd", composition.nanquantile)
     define(
         "nanquantile.out",
         "nanquantile.out(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear', Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/statistics.yaml:36",
+        "native_functions/statistics.yaml: nanquantile",
     )
     composite(
         "nanquantile.out",
@@ -86,13 +86,13 @@ def register() -> None:
     define(
         "nanquantile.scalar",
         "nanquantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
-        "native_functions/statistics.yaml:43",
+        "native_functions/statistics.yaml: nanquantile.scalar",
     )
     composite("nanquantile.scalar", "CompositeImplicitAutograd", composition.nanquantile)
     define(
         "nanquantile.scalar_out",
         "nanquantile.scalar_out(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear', Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/statistics.yaml:43",
+        "native_functions/statistics.yaml: nanquantile.scalar",
     )
     composite(
         "nanquantile.scalar_out",
@@ -102,24 +102,24 @@ def register() -> None:
     define(
         "histc",
         "histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor",
-        "native_functions/statistics.yaml:50",
+        "native_functions/statistics.yaml: histc",
     )
     composite("histc", "CompositeImplicitAutograd", composition.histc)
     define(
         "histc.out",
         "histc.out(Tensor self, int bins=100, Scalar min=0, Scalar max=0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/statistics.yaml:50",
+        "native_functions/statistics.yaml: histc",
     )
     composite("histc.out", "CompositeImplicitAutograd", out_form("histc", composition.histc, exact=True))
     define(
         "bincount",
         "bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor",
-        "native_functions/statistics.yaml:57",
+        "native_functions/statistics.yaml: bincount",
     )
     composite("bincount", "CompositeExplicitAutograd", composition.bincount)
     define(
         "bincount.out",
         "bincount.out(Tensor self, Tensor? weights=None, SymInt minlength=0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/statistics.yaml:62",
+        "native_functions/statistics.yaml: bincount.out",
     )
     composite("bincount.out", "CompositeImplicitAutograd", composition.bincount_out)

@@ -15,7 +15,7 @@ def register() -> None:
     define(
         "resize_",
         "resize_(Tensor(a!) self, SymInt[] size, *, MemoryFormat? memory_format=None) -> Tensor(a!)",
-        "native_functions/storage.yaml:3",
+        "native_functions/storage.yaml: resize_",
         (
             "core",
             "inplace_view",
@@ -27,7 +27,7 @@ def register() -> None:
     define(
         "resize_as_",
         "resize_as_(Tensor(a!) self, Tensor the_template, *, MemoryFormat? memory_format=None) -> Tensor(a!)",
-        "native_functions/storage.yaml:8",
+        "native_functions/storage.yaml: resize_as_",
         (
             "inplace_view",
             "nondifferentiable",
@@ -38,7 +38,7 @@ def register() -> None:
     define(
         "set_.source_Storage",
         "set_.source_Storage(Tensor(a!) self, Storage source) -> Tensor(a!)",
-        "native_functions/storage.yaml:13",
+        "native_functions/storage.yaml: set_.source_Storage",
         (
             "inplace_view",
             "nondifferentiable",
@@ -49,7 +49,7 @@ def register() -> None:
     define(
         "set_.source_Storage_storage_offset",
         "set_.source_Storage_storage_offset(Tensor(a!) self, Storage source, SymInt storage_offset, SymInt[] size, SymInt[] stride=[]) -> Tensor(a!)",
-        "native_functions/storage.yaml:18",
+        "native_functions/storage.yaml: set_.source_Storage_storage_offset",
         (
             "inplace_view",
             "nondifferentiable",
@@ -60,7 +60,7 @@ def register() -> None:
     define(
         "set_.source_Tensor",
         "set_.source_Tensor(Tensor(a!) self, Tensor source) -> Tensor(a!)",
-        "native_functions/storage.yaml:23",
+        "native_functions/storage.yaml: set_.source_Tensor",
         (
             "inplace_view",
             "nondifferentiable",
@@ -71,7 +71,7 @@ def register() -> None:
     define(
         "set_.source_Tensor_storage_offset",
         "set_.source_Tensor_storage_offset(Tensor(a!) self, Tensor source, SymInt storage_offset, SymInt[] size, SymInt[] stride=[]) -> Tensor(a!)",
-        "native_functions/storage.yaml:28",
+        "native_functions/storage.yaml: set_.source_Tensor_storage_offset",
         (
             "inplace_view",
             "nondifferentiable",
@@ -82,7 +82,7 @@ def register() -> None:
     define(
         "set_",
         "set_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/storage.yaml:33",
+        "native_functions/storage.yaml: set_",
         (
             "inplace_view",
             "nondifferentiable",
@@ -93,7 +93,7 @@ def register() -> None:
     define(
         "is_set_to",
         "is_set_to(Tensor self, Tensor tensor) -> bool",
-        "native_functions/storage.yaml:38",
+        "native_functions/storage.yaml: is_set_to",
         ("nondifferentiable",),
     )
     planner("is_set_to", "CompositeExplicitAutograd", meta.is_set_to)

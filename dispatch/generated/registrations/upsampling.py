@@ -17,13 +17,13 @@ def register() -> None:
     define(
         "upsample_nearest1d.vec",
         "upsample_nearest1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
-        "native_functions/upsampling.yaml:3",
+        "native_functions/upsampling.yaml: upsample_nearest1d.vec",
     )
     composite("upsample_nearest1d.vec", "CompositeImplicitAutograd", composition.upsample_nearest1d)
     define(
         "upsample_nearest1d",
         "upsample_nearest1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor",
-        "native_functions/upsampling.yaml:8",
+        "native_functions/upsampling.yaml: upsample_nearest1d",
     )
     structured(
         "upsample_nearest1d", meta.upsample, "upsample_nearest1d_stub", "functional", "upsample_nearest1d.out"
@@ -32,14 +32,14 @@ def register() -> None:
     define(
         "upsample_nearest1d.out",
         "upsample_nearest1d.out(Tensor self, SymInt[1] output_size, float? scales=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/upsampling.yaml:8",
+        "native_functions/upsampling.yaml: upsample_nearest1d",
     )
     structured("upsample_nearest1d.out", meta.upsample, "upsample_nearest1d_stub", "out")
     autograd("upsample_nearest1d.out", out_refuses_grad)
     define(
         "upsample_nearest1d_backward",
         "upsample_nearest1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor",
-        "native_functions/upsampling.yaml:14",
+        "native_functions/upsampling.yaml: upsample_nearest1d_backward",
     )
     structured(
         "upsample_nearest1d_backward",
@@ -52,7 +52,7 @@ def register() -> None:
     define(
         "upsample_nearest1d_backward.grad_input",
         "upsample_nearest1d_backward.grad_input(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/upsampling.yaml:19",
+        "native_functions/upsampling.yaml: upsample_nearest1d_backward.grad_input",
     )
     structured(
         "upsample_nearest1d_backward.grad_input",
@@ -64,14 +64,14 @@ def register() -> None:
     define(
         "upsample_nearest2d.vec",
         "upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
-        "native_functions/upsampling.yaml:23",
+        "native_functions/upsampling.yaml: upsample_nearest2d.vec",
         ("core",),
     )
     composite("upsample_nearest2d.vec", "CompositeImplicitAutograd", composition.upsample_nearest2d)
     define(
         "upsample_nearest2d",
         "upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor",
-        "native_functions/upsampling.yaml:29",
+        "native_functions/upsampling.yaml: upsample_nearest2d",
     )
     structured(
         "upsample_nearest2d", meta.upsample, "upsample_nearest2d_stub", "functional", "upsample_nearest2d.out"
@@ -80,14 +80,14 @@ def register() -> None:
     define(
         "upsample_nearest2d.out",
         "upsample_nearest2d.out(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/upsampling.yaml:29",
+        "native_functions/upsampling.yaml: upsample_nearest2d",
     )
     structured("upsample_nearest2d.out", meta.upsample, "upsample_nearest2d_stub", "out")
     autograd("upsample_nearest2d.out", out_refuses_grad)
     define(
         "upsample_nearest2d_backward",
         "upsample_nearest2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor",
-        "native_functions/upsampling.yaml:35",
+        "native_functions/upsampling.yaml: upsample_nearest2d_backward",
     )
     structured(
         "upsample_nearest2d_backward",
@@ -100,7 +100,7 @@ def register() -> None:
     define(
         "upsample_nearest2d_backward.grad_input",
         "upsample_nearest2d_backward.grad_input(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/upsampling.yaml:40",
+        "native_functions/upsampling.yaml: upsample_nearest2d_backward.grad_input",
     )
     structured(
         "upsample_nearest2d_backward.grad_input",
@@ -112,13 +112,13 @@ def register() -> None:
     define(
         "upsample_nearest3d.vec",
         "upsample_nearest3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
-        "native_functions/upsampling.yaml:44",
+        "native_functions/upsampling.yaml: upsample_nearest3d.vec",
     )
     composite("upsample_nearest3d.vec", "CompositeImplicitAutograd", composition.upsample_nearest3d)
     define(
         "upsample_nearest3d",
         "upsample_nearest3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor",
-        "native_functions/upsampling.yaml:49",
+        "native_functions/upsampling.yaml: upsample_nearest3d",
     )
     structured(
         "upsample_nearest3d", meta.upsample, "upsample_nearest3d_stub", "functional", "upsample_nearest3d.out"
@@ -127,14 +127,14 @@ def register() -> None:
     define(
         "upsample_nearest3d.out",
         "upsample_nearest3d.out(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/upsampling.yaml:49",
+        "native_functions/upsampling.yaml: upsample_nearest3d",
     )
     structured("upsample_nearest3d.out", meta.upsample, "upsample_nearest3d_stub", "out")
     autograd("upsample_nearest3d.out", out_refuses_grad)
     define(
         "upsample_nearest3d_backward",
         "upsample_nearest3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor",
-        "native_functions/upsampling.yaml:55",
+        "native_functions/upsampling.yaml: upsample_nearest3d_backward",
     )
     structured(
         "upsample_nearest3d_backward",
@@ -147,7 +147,7 @@ def register() -> None:
     define(
         "upsample_nearest3d_backward.grad_input",
         "upsample_nearest3d_backward.grad_input(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/upsampling.yaml:60",
+        "native_functions/upsampling.yaml: upsample_nearest3d_backward.grad_input",
     )
     structured(
         "upsample_nearest3d_backward.grad_input",
@@ -159,7 +159,7 @@ def register() -> None:
     define(
         "_upsample_nearest_exact1d.vec",
         "_upsample_nearest_exact1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
-        "native_functions/upsampling.yaml:64",
+        "native_functions/upsampling.yaml: _upsample_nearest_exact1d.vec",
     )
     composite(
         "_upsample_nearest_exact1d.vec", "CompositeImplicitAutograd", composition._upsample_nearest_exact1d
@@ -167,7 +167,7 @@ def register() -> None:
     define(
         "_upsample_nearest_exact1d",
         "_upsample_nearest_exact1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor",
-        "native_functions/upsampling.yaml:69",
+        "native_functions/upsampling.yaml: _upsample_nearest_exact1d",
     )
     structured(
         "_upsample_nearest_exact1d",
@@ -180,14 +180,14 @@ def register() -> None:
     define(
         "_upsample_nearest_exact1d.out",
         "_upsample_nearest_exact1d.out(Tensor self, SymInt[1] output_size, float? scales=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/upsampling.yaml:69",
+        "native_functions/upsampling.yaml: _upsample_nearest_exact1d",
     )
     structured("_upsample_nearest_exact1d.out", meta.upsample, "_upsample_nearest_exact1d_stub", "out")
     autograd("_upsample_nearest_exact1d.out", out_refuses_grad)
     define(
         "_upsample_nearest_exact1d_backward",
         "_upsample_nearest_exact1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor",
-        "native_functions/upsampling.yaml:75",
+        "native_functions/upsampling.yaml: _upsample_nearest_exact1d_backward",
     )
     structured(
         "_upsample_nearest_exact1d_backward",
@@ -202,7 +202,7 @@ def register() -> None:
     define(
         "_upsample_nearest_exact1d_backward.grad_input",
         "_upsample_nearest_exact1d_backward.grad_input(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/upsampling.yaml:80",
+        "native_functions/upsampling.yaml: _upsample_nearest_exact1d_backward.grad_input",
     )
     structured(
         "_upsample_nearest_exact1d_backward.grad_input",
@@ -214,7 +214,7 @@ def register() -> None:
     define(
         "_upsample_nearest_exact2d.vec",
         "_upsample_nearest_exact2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
-        "native_functions/upsampling.yaml:84",
+        "native_functions/upsampling.yaml: _upsample_nearest_exact2d.vec",
     )
     composite(
         "_upsample_nearest_exact2d.vec", "CompositeImplicitAutograd", composition._upsample_nearest_exact2d
@@ -222,7 +222,7 @@ def register() -> None:
     define(
         "_upsample_nearest_exact2d",
         "_upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor",
-        "native_functions/upsampling.yaml:89",
+        "native_functions/upsampling.yaml: _upsample_nearest_exact2d",
     )
     structured(
         "_upsample_nearest_exact2d",
@@ -235,14 +235,14 @@ def register() -> None:
     define(
         "_upsample_nearest_exact2d.out",
         "_upsample_nearest_exact2d.out(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/upsampling.yaml:89",
+        "native_functions/upsampling.yaml: _upsample_nearest_exact2d",
     )
     structured("_upsample_nearest_exact2d.out", meta.upsample, "_upsample_nearest_exact2d_stub", "out")
     autograd("_upsample_nearest_exact2d.out", out_refuses_grad)
     define(
         "_upsample_nearest_exact2d_backward",
         "_upsample_nearest_exact2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor",
-        "native_functions/upsampling.yaml:95",
+        "native_functions/upsampling.yaml: _upsample_nearest_exact2d_backward",
     )
     structured(
         "_upsample_nearest_exact2d_backward",
@@ -257,7 +257,7 @@ def register() -> None:
     define(
         "_upsample_nearest_exact2d_backward.grad_input",
         "_upsample_nearest_exact2d_backward.grad_input(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/upsampling.yaml:100",
+        "native_functions/upsampling.yaml: _upsample_nearest_exact2d_backward.grad_input",
     )
     structured(
         "_upsample_nearest_exact2d_backward.grad_input",
@@ -269,7 +269,7 @@ def register() -> None:
     define(
         "_upsample_nearest_exact3d.vec",
         "_upsample_nearest_exact3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
-        "native_functions/upsampling.yaml:104",
+        "native_functions/upsampling.yaml: _upsample_nearest_exact3d.vec",
     )
     composite(
         "_upsample_nearest_exact3d.vec", "CompositeImplicitAutograd", composition._upsample_nearest_exact3d
@@ -277,7 +277,7 @@ def register() -> None:
     define(
         "_upsample_nearest_exact3d",
         "_upsample_nearest_exact3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor",
-        "native_functions/upsampling.yaml:109",
+        "native_functions/upsampling.yaml: _upsample_nearest_exact3d",
     )
     structured(
         "_upsample_nearest_exact3d",
@@ -290,14 +290,14 @@ def register() -> None:
     define(
         "_upsample_nearest_exact3d.out",
         "_upsample_nearest_exact3d.out(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/upsampling.yaml:109",
+        "native_functions/upsampling.yaml: _upsample_nearest_exact3d",
     )
     structured("_upsample_nearest_exact3d.out", meta.upsample, "_upsample_nearest_exact3d_stub", "out")
     autograd("_upsample_nearest_exact3d.out", out_refuses_grad)
     define(
         "_upsample_nearest_exact3d_backward",
         "_upsample_nearest_exact3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor",
-        "native_functions/upsampling.yaml:115",
+        "native_functions/upsampling.yaml: _upsample_nearest_exact3d_backward",
     )
     structured(
         "_upsample_nearest_exact3d_backward",
@@ -312,7 +312,7 @@ def register() -> None:
     define(
         "_upsample_nearest_exact3d_backward.grad_input",
         "_upsample_nearest_exact3d_backward.grad_input(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/upsampling.yaml:120",
+        "native_functions/upsampling.yaml: _upsample_nearest_exact3d_backward.grad_input",
     )
     structured(
         "_upsample_nearest_exact3d_backward.grad_input",
@@ -324,13 +324,13 @@ def register() -> None:
     define(
         "upsample_linear1d.vec",
         "upsample_linear1d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
-        "native_functions/upsampling.yaml:124",
+        "native_functions/upsampling.yaml: upsample_linear1d.vec",
     )
     composite("upsample_linear1d.vec", "CompositeImplicitAutograd", composition.upsample_linear1d)
     define(
         "upsample_linear1d",
         "upsample_linear1d(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None) -> Tensor",
-        "native_functions/upsampling.yaml:129",
+        "native_functions/upsampling.yaml: upsample_linear1d",
     )
     structured(
         "upsample_linear1d", meta.upsample, "upsample_linear1d_stub", "functional", "upsample_linear1d.out"
@@ -339,14 +339,14 @@ def register() -> None:
     define(
         "upsample_linear1d.out",
         "upsample_linear1d.out(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/upsampling.yaml:129",
+        "native_functions/upsampling.yaml: upsample_linear1d",
     )
     structured("upsample_linear1d.out", meta.upsample, "upsample_linear1d_stub", "out")
     autograd("upsample_linear1d.out", out_refuses_grad)
     define(
         "upsample_linear1d_backward",
         "upsample_linear1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, bool align_corners, float? scales=None) -> Tensor",
-        "native_functions/upsampling.yaml:135",
+        "native_functions/upsampling.yaml: upsample_linear1d_backward",
     )
     structured(
         "upsample_linear1d_backward",
@@ -359,7 +359,7 @@ def register() -> None:
     define(
         "upsample_linear1d_backward.grad_input",
         "upsample_linear1d_backward.grad_input(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, bool align_corners, float? scales=None, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/upsampling.yaml:140",
+        "native_functions/upsampling.yaml: upsample_linear1d_backward.grad_input",
     )
     structured(
         "upsample_linear1d_backward.grad_input",
@@ -371,14 +371,14 @@ def register() -> None:
     define(
         "upsample_bilinear2d.vec",
         "upsample_bilinear2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
-        "native_functions/upsampling.yaml:144",
+        "native_functions/upsampling.yaml: upsample_bilinear2d.vec",
         ("core",),
     )
     composite("upsample_bilinear2d.vec", "CompositeImplicitAutograd", composition.upsample_bilinear2d)
     define(
         "upsample_bilinear2d",
         "upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
-        "native_functions/upsampling.yaml:150",
+        "native_functions/upsampling.yaml: upsample_bilinear2d",
     )
     structured(
         "upsample_bilinear2d",
@@ -391,14 +391,14 @@ def register() -> None:
     define(
         "upsample_bilinear2d.out",
         "upsample_bilinear2d.out(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/upsampling.yaml:150",
+        "native_functions/upsampling.yaml: upsample_bilinear2d",
     )
     structured("upsample_bilinear2d.out", meta.upsample, "upsample_bilinear2d_stub", "out")
     autograd("upsample_bilinear2d.out", out_refuses_grad)
     define(
         "upsample_bilinear2d_backward",
         "upsample_bilinear2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
-        "native_functions/upsampling.yaml:156",
+        "native_functions/upsampling.yaml: upsample_bilinear2d_backward",
     )
     structured(
         "upsample_bilinear2d_backward",
@@ -411,7 +411,7 @@ def register() -> None:
     define(
         "upsample_bilinear2d_backward.grad_input",
         "upsample_bilinear2d_backward.grad_input(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/upsampling.yaml:161",
+        "native_functions/upsampling.yaml: upsample_bilinear2d_backward.grad_input",
     )
     structured(
         "upsample_bilinear2d_backward.grad_input",
@@ -423,13 +423,13 @@ def register() -> None:
     define(
         "upsample_bicubic2d.vec",
         "upsample_bicubic2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
-        "native_functions/upsampling.yaml:165",
+        "native_functions/upsampling.yaml: upsample_bicubic2d.vec",
     )
     composite("upsample_bicubic2d.vec", "CompositeImplicitAutograd", composition.upsample_bicubic2d)
     define(
         "upsample_bicubic2d",
         "upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
-        "native_functions/upsampling.yaml:170",
+        "native_functions/upsampling.yaml: upsample_bicubic2d",
     )
     structured(
         "upsample_bicubic2d", meta.upsample, "upsample_bicubic2d_stub", "functional", "upsample_bicubic2d.out"
@@ -438,14 +438,14 @@ def register() -> None:
     define(
         "upsample_bicubic2d.out",
         "upsample_bicubic2d.out(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/upsampling.yaml:170",
+        "native_functions/upsampling.yaml: upsample_bicubic2d",
     )
     structured("upsample_bicubic2d.out", meta.upsample, "upsample_bicubic2d_stub", "out")
     autograd("upsample_bicubic2d.out", out_refuses_grad)
     define(
         "upsample_bicubic2d_backward",
         "upsample_bicubic2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
-        "native_functions/upsampling.yaml:176",
+        "native_functions/upsampling.yaml: upsample_bicubic2d_backward",
     )
     structured(
         "upsample_bicubic2d_backward",
@@ -458,7 +458,7 @@ def register() -> None:
     define(
         "upsample_bicubic2d_backward.grad_input",
         "upsample_bicubic2d_backward.grad_input(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/upsampling.yaml:181",
+        "native_functions/upsampling.yaml: upsample_bicubic2d_backward.grad_input",
     )
     structured(
         "upsample_bicubic2d_backward.grad_input",
@@ -470,13 +470,13 @@ def register() -> None:
     define(
         "upsample_trilinear3d.vec",
         "upsample_trilinear3d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
-        "native_functions/upsampling.yaml:185",
+        "native_functions/upsampling.yaml: upsample_trilinear3d.vec",
     )
     composite("upsample_trilinear3d.vec", "CompositeImplicitAutograd", composition.upsample_trilinear3d)
     define(
         "upsample_trilinear3d",
         "upsample_trilinear3d(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor",
-        "native_functions/upsampling.yaml:190",
+        "native_functions/upsampling.yaml: upsample_trilinear3d",
     )
     structured(
         "upsample_trilinear3d",
@@ -489,14 +489,14 @@ def register() -> None:
     define(
         "upsample_trilinear3d.out",
         "upsample_trilinear3d.out(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/upsampling.yaml:190",
+        "native_functions/upsampling.yaml: upsample_trilinear3d",
     )
     structured("upsample_trilinear3d.out", meta.upsample, "upsample_trilinear3d_stub", "out")
     autograd("upsample_trilinear3d.out", out_refuses_grad)
     define(
         "upsample_trilinear3d_backward",
         "upsample_trilinear3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor",
-        "native_functions/upsampling.yaml:196",
+        "native_functions/upsampling.yaml: upsample_trilinear3d_backward",
     )
     structured(
         "upsample_trilinear3d_backward",
@@ -509,7 +509,7 @@ def register() -> None:
     define(
         "upsample_trilinear3d_backward.grad_input",
         "upsample_trilinear3d_backward.grad_input(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/upsampling.yaml:201",
+        "native_functions/upsampling.yaml: upsample_trilinear3d_backward.grad_input",
     )
     structured(
         "upsample_trilinear3d_backward.grad_input",
@@ -521,13 +521,13 @@ def register() -> None:
     define(
         "_upsample_bilinear2d_aa.vec",
         "_upsample_bilinear2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
-        "native_functions/upsampling.yaml:205",
+        "native_functions/upsampling.yaml: _upsample_bilinear2d_aa.vec",
     )
     composite("_upsample_bilinear2d_aa.vec", "CompositeImplicitAutograd", composition._upsample_bilinear2d_aa)
     define(
         "_upsample_bilinear2d_aa",
         "_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
-        "native_functions/upsampling.yaml:210",
+        "native_functions/upsampling.yaml: _upsample_bilinear2d_aa",
     )
     structured(
         "_upsample_bilinear2d_aa",
@@ -540,14 +540,14 @@ def register() -> None:
     define(
         "_upsample_bilinear2d_aa.out",
         "_upsample_bilinear2d_aa.out(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/upsampling.yaml:210",
+        "native_functions/upsampling.yaml: _upsample_bilinear2d_aa",
     )
     structured("_upsample_bilinear2d_aa.out", meta.upsample, "_upsample_bilinear2d_aa_stub", "out")
     autograd("_upsample_bilinear2d_aa.out", out_refuses_grad)
     define(
         "_upsample_bilinear2d_aa_backward",
         "_upsample_bilinear2d_aa_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
-        "native_functions/upsampling.yaml:216",
+        "native_functions/upsampling.yaml: _upsample_bilinear2d_aa_backward",
     )
     structured(
         "_upsample_bilinear2d_aa_backward",
@@ -560,7 +560,7 @@ def register() -> None:
     define(
         "_upsample_bilinear2d_aa_backward.grad_input",
         "_upsample_bilinear2d_aa_backward.grad_input(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/upsampling.yaml:221",
+        "native_functions/upsampling.yaml: _upsample_bilinear2d_aa_backward.grad_input",
     )
     structured(
         "_upsample_bilinear2d_aa_backward.grad_input",
@@ -572,13 +572,13 @@ def register() -> None:
     define(
         "_upsample_bicubic2d_aa.vec",
         "_upsample_bicubic2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
-        "native_functions/upsampling.yaml:225",
+        "native_functions/upsampling.yaml: _upsample_bicubic2d_aa.vec",
     )
     composite("_upsample_bicubic2d_aa.vec", "CompositeImplicitAutograd", composition._upsample_bicubic2d_aa)
     define(
         "_upsample_bicubic2d_aa",
         "_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
-        "native_functions/upsampling.yaml:230",
+        "native_functions/upsampling.yaml: _upsample_bicubic2d_aa",
     )
     structured(
         "_upsample_bicubic2d_aa",
@@ -591,14 +591,14 @@ def register() -> None:
     define(
         "_upsample_bicubic2d_aa.out",
         "_upsample_bicubic2d_aa.out(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/upsampling.yaml:230",
+        "native_functions/upsampling.yaml: _upsample_bicubic2d_aa",
     )
     structured("_upsample_bicubic2d_aa.out", meta.upsample, "_upsample_bicubic2d_aa_stub", "out")
     autograd("_upsample_bicubic2d_aa.out", out_refuses_grad)
     define(
         "_upsample_bicubic2d_aa_backward",
         "_upsample_bicubic2d_aa_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
-        "native_functions/upsampling.yaml:236",
+        "native_functions/upsampling.yaml: _upsample_bicubic2d_aa_backward",
     )
     structured(
         "_upsample_bicubic2d_aa_backward",
@@ -611,7 +611,7 @@ def register() -> None:
     define(
         "_upsample_bicubic2d_aa_backward.grad_input",
         "_upsample_bicubic2d_aa_backward.grad_input(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/upsampling.yaml:241",
+        "native_functions/upsampling.yaml: _upsample_bicubic2d_aa_backward.grad_input",
     )
     structured(
         "_upsample_bicubic2d_aa_backward.grad_input",

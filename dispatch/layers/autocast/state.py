@@ -75,9 +75,17 @@ def _parse(device_type: str, asked_by: str) -> Device:
 
 
 def is_autocast_available(device_type: str) -> bool:
-    """Whether a device type has autocast; of the types of devices that there are, ``meta`` has none.
+    """Whether a device type has autocast (`torch.amp.autocast_mode.is_autocast_available`).
 
-    Raises TypeError for what is no string, RuntimeError for an unknown device type.
+    Args:
+        device_type: The type, such as "cuda". Of those that there are, "meta" has none.
+
+    Returns:
+        A bool.
+
+    Raises:
+        TypeError: `device_type` is no string.
+        RuntimeError: There is no such type of devices.
 
     Example:
         >>> import triten as tt
@@ -93,6 +101,16 @@ def is_autocast_available(device_type: str) -> bool:
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
     """Whether autocast is on for a device type in this thread (`torch.is_autocast_enabled`).
+
+    Args:
+        device_type: The type, such as "cpu".
+
+    Returns:
+        A bool.
+
+    Raises:
+        TypeError: `device_type` is no string.
+        RuntimeError: The type has no autocast.
 
     Example:
         >>> import triten as tt
@@ -110,7 +128,21 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
 def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -> None:
     """Switch autocast on or off for a device type in this thread (`torch.set_autocast_enabled`).
 
-    Given a bool alone it is CUDA that is switched. `tt.autocast` restores what was before; this does not.
+    `tt.autocast` restores what was before; this does not.
+
+    Args:
+        device_type: The type, such as "cpu"; or a bool alone, which switches CUDA's.
+        enabled: Whether autocast is on.
+
+    Raises:
+        TypeError: `device_type` is no string, or `enabled` no bool.
+        RuntimeError: The type has no autocast.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.set_autocast_enabled("cpu", True); tt.mm(tt.ones(1, 1), tt.ones(1, 1)).dtype
+        triten.bfloat16
+        >>> tt.set_autocast_enabled("cpu", False)
     """
     if isinstance(device_type, bool) and enabled is None:
         switch(backend_of("cuda", "set_autocast_enabled"), device_type)
@@ -146,7 +178,17 @@ def switch(backend: int, enabled: bool) -> None:
 
 
 def get_autocast_dtype(device_type: str) -> ScalarType:
-    """The narrow dtype of autocast for a device type in this thread: float16 for CUDA, bfloat16 for the CPU, or as set.
+    """The narrow dtype of autocast for a device type in this thread (`torch.get_autocast_dtype`).
+
+    Args:
+        device_type: The type, such as "cpu".
+
+    Returns:
+        A dtype: float16 for CUDA, bfloat16 for the CPU, unless `set_autocast_dtype` has set another.
+
+    Raises:
+        TypeError: `device_type` is no string.
+        RuntimeError: The type has no autocast.
 
     Example:
         >>> import triten as tt
@@ -161,7 +203,22 @@ def get_autocast_dtype(device_type: str) -> ScalarType:
 
 
 def set_autocast_dtype(device_type: str, dtype: ScalarType) -> None:
-    """Set the narrow dtype of autocast for a device type in this thread. Raises TypeError for what is no dtype."""
+    """Set the narrow dtype of autocast for a device type in this thread (`torch.set_autocast_dtype`).
+
+    Args:
+        device_type: The type, such as "cuda".
+        dtype: The dtype to which operands are converted.
+
+    Raises:
+        TypeError: `device_type` is no string, or `dtype` no dtype.
+        RuntimeError: The type has no autocast.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.set_autocast_dtype("cuda", tt.bfloat16); tt.get_autocast_dtype("cuda")
+        triten.bfloat16
+        >>> tt.set_autocast_dtype("cuda", tt.float16)
+    """
     backend = backend_of(device_type, "set_autocast_dtype")
     if not isinstance(dtype, ScalarType):
         raise TypeError(
@@ -171,29 +228,75 @@ def set_autocast_dtype(device_type: str, dtype: ScalarType) -> None:
 
 
 def is_autocast_cache_enabled() -> bool:
-    """Whether this thread keeps casts of parameters (leaves in float32 that require grad) for their next use."""
+    """Whether this thread keeps casts of parameters for their next use (`torch.is_autocast_cache_enabled`).
+
+    Returns:
+        A bool. Leaves in float32 that require grad count as parameters.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.is_autocast_cache_enabled()
+        True
+    """
     return state.cache_enabled
 
 
 def set_autocast_cache_enabled(enabled: bool) -> None:
-    """Have this thread keep casts of parameters, or not. Raises TypeError for what is no bool."""
+    """Have this thread keep casts of parameters for their next use, or not (`torch.set_autocast_cache_enabled`).
+
+    Args:
+        enabled: Whether they are kept.
+
+    Raises:
+        TypeError: `enabled` is no bool.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.set_autocast_cache_enabled(False); tt.is_autocast_cache_enabled()
+        False
+        >>> tt.set_autocast_cache_enabled(True)
+    """
     if not isinstance(enabled, bool):
         raise TypeError(f"enabled must be a bool (got {type(enabled).__name__})")
     state.cache_enabled = enabled
 
 
 def clear_autocast_cache() -> None:
-    """Forget the casts that this thread keeps. Leaving the outermost `tt.autocast` does it."""
+    """Forget the casts that this thread keeps (`torch.clear_autocast_cache`). Leaving the outermost `tt.autocast`
+    does it.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.clear_autocast_cache()
+    """
     state.casts.clear()
 
 
 def autocast_increment_nesting() -> int:
-    """Count one context more that this thread is in; returns how many."""
+    """Count one context of autocast more that this thread is in (`torch.autocast_increment_nesting`).
+
+    Returns:
+        How many there are now.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.autocast_increment_nesting(), tt.autocast_decrement_nesting()
+        (1, 0)
+    """
     state.nesting += 1
     return state.nesting
 
 
 def autocast_decrement_nesting() -> int:
-    """Count one context less that this thread is in; returns how many."""
+    """Count one context of autocast less that this thread is in (`torch.autocast_decrement_nesting`).
+
+    Returns:
+        How many there are now.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.autocast_increment_nesting(), tt.autocast_decrement_nesting()
+        (1, 0)
+    """
     state.nesting -= 1
     return state.nesting

@@ -77,6 +77,9 @@ def leave(kind: type[BaseException] | None, error: BaseException | None, trace: 
 def get_default_device() -> Device:
     """Where this thread's factories put tensors when no device is named (`torch.get_default_device`).
 
+    Returns:
+        A device.
+
     Example:
         >>> import triten as tt
         >>> with tt.device("meta"):

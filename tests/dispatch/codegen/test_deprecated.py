@@ -50,4 +50,4 @@ def test_each_argument_of_today_gets_an_old_one_or_a_number(tmp_path, operators)
 def test_bad_entries_are_refused_with_their_place(tmp_path, operators, text, message):
     with pytest.raises(ModelError, match=message) as refused:
         load(tmp_path, operators, text)
-    assert "deprecated.yaml:1" in str(refused.value)
+    assert "deprecated.yaml: f: " in str(refused.value)

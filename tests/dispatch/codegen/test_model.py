@@ -10,7 +10,7 @@ from triten.dispatch.codegen.load import load_functions, read_entries
 from triten.dispatch.codegen.model import Location, ModelError, NativeFunction
 from triten.dispatch.schema import SchemaError
 
-HERE = Location("native_functions/example.yaml", 7)
+HERE = Location("native_functions/example.yaml", 7, "f.int")
 FOLDER = Path(codegen.__file__).parent.parent / "native_functions"
 ENTRIES = [
     pytest.param(fields, path.stem, location, id=str(fields["func"]).partition("(")[0])
@@ -131,7 +131,7 @@ def test_derived_forms(func: str, name: str, expected: str) -> None:
 
 def test_a_form_that_cannot_be_derived() -> None:
     with pytest.raises(
-        ModelError, match=r"example.yaml:7: autogen sub.out is neither add_ nor an out= form of add"
+        ModelError, match=r"example.yaml: f.int: autogen sub.out is neither add_ nor an out= form of add"
     ):
         parse(ADD, structured=True).derive("sub.out")
 
@@ -181,12 +181,12 @@ def test_declarations_are_immutable() -> None:
     ],
 )
 def test_refusals_name_the_place(fields: dict[str, Any], words: str) -> None:
-    with pytest.raises(ModelError, match=rf"^native_functions/example.yaml:7: .*{words}"):
+    with pytest.raises(ModelError, match=rf"^native_functions/example.yaml: f.int: .*{words}"):
         NativeFunction.from_fields(fields, "example", HERE)
 
 
 def test_a_malformed_schema_names_the_place() -> None:
-    with pytest.raises(SchemaError, match=r"native_functions/example.yaml:7"):
+    with pytest.raises(SchemaError, match=r"native_functions/example.yaml: f.int: "):
         parse("f(Tensor x -> Tensor")
 
 
@@ -196,10 +196,15 @@ def write(folder: Path, **files: str) -> Path:
     return folder
 
 
-def test_lines_of_a_file(tmp_path: Path) -> None:
-    text = "# a comment\n\n- func: f(Tensor x) -> Tensor\n\n- func: g(Tensor x) -> Tensor\n  tags: core\n"
+def test_places_in_a_file(tmp_path: Path) -> None:
+    text = "# a comment\n\n- func: f(Tensor x) -> Tensor\n\n- func: g.int(int x) -> Tensor\n  tags: core\n"
     write(tmp_path, one=text)
-    assert [location.line for _, location in read_entries(tmp_path / "one.yaml")] == [3, 5]
+    places = [location for _, location in read_entries(tmp_path / "one.yaml")]
+    assert [place.line for place in places] == [3, 5]
+    assert [str(place) for place in places] == [
+        f"{tmp_path.name}/one.yaml: {name}" for name in ("f", "g.int")
+    ]
+    assert str(Location("one.yaml", 3)) == "one.yaml:3"
 
 
 def test_a_folder(tmp_path: Path) -> None:
@@ -226,7 +231,7 @@ def test_a_delegate_takes_over_meta_and_stub(tmp_path: Path) -> None:
 def test_a_dangling_delegate(tmp_path: Path) -> None:
     write(tmp_path, a=f"- func: {ADD}\n  structured_delegate: add.nothing\n")
     with pytest.raises(
-        ModelError, match=r"a.yaml:1: structured_delegate add.nothing is no structured operator"
+        ModelError, match=r"a.yaml: add.Tensor: structured_delegate add.nothing is no structured operator"
     ):
         load_functions(tmp_path)
 
@@ -234,5 +239,5 @@ def test_a_dangling_delegate(tmp_path: Path) -> None:
 @pytest.mark.parametrize("second", [f"- func: {ADD}\n", f"\n- func: {ADD_OUT}\n"])
 def test_an_operator_declared_twice_names_both_places(tmp_path: Path, second: str) -> None:
     write(tmp_path, a=f"- func: {ADD}\n  structured: True\n  autogen: add.out\n", b=second)
-    with pytest.raises(ModelError, match=r"b.yaml:\d: add\.\w+ is declared at .*a.yaml:1 already"):
+    with pytest.raises(ModelError, match=r"b.yaml: add\.\w+: add\.\w+ is declared at .*a.yaml:1 already"):
         load_functions(tmp_path)
