@@ -5,6 +5,7 @@
 #   make lint type    ruff; mypy --strict
 #   make generate     write dispatch/generated and the index of the CPU's kernels anew
 #   make coverage     write dispatch/coverage.md anew: which operators there are and what each has
+#   make docs         the documentation, as pages in docs/_build; a warning is an error. DOCS_ARGS="-j 2" passes options
 #   make wheel-check  build the wheel, install it elsewhere and run a program with it
 #   make bench        the benchmark suite, beside NumPy and (where installed) PyTorch; BENCH_ARGS="--quick -o r.json"
 #   make screenshot   the README's picture of the dashboard, from a result file: RESULT=full.json; needs a Chromium
@@ -24,6 +25,7 @@ WORKERS ?= auto
 DEMO_ARGS ?=
 TESTS ?=
 AOT_ARGS ?=
+DOCS_ARGS ?=
 BENCH_ARGS ?=
 CONFORMANCE_ARGS ?=
 MATRIX_ARGS ?=
@@ -51,9 +53,10 @@ stamp = $(VENV)/.installed-$(1)$(if $(strip $(CUDA)),-$(strip $(CUDA)))
 DEMO_READY := $(call stamp,perf)
 TEST_READY := $(VENV)/.installed-test$(if $(TEST_CUDA),-$(TEST_CUDA))
 DEV_READY := $(call stamp,dev)
+DOCS_READY := $(VENV)/.installed-docs
 
-.PHONY: demo test lint type generate generate-check coverage wheel-check bench screenshot bench-launch aot gpu-check gpu-bench \
-	conformance triton-matrix clean
+.PHONY: demo test lint type generate generate-check coverage docs wheel-check bench screenshot bench-launch aot \
+	gpu-check gpu-bench conformance triton-matrix clean
 
 demo: $(DEMO_READY)
 	$(RUN) examples/train_digits.py $(DEMO_ARGS)
@@ -77,6 +80,9 @@ generate: $(DEV_READY)
 coverage: $(DEV_READY)
 	$(RUN) -m triten.dispatch.coverage --format markdown > coverage.tmp
 	mv coverage.tmp dispatch/coverage.md
+
+docs: $(DOCS_READY)
+	$(RUN) -m sphinx -b html -n -W --keep-going -q $(DOCS_ARGS) docs docs/_build
 
 generate-check: $(DEV_READY)
 	$(RUN) -m triten.dispatch.codegen --check
@@ -125,7 +131,7 @@ triton-matrix: $(BIN)/python
 	$(RUN) tests/compatibility/triton_matrix.py $(MATRIX_ARGS)
 
 clean:
-	rm -rf $(VENV) $(ORACLE) .matrix build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(ORACLE) .matrix build dist docs/_build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -144,6 +150,10 @@ $(TEST_READY): pyproject.toml | $(BIN)/python
 
 $(DEV_READY): pyproject.toml | $(BIN)/python
 	$(INSTALL) -e '.[test,dev$(EXTRA)]'
+	@touch $@
+
+$(DOCS_READY): pyproject.toml | $(BIN)/python
+	$(INSTALL) -e '.[docs]'
 	@touch $@
 
 $(ORACLE)/.installed: pyproject.toml
