@@ -89,7 +89,9 @@ def test_commands_that_pages_name_exist() -> None:
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for page in PAGES:
         text = page.read_text()
-        code = "\n".join(block[2] for block in BLOCK.finditer(text)) + "\n".join(re.findall(r"`[^`\n]+`", text))
+        code = "\n".join(block[2] for block in BLOCK.finditer(text)) + "\n".join(
+            re.findall(r"`[^`\n]+`", text)
+        )
         assert set(re.findall(r"\bmake ([a-z][\w-]+)", code)) <= targets, page
         for module in re.findall(r"python -m (triten[\w.]*)", code):
             assert importlib.util.find_spec(module) is not None, (page, module)
