@@ -8,7 +8,7 @@
 #   make docs         the documentation, as pages in docs/_build; a warning is an error. DOCS_ARGS="-j 2" passes options
 #   make wheel-check  build the wheel, install it elsewhere and run a program with it
 #   make bench        the benchmark suite, beside NumPy and (where installed) PyTorch; BENCH_ARGS="--quick -o r.json"
-#   make screenshot   the README's picture of the dashboard, from a result file: RESULT=full.json; needs a Chromium
+#   make screenshot   the picture of the dashboard in docs/performance.md, from a result file: RESULT=full.json; needs a Chromium
 #   make bench-launch host time of a kernel's launch: on the GPU, or where there is none over a stand-in for its driver
 #   make aot          every kernel compiled for sm_80, sm_90 and sm_100 and held to its budget; needs no GPU
 #   make conformance  every operator of PyTorch's database against PyTorch; CONFORMANCE_ARGS="errors --ops add" picks some

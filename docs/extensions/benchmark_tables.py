@@ -1,7 +1,8 @@
 """``{benchmarks}``: the committed result files of `perf/results/` as tables.
 
-``{benchmarks} suite`` shows runs of the suite on a CPU, ``gpu`` those on a GPU, ``aot`` kernels compiled ahead of time.
-Files of other kinds are named by ``{benchmarks} others``, so that none is left out in silence.
+``{benchmarks} suite`` shows runs of the suite on a CPU by their geometric means, ``gpu`` those on a GPU, ``aot``
+kernels compiled ahead of time. With ``:rows:`` every row of a run stands below. Files of other kinds are named by
+``{benchmarks} others``, so that none is left out in silence.
 """
 
 from __future__ import annotations
@@ -10,12 +11,16 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from docutils import nodes
+from docutils.parsers.rst import directives
 from pytorch_comparison import table
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
+
+from triten.perf.report.data import report_data
+from triten.perf.suite.display import number
 
 RESULTS = Path(__file__).parents[2] / "perf" / "results"
 
@@ -24,6 +29,7 @@ class Benchmarks(SphinxDirective):
     """The tables of each committed file of one kind, with the machine, the commit and the versions above them."""
 
     required_arguments = 1
+    option_spec: ClassVar[Any] = {"rows": directives.flag}
 
     def run(self) -> list[nodes.Node]:
         kind = self.arguments[0]
@@ -32,7 +38,7 @@ class Benchmarks(SphinxDirective):
             self.env.note_dependency(str(path))
             content = json.loads(path.read_text())
             if kind_of(content) == kind:
-                found += TABLES[kind](path, content)
+                found += row_tables(path) if "rows" in self.options else TABLES[kind](path, content)
         return found or [nodes.paragraph("", "No result file of this kind is committed.")]
 
 
@@ -43,10 +49,7 @@ def kind_of(content: Any) -> str:
 
 
 def suite_tables(path: Path, content: Any) -> list[nodes.Node]:
-    """Suites by geometric means, then every row of every suite."""
-    from triten.perf.report.data import report_data
-    from triten.perf.suite.display import number
-
+    """What was measured where, and the suites by their geometric means."""
     data = report_data([path])
     peers = data["peers"]
     machine, versions = content["machine"], content["versions"]
@@ -58,36 +61,40 @@ def suite_tables(path: Path, content: Any) -> list[nodes.Node]:
         f"{where}; {machine['python']}; {said}; {content['settings']['threads']} threads; commit {commit}, "
         f"{content['started'][:10]}.",
     )
-    summary = table(
-        ["suite", "device", "rows", *(f"mean of ratios to {peer}" for peer in peers), "bar", "verdict"],
+    heads = ["suite", "device", "rows", *(f"mean ratio to {peer}" for peer in peers), "bar", "verdict"]
+    body = [
         [
-            [
-                each["suite"],
-                each["device"],
-                f"{each['timed']} of {each['rows']}",
-                *(f"{each['means'][peer]['mean']:.2f}" if peer in each["means"] else "" for peer in peers),
-                f"{each['bar']['least']:.2f}" if each["bar"] else "",
-                each["bar"]["verdict"] if each["bar"] else "",
-            ]
-            for each in data["suites"]
-        ],
-    )
-    found = [head, summary]
+            each["suite"],
+            each["device"],
+            f"{each['timed']} of {each['rows']}",
+            *(f"{each['means'][peer]['mean']:.2f}" if peer in each["means"] else "" for peer in peers),
+            f"{each['bar']['least']:.2f}" if each["bar"] else "",
+            each["bar"]["verdict"] if each["bar"] else "",
+        ]
+        for each in data["suites"]
+    ]
+    return [head, table(heads, body)]
+
+
+def row_tables(path: Path) -> list[nodes.Node]:
+    """Every row that was timed, suite by suite."""
+    data = report_data([path])
+    peers = data["peers"]
+    found: list[nodes.Node] = []
     for suite in dict.fromkeys(row["suite"] for row in data["rows"]):
-        rows = [row for row in data["rows"] if row["suite"] == suite and "triten" in row["summary"]]
         body = [
             [
                 " ".join(str(row[part]) for part in ("name", "size", "dtype", "direction") if row[part]),
-                f"{number(row['summary']['triten']['median'] * 1e6)}",
+                number(row["summary"]["triten"]["median"] * 1e6),
                 *(ratio_text(row, peer) for peer in peers),
                 "" if row["of_limit"] is None else f"{row['of_limit']:.0%}",
             ]
-            for row in rows
+            for row in data["rows"]
+            if row["suite"] == suite and "triten" in row["summary"]
         ]
         if body:
-            title = nodes.rubric("", suite)
             heads = ["call", "us", *(f"ratio to {peer}" for peer in peers), "of limit"]
-            found += [title, table(heads, body)]
+            found += [nodes.rubric("", suite), table(heads, body)]
     return found
 
 

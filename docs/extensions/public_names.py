@@ -119,7 +119,9 @@ def _without_repetition(nodes: list[ast.FunctionDef]) -> list[str]:
         result = f" -> {ast.unparse(node.returns)}" if node.returns else ""
         before = f"({without_out}){result}"
         if without_out != plain and before in texts:
-            texts[texts.index(before)] = f"({plain}=None){result}"
+            texts[texts.index(before)] = (
+                f"({plain.replace('out: Tensor', 'out: Tensor | None = None')}){result}"
+            )
         elif f"({plain}){result}" not in texts:
             texts.append(f"({plain}){result}")
     return [text.replace("=...", " = ...") for text in texts]

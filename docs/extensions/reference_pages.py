@@ -9,6 +9,7 @@ it. A public name that stands on no page at all is a warning.
 
 from __future__ import annotations
 
+import builtins
 import inspect
 import re
 from collections.abc import Iterable, Iterator
@@ -28,6 +29,7 @@ from public_names import (
     signatures,
     with_defaults,
 )
+from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.ext.napoleon import Config, GoogleDocstring
@@ -316,6 +318,13 @@ def public_reference(
     return contnode
 
 
+def leave_python_types(app: Sphinx, doctree: nodes.document) -> None:
+    """`float` in a signature is Python's, not the dtype `tt.float`."""
+    for node in list(doctree.findall(pending_xref)):
+        if node["reftype"] in ("class", "obj") and hasattr(builtins, node["reftarget"]):
+            node.replace_self(node.children)
+
+
 def check_that_all_is_described(app: Sphinx, env: BuildEnvironment) -> None:
     objects = env.domains.python_domain.objects
     for namespace in NAMESPACES:
@@ -331,6 +340,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("methods", Methods)
     app.connect("autodoc-process-docstring", mend_docstring, priority=400)  # before napoleon
     app.connect("autodoc-process-signature", mend_signature)
+    app.connect("doctree-read", leave_python_types)
     app.connect("missing-reference", public_reference)
     app.connect("env-check-consistency", check_that_all_is_described)
     return {"parallel_read_safe": False, "parallel_write_safe": True}

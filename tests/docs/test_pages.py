@@ -1,8 +1,9 @@
 """The pages of the documentation say what is true: their programs run, and print what stands below them.
 
 A block of Python in a page is run, one after the other in one process. A block that begins with a comment of a file's
-name is that file, which later blocks import. A block of text directly below is what the program above it prints, with
-`...` for what differs from run to run. A page whose first lines have ``requires: triton`` is skipped without Triton.
+name is that file, which is imported by later blocks, or in the end. A block of text directly below is what the program
+above it prints, with `...` for what differs from run to run. A page whose first lines have ``requires: triton`` is
+skipped without Triton.
 """
 
 import doctest
@@ -61,7 +62,8 @@ def test_the_programs_of_a_page_run(page: Path, tmp_path: Path) -> None:
     required = REQUIRES.match(page.read_text())
     if required is not None and importlib.util.find_spec(required[1]) is None:
         pytest.skip(f"{required[1]} is not installed")
-    programs = []
+    programs: list[tuple[str, str | None]] = []
+    imports = []
     for index, (text, expected) in enumerate(blocks_of(page)):
         named = FILE.match(text)
         path = tmp_path / (named[1] if named else f"block{index}.py")
@@ -69,6 +71,11 @@ def test_the_programs_of_a_page_run(page: Path, tmp_path: Path) -> None:
         path.write_text(text)
         if named is None:
             programs.append((path.name, expected))
+        else:
+            imports.append(f"import {named[1].removesuffix('.py').replace('/', '.')}\n")
+    if imports and importlib.util.find_spec("triton") is not None:
+        (tmp_path / "imports.py").write_text("".join(imports))
+        programs.append(("imports.py", None))
     package = str(Path(triten.__file__).parents[1])
     done = subprocess.run(
         [sys.executable, "-c", RUN, *(name for name, _ in programs)],
