@@ -322,7 +322,7 @@ def leave_python_types(app: Sphinx, doctree: nodes.document) -> None:
     """`float` in a signature is Python's, not the dtype `tt.float`."""
     for node in list(doctree.findall(pending_xref)):
         if node["reftype"] in ("class", "obj") and hasattr(builtins, node["reftarget"]):
-            node.replace_self(node.children)
+            node.replace_self(nodes.inline("", node["reftarget"]))
 
 
 def check_that_all_is_described(app: Sphinx, env: BuildEnvironment) -> None:
