@@ -5,7 +5,7 @@
 #   make lint type    ruff; mypy --strict
 #   make generate     write dispatch/generated and the index of the CPU's kernels anew
 #   make coverage     write dispatch/coverage.md anew: which operators there are and what each has
-#   make docs         the documentation, as pages in docs/_build; a warning is an error. DOCS_ARGS="-j 2" passes options
+#   make docs         the documentation, as pages in docs/_build; a warning is an error. DOCS_ARGS=-E reads every page anew
 #   make wheel-check  build the wheel, install it elsewhere and run a program with it
 #   make bench        the benchmark suite, beside NumPy and (where installed) PyTorch; BENCH_ARGS="--quick -o r.json"
 #   make screenshot   the picture of the dashboard in docs/performance.md, from a result file: RESULT=full.json; needs a Chromium
@@ -82,7 +82,7 @@ coverage: $(DEV_READY)
 	mv coverage.tmp dispatch/coverage.md
 
 docs: $(DOCS_READY)
-	$(RUN) -m sphinx -b html -n -W --keep-going -q $(DOCS_ARGS) docs docs/_build
+	$(RUN) -m sphinx -b html -n -W --keep-going -q -j auto $(DOCS_ARGS) docs docs/_build
 
 generate-check: $(DEV_READY)
 	$(RUN) -m triten.dispatch.codegen --check

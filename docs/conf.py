@@ -38,6 +38,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 maximum_signature_line_length = 100
 python_use_unqualified_type_names = True
+toc_object_entries_show_parents = "hide"
 napoleon_numpy_docstring = False
 napoleon_use_param = False
 napoleon_use_rtype = False

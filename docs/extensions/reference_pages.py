@@ -343,4 +343,4 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("doctree-read", leave_python_types)
     app.connect("missing-reference", public_reference)
     app.connect("env-check-consistency", check_that_all_is_described)
-    return {"parallel_read_safe": False, "parallel_write_safe": True}
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
