@@ -35,9 +35,15 @@ def as_rst(text: str) -> list[str]:
     found: list[str] = []
     paragraph: list[str] = []
     literal: int | None = None  # the indentation of the paragraph that announced a literal block
+    in_section = False
 
     def close() -> None:
-        found.extend(_paragraph(paragraph))
+        nonlocal in_section
+        if paragraph and not _depth(paragraph[0]):
+            in_section = paragraph[0].rstrip().endswith(":")
+        # An indented paragraph below plain text is a formula.
+        is_formula = paragraph and _depth(paragraph[0]) and not in_section and found and not found[-1].strip()
+        found.extend([".. code-block:: text", "", *paragraph] if is_formula else _paragraph(paragraph))
         paragraph.clear()
 
     index = 0

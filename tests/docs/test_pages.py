@@ -104,6 +104,12 @@ def test_commands_that_pages_name_exist() -> None:
             assert importlib.util.find_spec(module) is not None, (page, module)
 
 
+def test_links_of_the_readme_lead_to_files() -> None:
+    links = re.findall(r"\]\(([^)#]+)", (ROOT / "README.md").read_text())
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
 def test_environment_variables_are_all_on_their_page() -> None:
     page = (ROOT / "docs" / "environment_variables.md").read_text()
     used = set()
@@ -134,4 +140,16 @@ def test_docstrings_become_text_without_markup() -> None:
         "* cpu: float8,",
         "  bool.",
         "* cuda: none.",
+    ]
+    assert docstrings.as_rst("Exponentials.\n\n    exp(x_i) * 2\n\nNote:\n    One.\n\n    Two.") == [
+        "Exponentials.",
+        "",
+        ".. code-block:: text",
+        "",
+        "    exp(x_i) * 2",
+        "",
+        "Note:",
+        "    One.",
+        "",
+        "    Two.",
     ]
