@@ -1,7 +1,8 @@
 """Names of triten in running text become links into the reference, and names that are not there are warnings.
 
 In ``` `tt.nn.Linear` ``` or ``` `tt.add(a, b)` ``` the name before the bracket is looked up. Only pages' own text is
-held to it; docstrings are tested where they stand.
+held to it; docstrings are tested where they stand. A literal that another extension made may say in its attribute
+``described`` which name it stands for.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _NOT_ATTRIBUTES = ("triten.ops.",)
 def link_names(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     objects = app.env.domains.python_domain.objects
     for node in list(doctree.findall(nodes.literal)):
-        match = _NAME.match(node.astext())
+        match = _NAME.match(node.get("described", node.astext()))
         if match is None or _is_linked(node):
             continue
         name = "triten" + match[1]

@@ -99,8 +99,9 @@ def name_table(namespace: str, rows: list[tuple[str, list[str], bool]]) -> nodes
     for label, names, link in rows:
         paragraph = nodes.paragraph()
         for name in names:
-            # `code_links` makes a link of what begins with the package's name.
-            text = nodes.literal("", f"{ours(namespace)}.{ours(name)}" if link else name)
+            text = nodes.literal("", ours(name) if link else name)
+            if link:
+                text["described"] = f"{ours(namespace)}.{ours(name)}"  # which `code_links` makes a link to
             paragraph += [text, nodes.Text(" ")]
         body.append([f"{label}: {len(names)}", paragraph])
     return table(None, body, widths=(15, 85))

@@ -32,7 +32,10 @@ NAMESPACES = (
     "torch.nested torch.masked torch.distributions torch.distributed torch.compiler torch.export "
     "torch.jit torch.onnx torch.mps torch.xpu torch.hub torch.futures"
 )
-NOT_DOCUMENTED = {"TYPE_CHECKING", "boolean_dispatch", "assert_int_or_pair", "set_module", "factory_kwargs"}
+NOT_DOCUMENTED = {
+    "PackedSequence_", "TYPE_CHECKING", "amp_definitely_not_available", "assert_int_or_pair", "bind",
+    "boolean_dispatch", "factory_kwargs", "set_module",
+}  # fmt: skip
 """What stands in a module for its own use, though nothing about it says so."""
 
 CLASSES_OF_C = (
