@@ -6,10 +6,11 @@
 #   make lint type    ruff; mypy --strict
 #   make generate     write dispatch/generated and the index of the CPU's kernels anew
 #   make coverage     write dispatch/coverage.md anew: which operators there are and what each has
+#   make docs         the documentation, as pages in docs/_build; a warning is an error. DOCS_ARGS=-E reads every page anew
 #   make wheel-check  build the wheel, install it elsewhere and run a program with it
 #   make release-check  build sdist and wheel into dist/, check their metadata, install each elsewhere and run a program
 #   make bench        the benchmark suite, beside NumPy and (where installed) PyTorch; BENCH_ARGS="--quick -o r.json"
-#   make screenshot   the README's picture of the dashboard, from a result file: RESULT=full.json; needs a Chromium
+#   make screenshot   the picture of the dashboard in docs/performance.md, from a result file: RESULT=full.json; needs a Chromium
 #   make bench-launch host time of a kernel's launch: on the GPU, or where there is none over a stand-in for its driver
 #   make aot          every kernel compiled for sm_80, sm_90 and sm_100 and held to its budget; needs no GPU
 #   make conformance  every operator of PyTorch's database against PyTorch; CONFORMANCE_ARGS="errors --ops add" picks some
@@ -27,6 +28,7 @@ DEMO_ARGS ?=
 TESTS ?=
 SEED ?=
 AOT_ARGS ?=
+DOCS_ARGS ?=
 BENCH_ARGS ?=
 CONFORMANCE_ARGS ?=
 MATRIX_ARGS ?=
@@ -54,8 +56,9 @@ stamp = $(VENV)/.installed-$(1)$(if $(strip $(CUDA)),-$(strip $(CUDA)))
 DEMO_READY := $(call stamp,perf)
 TEST_READY := $(VENV)/.installed-test$(if $(TEST_CUDA),-$(TEST_CUDA))
 DEV_READY := $(call stamp,dev)
+DOCS_READY := $(VENV)/.installed-docs
 
-.PHONY: demo test test-random lint type generate generate-check coverage wheel-check release-check bench screenshot bench-launch aot \
+.PHONY: demo test test-random lint type generate generate-check coverage docs wheel-check release-check bench screenshot bench-launch aot \
 	gpu-check gpu-bench conformance triton-matrix clean
 
 demo: $(DEMO_READY)
@@ -84,6 +87,9 @@ generate: $(DEV_READY)
 coverage: $(DEV_READY)
 	$(RUN) -m triten.dispatch.coverage --format markdown > coverage.tmp
 	mv coverage.tmp dispatch/coverage.md
+
+docs: $(DOCS_READY)
+	$(RUN) -m sphinx -b html -n -W --keep-going -q -j auto $(DOCS_ARGS) docs docs/_build
 
 generate-check: $(DEV_READY)
 	$(RUN) -m triten.dispatch.codegen --check
@@ -145,7 +151,7 @@ triton-matrix: $(BIN)/python
 	$(RUN) tests/compatibility/triton_matrix.py $(MATRIX_ARGS)
 
 clean:
-	rm -rf $(VENV) $(ORACLE) .matrix build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(ORACLE) .matrix build dist docs/_build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -164,6 +170,10 @@ $(TEST_READY): pyproject.toml | $(BIN)/python
 
 $(DEV_READY): pyproject.toml | $(BIN)/python
 	$(INSTALL) -e '.[test,dev$(EXTRA)]'
+	@touch $@
+
+$(DOCS_READY): pyproject.toml | $(BIN)/python
+	$(INSTALL) -e '.[docs]'
 	@touch $@
 
 $(ORACLE)/.installed: pyproject.toml

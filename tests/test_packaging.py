@@ -13,7 +13,7 @@ import pytest
 import triten as tt
 
 ROOT = Path(__file__).parents[1]
-NOT_PACKAGES = {"tests", "examples", "build", "dist"}
+NOT_PACKAGES = {"tests", "examples", "docs", "build", "dist"}
 DATA_SUFFIXES = {".yaml", ".pyi", ".typed"}
 HEAVY = ("triton", "cupy", "scipy", "yaml", "plotly", "rich", "torch")
 

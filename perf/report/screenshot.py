@@ -1,4 +1,4 @@
-"""The picture of the dashboard in the README, from a result file: needs playwright, plotly and a Chromium.
+"""The picture of the dashboard in docs/performance.md, from a result file: needs playwright, plotly and a Chromium.
 
 python -m triten.perf.report.screenshot RESULT.json [-o perf/report/screenshot.png]
 """

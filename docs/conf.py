@@ -1,0 +1,59 @@
+"""How Sphinx builds the site: `make docs`. Warnings are errors there.
+
+The extensions are small files of this folder's `extensions/`; each says what it adds to a page.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+sys.path.insert(0, str(FOLDER / "extensions"))
+# Names of `tt.cuda` are read for the reference. No page needs a device, and a GPU that is there is left alone.
+os.environ.setdefault("TRITEN_CUDA", "interpret")
+
+project = "triten"
+author = "the authors of triten"
+project_copyright = author
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "benchmark_tables",
+    "code_links",
+    "pytorch_comparison",
+    "reference_pages",
+]
+exclude_patterns = ["_build"]
+suppress_warnings = [
+    "myst.header",  # a page may begin with a heading of the second level
+    "ref.python",  # a type in a signature, such as `bytes`, that is also the name of some attributes
+]
+
+myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist", "fieldlist"]
+myst_heading_anchors = 3
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+maximum_signature_line_length = 100
+python_use_unqualified_type_names = True
+toc_object_entries_show_parents = "hide"
+napoleon_numpy_docstring = False
+napoleon_use_param = False
+napoleon_use_rtype = False
+
+# References that are written must lead somewhere. Types in signatures are not written: of those that the site
+# describes the name is a link, and the others (`int`, `Sequence`) are text.
+nitpicky = True
+nitpick_ignore_regex = [("py:(class|exc|obj)", r"(?!triten\.).*")]
+
+html_theme = "furo"
+html_title = "triten"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sphinx = False
+html_copy_source = False
+html_theme_options = {"navigation_with_keys": True}
+pygments_style = "friendly"
+pygments_dark_style = "native"

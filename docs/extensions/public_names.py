@@ -1,0 +1,143 @@
+"""What triten declares as public, and under which name each object is described.
+
+The reference describes an object once, under the first of its public names in the order of `NAMESPACES`; its other
+names point there.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+_NAMESPACES = (
+    "triten triten.nn triten.nn.functional triten.nn.init triten.nn.utils triten.nn.utils.parametrizations "
+    "triten.nn.utils.parametrize triten.nn.utils.rnn triten.nn.attention triten.optim triten.optim.lr_scheduler "
+    "triten.optim.swa_utils triten.linalg triten.fft triten.special triten.signal.windows triten.autograd "
+    "triten.autograd.forward_ad triten.autograd.functional triten.autograd.graph triten.func triten.amp triten.cuda "
+    "triten.accelerator triten.backends triten.library triten.overrides triten.profiler triten.random triten.testing "
+    "triten.utils triten.utils.data triten.utils.checkpoint triten.perf triten.triton_kernels triten.dispatch"
+)
+NAMESPACES = _NAMESPACES.split()
+
+# Namespaces that declare no `__all__`: what of them is public.
+DECLARED_HERE = {
+    "triten.testing": "assert_close make_tensor",
+    "triten.random": "default_generator fork_rng get_rng_state initial_seed manual_seed seed set_rng_state",
+    "triten.nn.attention": "SDPBackend sdpa_kernel",
+    "triten.perf": "Cost OperatorCost OperatorPlan Plan cost plan",
+    "triten.triton_kernels": "autotune",
+    "triten.dispatch": (
+        "Dispatcher ExcludeDispatchKeyGuard FunctionSchema IncludeDispatchKeyGuard KernelFunction OperatorEntry "
+        "RegistrationHandle SchemaError parse_schema show_trace"
+    ),
+}
+
+
+def namespace_of(name: str) -> Any:
+    """The module or class of a dotted name such as ``triten.nn.functional``."""
+    found: Any = import_module("triten")
+    for part in name.split(".")[1:]:
+        found = getattr(found, part)
+    return found
+
+
+@cache
+def public_names(namespace: str) -> tuple[str, ...]:
+    """The names of a namespace that a page has to describe: no modules, nothing that begins with an underscore."""
+    module = namespace_of(namespace)
+    names = DECLARED_HERE[namespace].split() if namespace in DECLARED_HERE else module.__all__
+    return tuple(
+        sorted(
+            name
+            for name in names
+            if not name.startswith("_") and not isinstance(getattr(module, name), ModuleType)
+        )
+    )
+
+
+@cache
+def described_names() -> dict[int, str]:
+    """For each public function and class, by its identity, the dotted name that describes it."""
+    found: dict[int, str] = {}
+    for namespace in NAMESPACES:
+        module = namespace_of(namespace)
+        for name in public_names(namespace):
+            value = getattr(module, name)
+            if isinstance(value, (FunctionType, type)):
+                found.setdefault(id(value), f"{namespace}.{name}")
+    return found
+
+
+def family_of(function: Any) -> str | None:
+    """The family of operators that a generated function or method belongs to; None of one that is written by hand."""
+    module = str(getattr(function, "__module__", ""))
+    if ".generated." not in module:
+        return None
+    return module.rpartition(".")[2].removeprefix("functions_").removeprefix("methods_")
+
+
+@cache
+def signatures(of_methods: bool = False) -> dict[str, list[str]]:
+    """The signatures of generated functions, or of the methods of tensors, from the stubs that type checkers read."""
+    folder = Path(import_module("triten").__file__ or "").parent / "dispatch" / "generated"
+    pattern = "*methods*.pyi" if of_methods else "*functions*.pyi"
+    found: dict[str, list[ast.FunctionDef]] = {}
+    for path in sorted(folder.rglob(pattern)):
+        tree = ast.parse(path.read_text())
+        for node in _functions(tree, of_methods):
+            found.setdefault(node.name, []).append(node)
+    return {name: _without_repetition(nodes) for name, nodes in found.items()}
+
+
+def _functions(tree: ast.Module, of_methods: bool) -> Iterator[ast.FunctionDef]:
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and not of_methods:
+            yield node
+        elif isinstance(node, ast.ClassDef) and of_methods:
+            for member in node.body:
+                if isinstance(member, ast.FunctionDef):
+                    is_property = any(ast.unparse(each) == "property" for each in member.decorator_list)
+                    if not is_property:
+                        member.args.args = member.args.args[1:] if member.args.args else []
+                        yield member
+
+
+def _without_repetition(nodes: list[ast.FunctionDef]) -> list[str]:
+    """An overload that is another one with `out` is written as that one with ``out=None``."""
+    texts: list[str] = []
+    for node in nodes:
+        plain = ast.unparse(node.args)
+        without_out = plain
+        for spelling in (", *, out: Tensor", ", out: Tensor"):
+            without_out = without_out.replace(spelling, "")
+        result = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+        before = f"({without_out}){result}"
+        if without_out != plain and before in texts:
+            texts[texts.index(before)] = (
+                f"({plain.replace('out: Tensor', 'out: Tensor | None = None')}){result}"
+            )
+        elif f"({plain}){result}" not in texts:
+            texts.append(f"({plain}){result}")
+    return [text.replace("=...", " = ...") for text in texts]
+
+
+def with_defaults(text: str, function: Any) -> str:
+    """A signature of the stubs with the defaults that the function has at run time."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return text
+    for each in parameters:
+        default = repr(each.default)
+        if each.default is not each.empty and len(default) < 30 and not default.startswith("<"):
+            start = text.find(f"{each.name}: ")
+            end = text.find(" = ...", start)
+            if start >= 0 and end >= 0 and "," not in text[start:end]:
+                text = f"{text[:end]} = {default}{text[end + 6 :]}"
+    return text
