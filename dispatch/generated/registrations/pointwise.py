@@ -818,16 +818,22 @@ def register() -> None:
     )
     structured("exp.out", meta.unary_float, "exp_stub", "out")
     autograd("exp.out", out_refuses_grad)
-    define("exp2", "exp2(Tensor self) -> Tensor", "native_functions/pointwise.yaml: exp2")
+    define("exp2", "exp2(Tensor self) -> Tensor", "native_functions/pointwise.yaml: exp2", ("pointwise",))
     structured("exp2", meta.unary_float, "exp2_stub", "functional", "exp2.out")
     autograd("exp2", autograd_pointwise.plan_exp2)
-    define("exp2_", "exp2_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml: exp2")
+    define(
+        "exp2_",
+        "exp2_(Tensor(a!) self) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: exp2",
+        ("pointwise",),
+    )
     structured("exp2_", meta.unary_float, "exp2_stub", "inplace", "exp2.out")
     autograd("exp2_", autograd_pointwise.plan_exp2_)
     define(
         "exp2.out",
         "exp2.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
         "native_functions/pointwise.yaml: exp2",
+        ("pointwise",),
     )
     structured("exp2.out", meta.unary_float, "exp2_stub", "out")
     autograd("exp2.out", out_refuses_grad)

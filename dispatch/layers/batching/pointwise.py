@@ -161,8 +161,6 @@ RULES: dict[str, Rule] = {
     "masked_fill_.Scalar": pointwise_,
     "masked_fill.Tensor": masked_fill_tensor,
     "masked_fill_.Tensor": masked_fill_tensor_,
-    "exp2": unary,
-    "exp2_": unary_,
     "copy_": pointwise_,
     "fill_.Scalar": unary_,
     "zero_": unary_,

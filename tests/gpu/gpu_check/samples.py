@@ -6,9 +6,11 @@ arguments. Dimensions are letters (`arguments.SMALL`, `arguments.CARD`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
+
+from triten.dispatch.core.dispatcher import Dispatcher
 
 from .arguments import D, I, T, as_scalars, map_leaves
 
@@ -226,7 +228,7 @@ def reason_without_sample(schema: Any) -> str | None:
 
 
 def all_samples() -> list[Sample]:
-    """The whole table, in order of importance."""
+    """The whole table, in order of importance; pointwise operators without a row of their own have a plain one."""
     from . import (
         samples_arithmetic,
         samples_attention,
@@ -260,7 +262,24 @@ def all_samples() -> list[Sample]:
         samples_compositions.SAMPLES,
         samples_special.SAMPLES,
     )
-    return [sample for table in tables for sample in table]
+    table = [sample for each in tables for sample in each]
+    return [*table, *plain_samples({sample.operator.partition(".")[0] for sample in table})]
+
+
+def plain_samples(sampled: Collection[str]) -> Iterator[Sample]:
+    """A row for each operator that is tagged pointwise, takes nothing but tensors and has no row of its own."""
+    dispatcher = Dispatcher.singleton()
+    for full in sorted(dispatcher.get_all_op_names()):
+        entry = dispatcher.find_schema_or_throw(full)
+        schema = entry.schema
+        name = full.removeprefix("aten::")
+        base = name.partition(".")[0]
+        plain = not schema.is_mutable and all(str(a.type) == "Tensor" for a in schema.arguments)
+        excused = base in sampled or reason_without_sample(schema) is not None
+        if plain and not excused and full.startswith("aten::") and "pointwise" in entry.tags:
+            yield from rows(
+                name, *[T() if i == 0 else T("b") for i in range(len(schema.arguments))], pointwise=True
+            )
 
 
 __all__ = [
