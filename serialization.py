@@ -26,6 +26,7 @@ from .runtime.layout import sparse_coo, sparse_csr, strided
 from .runtime.scalar_type import dtype as ScalarType
 from .runtime.size import Size
 from .runtime.storage import Storage
+from .runtime.traceback_filter import api_boundary
 
 if TYPE_CHECKING:
     import zipfile
@@ -162,6 +163,7 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
     dispatch[Layout] = _save_layout
 
 
+@api_boundary
 def save(
     obj: object,
     f: File,
@@ -375,6 +377,7 @@ class _Unpickler(pickle.Unpickler):
         return storage if dtype is None else _TypedStorage(storage, dtype)
 
 
+@api_boundary
 def load(
     f: File,
     map_location: MapLocation = None,

@@ -20,6 +20,7 @@ from .dispatch.tensor import Tensor
 from .dispatch.tensor_data import as_tensor
 from .runtime import scalar_type as st
 from .runtime.memory_format import memory_format as MemoryFormat
+from .runtime.traceback_filter import api_boundary
 
 __all__ = ["assert_close", "make_tensor"]
 
@@ -184,6 +185,7 @@ def _of_scalars(actual: Any, expected: Any, difference: Any, relative: Any, rtol
     return "\n".join(lines)
 
 
+@api_boundary
 def assert_close(
     actual: Any,
     expected: Any,
@@ -238,6 +240,7 @@ def assert_close(
     )
 
 
+@api_boundary
 def make_tensor(
     *shape: Any,
     dtype: st.dtype,

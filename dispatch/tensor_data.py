@@ -17,6 +17,7 @@ from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.scalar_type import dtype_of_number, from_numpy_dtype, get_default_dtype, integer_limits
 from ..runtime.tensor_impl import TensorImpl
 from ..runtime.tensor_spec import TensorSpec
+from ..runtime.traceback_filter import api_boundary, hide_inner_frames
 from .core.op_overload import find_overload
 from .iterator.type_promotion import promote_types
 from .scalars import overflow_error
@@ -100,7 +101,7 @@ def _is_sequence(kind: type) -> bool:
     )
 
 
-def _dtype_of(leaves: list[Any]) -> ScalarType:
+def _dtype_of(leaves: list[Any], shape: Sequence[int] = ()) -> ScalarType:
     """The dtype that elements of these kinds have together; the default dtype for none."""
     common: ScalarType | None = None
     for kind in set(map(type, leaves)):
@@ -111,6 +112,8 @@ def _dtype_of(leaves: list[Any]) -> ScalarType:
         elif issubclass(kind, TensorImpl):
             dtypes = {leaf._spec.dtype for leaf in leaves if type(leaf) is kind}
         elif issubclass(kind, str | bytes):
+            if shape and isinstance(leaves[0], str):
+                raise ValueError("too many dimensions 'str'")
             raise TypeError(f"new(): invalid data type '{kind.__name__}'")
         else:
             base = next((number for number in _PYTHON_NUMBERS if issubclass(kind, number)), None)
@@ -125,9 +128,8 @@ def _dtype_of(leaves: list[Any]) -> ScalarType:
 def _array_of(data: Any, dtype: ScalarType | None) -> Any:
     """Nested numbers as a new ndarray."""
     shape, leaves = _leaves(data)
-    chosen = dtype if dtype is not None else _dtype_of(leaves)
-    if dtype is not None:
-        _dtype_of(leaves)
+    found = _dtype_of(leaves, shape)
+    chosen = found if dtype is None else dtype
     if any(issubclass(kind, TensorImpl) for kind in set(map(type, leaves))):
         leaves = [_number_in(leaf) if isinstance(leaf, TensorImpl) else leaf for leaf in leaves]
     kinds = set(map(type, leaves))
@@ -217,36 +219,40 @@ def tensor(
         spec = TensorSpec.of((), (), get_default_dtype(), CPU)
         number: Any = Tensor.from_data(np.array(data, spec.np_dtype), spec)
         return number.requires_grad_() if requires_grad else number  # type: ignore[no-any-return]
-    _check_options("tensor", dtype)
-    where = None if device is None else Device(device)
-    made: Any
-    if isinstance(data, TensorImpl):
-        source: Any = data
-        warn_of_copy("tensor")
-        made = source.detach().to(device=where, dtype=dtype, copy=True)
-    elif shows_device_memory(data):
-        made = _over_device_memory(data).to(device=where, dtype=dtype, copy=True)
-    else:
-        if isinstance(data, np.ndarray | np.generic):
-            if not data.dtype.isnative:
-                raise ValueError(_FOREIGN_ORDER)
-            from_numpy_dtype(data.dtype)
-            array = np.array(data, order="C")
-        elif _exports_array(data):
-            array = np.array(np.asarray(data), order="C")
+    try:
+        _check_options("tensor", dtype)
+        where = None if device is None else Device(device)
+        made: Any
+        if isinstance(data, TensorImpl):
+            source: Any = data
+            warn_of_copy("tensor")
+            made = source.detach().to(device=where, dtype=dtype, copy=True)
+        elif shows_device_memory(data):
+            made = _over_device_memory(data).to(device=where, dtype=dtype, copy=True)
         else:
-            array = _array_of(data, dtype)
-        made = _placed(_over_own(array), dtype, where)
-        if modes:
-            # A graph is to make the tensor at each run, not to keep the one that recording made.
-            made = find_overload("aten::lift_fresh_copy")(made)
-    if pin_memory:
-        made = made.pin_memory()
-    if names is not None:
-        made.names = names
-    if requires_grad:
-        made.requires_grad_()
-    return made  # type: ignore[no-any-return]
+            if isinstance(data, np.ndarray | np.generic):
+                if not data.dtype.isnative:
+                    raise ValueError(_FOREIGN_ORDER)
+                from_numpy_dtype(data.dtype)
+                array = np.array(data, order="C")
+            elif _exports_array(data):
+                array = np.array(np.asarray(data), order="C")
+            else:
+                array = _array_of(data, dtype)
+            made = _placed(_over_own(array), dtype, where)
+            if modes:
+                # A graph is to make the tensor at each run, not to keep the one that recording made.
+                made = find_overload("aten::lift_fresh_copy")(made)
+        if pin_memory:
+            made = made.pin_memory()
+        if names is not None:
+            made.names = names
+        if requires_grad:
+            made.requires_grad_()
+        return made  # type: ignore[no-any-return]
+    except BaseException:
+        hide_inner_frames()
+        raise
 
 
 def warn_of_copy(name: str) -> None:
@@ -307,21 +313,27 @@ def as_tensor(data: Any, dtype: ScalarType | None = None, device: Any = None) ->
         >>> a
         array([1., 1.])
     """
-    _check_options("as_tensor", dtype)
-    made: Any
-    if isinstance(data, TensorImpl):
-        made = data
-        if dtype is None and device is None:
-            return made  # type: ignore[no-any-return]
-        return made.to(device=None if device is None else Device(device), dtype=dtype)  # type: ignore[no-any-return]
-    if shows_device_memory(data):
-        return _over_device_memory(data).to(device=None if device is None else Device(device), dtype=dtype)  # type: ignore[no-any-return]
-    if isinstance(data, np.ndarray) or _exports_array(data):
-        made = from_numpy(np.asarray(data))
-        return _placed(made, dtype, None if device is None else Device(device))  # type: ignore[no-any-return]
-    return tensor(data, dtype=dtype, device=device)
+    try:
+        _check_options("as_tensor", dtype)
+        made: Any
+        if isinstance(data, TensorImpl):
+            made = data
+            if dtype is None and device is None:
+                return made  # type: ignore[no-any-return]
+            return made.to(device=None if device is None else Device(device), dtype=dtype)  # type: ignore[no-any-return]
+        if shows_device_memory(data):
+            made = _over_device_memory(data)
+            return made.to(device=None if device is None else Device(device), dtype=dtype)  # type: ignore[no-any-return]
+        if isinstance(data, np.ndarray) or _exports_array(data):
+            made = from_numpy(np.asarray(data))
+            return _placed(made, dtype, None if device is None else Device(device))  # type: ignore[no-any-return]
+        return tensor(data, dtype=dtype, device=device)
+    except BaseException:
+        hide_inner_frames()
+        raise
 
 
+@api_boundary
 def asarray(
     obj: Any,
     *,

@@ -191,7 +191,7 @@ def softshrink(input: Any, lambd: float = 0.5, *, out: Any = None) -> Any:
         >>> tt.nn.functional.softshrink(tt.tensor([0.4, 2.0]))
         tensor([0.0000, 1.5000])
     """
-    if lambd < 0:
+    if isinstance(lambd, int | float) and lambd < 0:
         raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd:g}.")
     return _ops.softshrink(input, lambd, out=out)
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from ..dispatch.core.tensor_function import overridable
 from ..dispatch.generated import functions as _ops
+from ..dispatch.tensor import Tensor
+from ..runtime.errors import not_a_tensor
 from ..runtime.scalar_type import int64
 
 __all__ = ["gumbel_softmax", "one_hot"]
@@ -27,6 +29,8 @@ def one_hot(tensor: Any, num_classes: int = -1) -> Any:
         >>> tt.nn.functional.one_hot(tt.tensor([0, 2]), 3).tolist()
         [[1, 0, 0], [0, 0, 1]]
     """
+    if not isinstance(tensor, Tensor):
+        raise not_a_tensor(tensor, "one_hot")
     if tensor.dtype is not int64:
         raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
     if tensor.numel() == 0:
@@ -67,6 +71,8 @@ def gumbel_softmax(logits: Any, tau: float = 1, hard: bool = False, eps: float =
     """
     if eps != 1e-10:
         warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=3)
+    if not isinstance(logits, Tensor):
+        raise not_a_tensor(logits, "gumbel_softmax", "logits")
     noise = -_ops.empty(logits.shape, dtype=logits.dtype, device=logits.device).exponential_().log()
     soft = ((logits + noise) / tau).softmax(dim)
     if not hard:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..dispatch.core.tensor_function import overridable
 from ..dispatch.generated import functions as ops
+from ..dispatch.structured.meta.dims import wrap_dim
 
 __all__ = [
     "fractional_max_pool2d",
@@ -31,6 +32,7 @@ def _pooled(
         if len(ratios) != rank:
             raise ValueError(f"{name} requires output_ratio to either be a single Int or tuple of Ints.")
         output_size = tuple([int(n * ratio) for n, ratio in zip(sizes[-rank:], ratios, strict=True)])
+    wrap_dim(-rank - 1, len(sizes))
     kernel_size = (kernel_size,) * rank if isinstance(kernel_size, int) else tuple(kernel_size)
     output_size = (output_size,) * rank if isinstance(output_size, int) else tuple(output_size)
     if samples is None:

@@ -61,7 +61,10 @@ from ..dispatch.generated.functions import relu as _relu
 from ..dispatch.generated.functions import relu_ as _relu_
 from ..dispatch.generated.functions import smooth_l1_loss as _smooth_l1_loss
 from ..dispatch.generated.functions import softmax as _softmax
+from ..dispatch.tensor import Tensor
+from ..runtime.errors import not_a_tensor
 from ..runtime.scalar_type import dtype as ScalarType
+from ..runtime.traceback_filter import hide_inner_frames
 from . import (
     activations,
     bags,
@@ -144,7 +147,8 @@ __all__ = [
 ]
 
 
-def _implicit_dim(name: str, rank: int, stacklevel: int = 3) -> int:
+def _implicit_dim(name: str, input: Any, stacklevel: int = 3) -> int:
+    rank = input.dim()
     dim = 0 if rank in (0, 1, 3) else 1
     warnings.warn(
         f"Implicit dimension choice for {name} has been deprecated. "
@@ -171,7 +175,10 @@ def softmax(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Sca
     """
     if input.__class__ not in plain_classes and has_tensor_function((input,)):
         return handle_tensor_function(softmax, (input,), input, dim=dim, _stacklevel=_stacklevel, dtype=dtype)
-    return _softmax(input, _implicit_dim("softmax", input.dim()) if dim is None else dim, dtype)
+    try: return _softmax(input, _implicit_dim("softmax", input) if dim is None else dim, dtype)  # fmt: skip
+    except BaseException:
+        hide_inner_frames()
+        raise
 
 
 @overridable
@@ -183,7 +190,7 @@ def softmin(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Sca
         >>> tt.nn.functional.softmin(tt.zeros(2), dim=0)
         tensor([0.5000, 0.5000])
     """
-    return _softmax(neg(input), _implicit_dim("softmin", input.dim(), WRAPPED) if dim is None else dim, dtype)
+    return _softmax(neg(input), _implicit_dim("softmin", input, WRAPPED) if dim is None else dim, dtype)
 
 
 def log_softmax(
@@ -200,7 +207,10 @@ def log_softmax(
         return handle_tensor_function(
             log_softmax, (input,), input, dim=dim, _stacklevel=_stacklevel, dtype=dtype
         )
-    return _log_softmax(input, _implicit_dim("log_softmax", input.dim()) if dim is None else dim, dtype)
+    try: return _log_softmax(input, _implicit_dim("log_softmax", input) if dim is None else dim, dtype)  # fmt: skip
+    except BaseException:
+        hide_inner_frames()
+        raise
 
 
 @overridable
@@ -276,8 +286,12 @@ def cross_entropy(
             reduction=reduction,
             label_smoothing=label_smoothing,
         )
-    chosen = reduction_of(reduction, size_average, reduce, 3)
-    return cross_entropy_loss(input, target, weight, chosen, ignore_index, float(label_smoothing))
+    try:
+        chosen = reduction_of(reduction, size_average, reduce, 3)
+        return cross_entropy_loss(input, target, weight, chosen, ignore_index, float(label_smoothing))
+    except BaseException:
+        hide_inner_frames()
+        raise
 
 
 def _of_one_shape(input: Any, target: Any, stacklevel: int = WRAPPED) -> tuple[Any, Any]:
@@ -331,11 +345,15 @@ def mse_loss(
             reduction=reduction,
             weight=weight,
         )
-    input, target = _of_one_shape(input, target, 3)
-    chosen = reduction_of(reduction, size_average, reduce, 3)
-    if weight is not None:
-        return _weighted(_mse_loss(input, target, 0), weight, chosen)
-    return _mse_loss(input, target, chosen)
+    try:
+        input, target = _of_one_shape(input, target, 3)
+        chosen = reduction_of(reduction, size_average, reduce, 3)
+        if weight is not None:
+            return _weighted(_mse_loss(input, target, 0), weight, chosen)
+        return _mse_loss(input, target, chosen)
+    except BaseException:
+        hide_inner_frames()
+        raise
 
 
 @overridable
@@ -405,7 +423,10 @@ def relu(input: Any, inplace: bool = False) -> Any:
     """max(input, 0), element by element (`torch.nn.functional.relu`)."""
     if input.__class__ not in plain_classes and has_tensor_function((input,)):
         return handle_tensor_function(relu, (input,), input, inplace=inplace)
-    return _relu_(input) if inplace else _relu(input)
+    try: return _relu_(input) if inplace else _relu(input)  # fmt: skip
+    except BaseException:
+        hide_inner_frames()
+        raise
 
 
 @overridable
@@ -432,6 +453,8 @@ def embedding(
         >>> tt.nn.functional.embedding(tt.tensor([1, 0]), tt.tensor([[1.0], [2.0]])).tolist()
         [[2.0], [1.0]]
     """
+    if not isinstance(weight, Tensor):
+        raise not_a_tensor(weight, "embedding", "weight", 2)
     if weight.dim() != 2:
         raise RuntimeError("'weight' must be 2-D")
     rows = weight.size(0)
@@ -454,6 +477,10 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = F
     """
     if input.__class__ not in plain_classes and has_tensor_function((input,)):
         return handle_tensor_function(dropout, (input,), input, p=p, training=training, inplace=inplace)
-    if not 0.0 <= p <= 1.0:
-        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
-    return _dropout_(input, p, training) if inplace else _dropout(input, p, training)
+    try:
+        if not 0.0 <= p <= 1.0:
+            raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+        return _dropout_(input, p, training) if inplace else _dropout(input, p, training)
+    except BaseException:
+        hide_inner_frames()
+        raise

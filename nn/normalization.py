@@ -13,6 +13,7 @@ from ..dispatch.core.tensor_function import (
     plain_classes,
 )
 from ..dispatch.generated import functions as _ops
+from ..runtime.traceback_filter import hide_inner_frames
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "rms_norm"]
 
@@ -45,7 +46,10 @@ def layer_norm(
         return handle_tensor_function(
             layer_norm, (input, weight, bias), input, normalized_shape, weight=weight, bias=bias, eps=eps
         )
-    return _ops.layer_norm(input, normalized_shape, weight, bias, eps, True)
+    try: return _ops.layer_norm(input, normalized_shape, weight, bias, eps, True)  # fmt: skip
+    except BaseException:
+        hide_inner_frames()
+        raise
 
 
 @overridable

@@ -317,8 +317,9 @@ def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = No
     return ops.affine_grid_generator(theta, size, align_corners)
 
 
-def _pair(size: Size) -> list[int]:
-    return [size, size] if isinstance(size, int) else list(size)
+def _pair(size: Size) -> Any:
+    """Two numbers; what is neither a number nor a sequence is left to the operator, which refuses it."""
+    return [size, size] if isinstance(size, int) else list(size) if isinstance(size, Sequence) else size
 
 
 @overridable

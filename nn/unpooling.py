@@ -7,14 +7,18 @@ from typing import Any
 
 from ..dispatch.core.tensor_function import overridable
 from ..dispatch.generated import functions as ops
+from ..dispatch.structured.meta.dims import wrap_dim
 
 __all__ = ["max_unpool1d", "max_unpool2d", "max_unpool3d"]
 
 Size = int | Sequence[int]
 
 
-def _sizes(rank: int, size: Size) -> list[int]:
-    return [size] * rank if isinstance(size, int) else list(size)
+def _sizes(rank: int, size: Size, name: str) -> list[int]:
+    sizes = [size] * rank if isinstance(size, int) else list(size)
+    if len(sizes) != rank:
+        raise ValueError(f"max_unpool{rank}d: expected {name} of {rank} elements, got {len(sizes)}")
+    return sizes
 
 
 def _output_size(
@@ -53,9 +57,10 @@ def _output_size(
 def _window(
     rank: int, input: Any, kernel_size: Size, stride: Size | None, padding: Size, output_size: Any
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    kernel = _sizes(rank, kernel_size)
-    steps = kernel if stride is None else _sizes(rank, stride)
-    border = _sizes(rank, padding)
+    kernel = _sizes(rank, kernel_size, "kernel_size")
+    steps = kernel if stride is None else _sizes(rank, stride, "stride")
+    border = _sizes(rank, padding, "padding")
+    wrap_dim(-rank, len(input.shape))
     sizes = _output_size(input, kernel, steps, border, output_size)
     return tuple(sizes), tuple(steps), tuple(border)
 

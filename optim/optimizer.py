@@ -14,6 +14,7 @@ from ..autograd import enable_grad, set_grad_enabled
 from ..dispatch.autograd.node import RemovableHandle
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
+from ..runtime.traceback_filter import hide_inner_frames
 
 __all__ = ["Optimizer"]
 
@@ -248,21 +249,25 @@ def _stepping(step: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(step)
     def stepped(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        hooks = self._hooks
-        args = (self, *args)
-        for hook in [*hooks["step_pre"].values()]:
-            replaced = hook(self, args, kwargs)
-            if replaced is not None:
-                if not isinstance(replaced, tuple) or len(replaced) != 2:
-                    raise RuntimeError(
-                        f"{step} must return None or a tuple of (new_args, new_kwargs), but got {replaced}."
-                    )
-                args, kwargs = replaced
-        with set_grad_enabled(bool(self.defaults.get("differentiable"))):
-            result = step(*args, **kwargs)
-        for hook in [*hooks["step_post"].values()]:
-            hook(self, args, kwargs)
-        return result
+        try:
+            hooks = self._hooks
+            args = (self, *args)
+            for hook in [*hooks["step_pre"].values()]:
+                replaced = hook(self, args, kwargs)
+                if replaced is not None:
+                    if not isinstance(replaced, tuple) or len(replaced) != 2:
+                        raise RuntimeError(
+                            f"{step} must return None or a tuple of (new_args, new_kwargs), but got {replaced}."
+                        )
+                    args, kwargs = replaced
+            with set_grad_enabled(bool(self.defaults.get("differentiable"))):
+                result = step(*args, **kwargs)
+            for hook in [*hooks["step_post"].values()]:
+                hook(self, args, kwargs)
+            return result
+        except BaseException:
+            hide_inner_frames()
+            raise
 
     return stepped
 

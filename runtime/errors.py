@@ -132,5 +132,18 @@ def _check_not_implemented(cond: bool, message: Message | None = None) -> None:
     check(cond, message, NotImplementedError)
 
 
+def not_a_tensor(value: object, function: str, argument: str = "input", position: int = 1) -> TypeError:
+    """The error of a value in a tensor's place, as the argument parser says it.
+
+    Example:
+        >>> from triten.runtime.errors import not_a_tensor
+        >>> not_a_tensor("x", "numel")
+        TypeError("numel(): argument 'input' (position 1) must be Tensor, not str")
+    """
+    return TypeError(
+        f"{function}(): argument '{argument}' (position {position}) must be Tensor, not {type(value).__name__}"
+    )
+
+
 class LinAlgError(RuntimeError):
     """A matrix has no such factorisation, or none was found (`tt.linalg.LinAlgError`)."""

@@ -22,6 +22,8 @@ from typing import Any
 
 import numpy as np
 
+from .written_code import defined
+
 LINE = 512
 """The length of lines from which NumPy's buffer is made no longer than that: see `quietly`."""
 
@@ -88,6 +90,6 @@ def make(function, run, context):
         return context.copy().run(function, {parameters})
     return called
 """
-    names: dict[str, Any] = {"__name__": __name__, "is_taken": is_taken}
-    exec(compile(text, f"<quietly {parameters}>", "exec"), names)
-    return names["make"]  # type: ignore[no-any-return]
+    names = {"__name__": __name__, "is_taken": is_taken}
+    made: Callable[..., Callable[..., Any]] = defined("make", text, f"quietly {parameters}", names)
+    return made

@@ -20,6 +20,7 @@ from .scalar_type import dtype as ScalarType
 from .size import Size
 from .storage import Storage, address_of, root_of, storage_of, view_at
 from .tensor_spec import TensorSpec
+from .traceback_filter import hide_inner_frames
 
 
 class TensorImpl:
@@ -92,13 +93,19 @@ class TensorImpl:
         """All strides in elements, or the one of `dim`, a number or a name. Raises IndexError out of range."""
         if dim is None:
             return self._spec.strides
-        return self._spec.strides[self._wrapped(dim)]
+        try: return self._spec.strides[self._wrapped(dim)]  # fmt: skip
+        except BaseException:
+            hide_inner_frames()
+            raise
 
     def size(self, dim: int | str | None = None) -> Size | int:
         """All sizes, or the one of `dim`, a number or a name. Raises IndexError out of range."""
         if dim is None:
             return self._spec.shape
-        return self._spec.sizes[self._wrapped(dim)]
+        try: return self._spec.sizes[self._wrapped(dim)]  # fmt: skip
+        except BaseException:
+            hide_inner_frames()
+            raise
 
     def _wrapped(self, dim: int | str) -> int:
         rank = self._spec.ndim

@@ -13,6 +13,7 @@ from typing import Any
 from ..dispatch.generated import functions as ops
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.scalar_type import float32, float64, get_default_dtype
+from ..runtime.traceback_filter import api_boundary
 
 __all__ = [
     "bartlett",
@@ -55,6 +56,7 @@ def _made(
     return made.detach().requires_grad_(requires_grad)
 
 
+@api_boundary
 def exponential(
     M: int,
     *,
@@ -85,6 +87,7 @@ def exponential(
     return _made("exponential", shape, M, sym, dtype, layout, device, requires_grad)
 
 
+@api_boundary
 def cosine(
     M: int,
     *,
@@ -113,6 +116,7 @@ def cosine(
     )
 
 
+@api_boundary
 def gaussian(
     M: int,
     *,
@@ -140,6 +144,7 @@ def gaussian(
     return _made("gaussian", shape, M, sym, dtype, layout, device, requires_grad)
 
 
+@api_boundary
 def kaiser(
     M: int,
     *,
@@ -178,6 +183,7 @@ def _sum_of_cosines(name: str, weights: list[float], M: int, sym: bool, *options
     return _made(name, shape, M, sym, *options)
 
 
+@api_boundary
 def general_cosine(
     M: int,
     *,
@@ -203,6 +209,7 @@ def general_cosine(
     return _sum_of_cosines("general_cosine", weights, M, sym, dtype, layout, device, requires_grad)
 
 
+@api_boundary
 def general_hamming(
     M: int,
     *,
@@ -231,6 +238,7 @@ def general_hamming(
     )
 
 
+@api_boundary
 def hamming(
     M: int,
     *,
@@ -250,6 +258,7 @@ def hamming(
     return general_hamming(M, sym=sym, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad)
 
 
+@api_boundary
 def hann(
     M: int,
     *,
@@ -271,6 +280,7 @@ def hann(
     )
 
 
+@api_boundary
 def blackman(
     M: int,
     *,
@@ -291,6 +301,7 @@ def blackman(
     return _sum_of_cosines("blackman", weights, M, sym, dtype, layout, device, requires_grad)
 
 
+@api_boundary
 def bartlett(
     M: int,
     *,
@@ -319,6 +330,7 @@ def bartlett(
     )
 
 
+@api_boundary
 def nuttall(
     M: int,
     *,

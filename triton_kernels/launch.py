@@ -15,6 +15,7 @@ from ..runtime.cuda.device_guard import device_guard
 from ..runtime.cuda.driver import Grid, driver, wants_interpreter
 from ..runtime.cuda.tensor_map import DescribedTensor
 from ..runtime.device import device as Device
+from ..runtime.written_code import defined
 from .budget import register_limit
 
 ALIGNMENT = 16
@@ -85,6 +86,7 @@ class Launch:
             enqueue_code(len(signature), pointers),
             {
                 "__builtins__": {},
+                "__name__": __name__,
                 "elsewhere": self._elsewhere,
                 "index": self._index,
                 "kernels": self,
@@ -144,9 +146,7 @@ def enqueue(grid{values}):
     launch = kernels.other if ({bits}) % {ALIGNMENT} else kernels.aligned
     launch(grid, own["streams"].get(index, 0){values})
 """
-    made: dict[str, Any] = {}
-    exec(compile(source, "<launch of a plan>", "exec"), made)
-    code: CodeType = made["enqueue"].__code__
+    code: CodeType = defined("enqueue", source, "launch of a plan", {}).__code__
     return code
 
 

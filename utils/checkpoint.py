@@ -25,6 +25,7 @@ from ..dispatch.random import fork_rng
 from ..dispatch.tensor import Tensor
 from ..runtime import generator as _streams
 from ..runtime.grad_mode import is_grad_enabled
+from ..runtime.traceback_filter import api_boundary, hide_inner_frames
 
 __all__ = [
     "CheckpointError",
@@ -137,21 +138,26 @@ def checkpoint(
         >>> tt.allclose(x.grad, 2 * x.exp())
         True
     """
-    if use_reentrant is None:
-        warnings.warn(PASSED_EXPLICITLY.format("checkpoint"), stacklevel=2)
-        use_reentrant = True
-    if not use_reentrant:
-        return _recorded(
-            function, args, kwargs, context_fn, determinism_check, early_stop, preserve_rng_state
-        )
-    if kwargs:
-        raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
-    if context_fn is not noop_context_fn or debug is not False:
-        raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
-    know_tasks()
-    return CheckpointFunction.apply(function, preserve_rng_state, *args)
+    try:
+        if use_reentrant is None:
+            warnings.warn(PASSED_EXPLICITLY.format("checkpoint"), stacklevel=2)
+            use_reentrant = True
+        if not use_reentrant:
+            return _recorded(
+                function, args, kwargs, context_fn, determinism_check, early_stop, preserve_rng_state
+            )
+        if kwargs:
+            raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+        if context_fn is not noop_context_fn or debug is not False:
+            raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
+        know_tasks()
+        return CheckpointFunction.apply(function, preserve_rng_state, *args)
+    except BaseException:
+        hide_inner_frames()
+        raise
 
 
+@api_boundary
 def checkpoint_sequential(
     functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
 ) -> Any:

@@ -33,8 +33,10 @@ def eigh_finder(A: TensorSpec, vectors: bool, uplo: str) -> Callable[[Any], tupl
 def eigh(A: TensorSpec, UPLO: str) -> HostKernel | None:
     """Eigenvalues and eigenvectors of a Hermitian matrix."""
     find = eigh_finder(A, True, UPLO)
+    if find is None:
+        return None
     outputs = (in_rows(A.dtype.to_real(), *A.sizes[:1]), in_columns(A.dtype, *A.sizes))
-    return None if find is None else HostKernel(outputs, find)
+    return HostKernel(outputs, find)
 
 
 def eigvalsh(A: TensorSpec, UPLO: str) -> HostKernel | None:

@@ -8,6 +8,7 @@ from typing import Any
 from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.traceback_filter import hide_inner_frames
 from .creation import Creation, unmark
 from .functional import zeros_of
 from .inplace import check_inplace, rebase_history
@@ -211,11 +212,15 @@ class Function:
 
         Raises RuntimeError for dual tensors where no `jvp` is written.
         """
-        if any(isinstance(a, TensorImpl) and a._spec.keys & _BATCHED for a in args):
-            from ..layers.batching.function import apply_batched
+        try:
+            if any(isinstance(a, TensorImpl) and a._spec.keys & _BATCHED for a in args):
+                from ..layers.batching.function import apply_batched
 
-            return apply_batched(cls, args)
-        return cls._apply(args)
+                return apply_batched(cls, args)
+            return cls._apply(args)
+        except BaseException:
+            hide_inner_frames()
+            raise
 
     @classmethod
     def _apply(cls, args: tuple[Any, ...]) -> Any:

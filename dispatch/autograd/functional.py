@@ -12,6 +12,7 @@ from ...runtime.device import CPU
 from ...runtime.local_dispatch_key_set import modes
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
+from ...runtime.traceback_filter import api_boundary, hide_inner_frames
 from ..core.dispatcher import Dispatcher
 from ..core.tensor_function import (
     DisableTensorFunctionSubclass,
@@ -79,7 +80,7 @@ def zeros_of(spec: TensorSpec) -> Any:
 
 
 def _as_tuple(value: Any) -> tuple[Any, ...]:
-    alone = isinstance(value, TensorImpl) or value is None or value.__class__ is GradientEdge
+    alone = isinstance(value, TensorImpl | str) or value is None or value.__class__ is GradientEdge
     return (value,) if alone else tuple(value)
 
 
@@ -170,55 +171,59 @@ def backward(
     Raises:
         RuntimeError: where nothing requires grad, or for a second backward over a freed graph.
     """
-    if create_graph:
-        warnings.warn(
-            "Using backward() with create_graph=True will create a reference cycle between the parameter and its "
-            "gradient which can cause a memory leak. We recommend using autograd.grad when creating the graph to "
-            "avoid this. If you have to use this function, make sure to reset the .grad fields of your parameters to "
-            "None after use to break the cycle and avoid the leak.",
-            UserWarning,
-            stacklevel=3,
-        )
-    if grad_tensors is None and inputs is None and isinstance(tensors, TensorImpl):
-        make = None if modes else _one_plans.get(tensors._spec)
-        if make is not None:
-            seed = make()
-        elif has_tensor_function((tensors,)):
-            return _handled_backward((tensors,), tensors, None, retain_graph, create_graph, None)
-        else:
-            seed = _root_gradient(tensors, None)
-        run_from(
-            root_edge(tensors), seed, create_graph if retain_graph is None else retain_graph, create_graph
-        )
-        return
-    relevant = (tensors, grad_tensors, inputs)
-    if not plain_classes.issuperset(map(type, relevant)) and has_tensor_function(relevant):
-        return _handled_backward(relevant, tensors, grad_tensors, retain_graph, create_graph, inputs)
-    outputs = _as_tuple(tensors)
-    given = _as_tuple(grad_tensors) if grad_tensors is not None else (None,) * len(outputs)
-    if len(given) != len(outputs):
-        raise RuntimeError(f"got {len(outputs)} tensors and {len(given)} gradients")
-    grads = [_root_gradient(o, g) for o, g in zip(outputs, given, strict=True)]
-    keep = create_graph if retain_graph is None else retain_graph
-    roots = [root_edge(o) for o in outputs]
-    if inputs is None:
-        run_backward(roots, grads, retain_graph=keep, create_graph=create_graph)
-        return
-    targets = list({id(t): t for t in _as_tuple(inputs)}.values())
-    if not targets:
-        raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
-    if not all(t._spec.requires_grad for t in targets):
-        raise RuntimeError(
-            "One of the differentiated Tensors given as 'inputs' to backward does not require grad"
-        )
-    edges = [root_edge(t) for t in targets]
-    found = run_backward(roots, grads, retain_graph=keep, create_graph=create_graph, inputs=edges)
-    for target, (node, _), value in zip(targets, edges, found, strict=True):
-        if node.__class__ is AccumulateGrad:
-            accumulate(node, value)
-        elif value is not None:
-            meta = target._autograd
-            meta.grad = value if meta.grad is None else meta.grad + value
+    try:
+        if create_graph:
+            warnings.warn(
+                "Using backward() with create_graph=True will create a reference cycle between the parameter and its "
+                "gradient which can cause a memory leak. We recommend using autograd.grad when creating the graph to "
+                "avoid this. If you have to use this function, make sure to reset the .grad fields of your parameters "
+                "to None after use to break the cycle and avoid the leak.",
+                UserWarning,
+                stacklevel=3,
+            )
+        if grad_tensors is None and inputs is None and isinstance(tensors, TensorImpl):
+            make = None if modes else _one_plans.get(tensors._spec)
+            if make is not None:
+                seed = make()
+            elif has_tensor_function((tensors,)):
+                return _handled_backward((tensors,), tensors, None, retain_graph, create_graph, None)
+            else:
+                seed = _root_gradient(tensors, None)
+            run_from(
+                root_edge(tensors), seed, create_graph if retain_graph is None else retain_graph, create_graph
+            )
+            return
+        relevant = (tensors, grad_tensors, inputs)
+        if not plain_classes.issuperset(map(type, relevant)) and has_tensor_function(relevant):
+            return _handled_backward(relevant, tensors, grad_tensors, retain_graph, create_graph, inputs)
+        outputs = _as_tuple(tensors)
+        given = _as_tuple(grad_tensors) if grad_tensors is not None else (None,) * len(outputs)
+        if len(given) != len(outputs):
+            raise RuntimeError(f"got {len(outputs)} tensors and {len(given)} gradients")
+        grads = [_root_gradient(o, g) for o, g in zip(outputs, given, strict=True)]
+        keep = create_graph if retain_graph is None else retain_graph
+        roots = [root_edge(o) for o in outputs]
+        if inputs is None:
+            run_backward(roots, grads, retain_graph=keep, create_graph=create_graph)
+            return
+        targets = list({id(t): t for t in _as_tuple(inputs)}.values())
+        if not targets:
+            raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+        if not all(t._spec.requires_grad for t in targets):
+            raise RuntimeError(
+                "One of the differentiated Tensors given as 'inputs' to backward does not require grad"
+            )
+        edges = [root_edge(t) for t in targets]
+        found = run_backward(roots, grads, retain_graph=keep, create_graph=create_graph, inputs=edges)
+        for target, (node, _), value in zip(targets, edges, found, strict=True):
+            if node.__class__ is AccumulateGrad:
+                accumulate(node, value)
+            elif value is not None:
+                meta = target._autograd
+                meta.grad = value if meta.grad is None else meta.grad + value
+    except BaseException:
+        hide_inner_frames()
+        raise
 
 
 def _handled_backward(
@@ -240,6 +245,7 @@ def _handled_backward(
     )
 
 
+@api_boundary
 def grad(
     outputs: Any,
     inputs: Any,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.traceback_filter import api_boundary
 from .functional import grad
 
 
@@ -27,6 +28,7 @@ def _tensors(values: Any) -> list[Any]:
     return out
 
 
+@api_boundary
 def gradcheck(
     func: Callable[..., Any],
     inputs: Any,
@@ -161,6 +163,7 @@ def _numeric(func: Callable[..., Any], args: Any, source: Any, number: int, seed
     return out.reshape(source._spec.sizes)
 
 
+@api_boundary
 def gradgradcheck(func: Callable[..., Any], inputs: Any, **tolerances: Any) -> bool:
     """`gradcheck` of the gradient of `func`."""
     args = (inputs,) if isinstance(inputs, TensorImpl) else tuple(inputs)

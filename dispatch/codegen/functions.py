@@ -64,6 +64,13 @@ OPERATORS: dict[str, tuple[str, ...]] = {
 """Python's special methods, by the operator that serves them; the reflected ones without an operator of their
 own stand in `dispatch/methods/reflected_operators.py`."""
 
+HANDLER = (
+    "except BaseException:",
+    "    hide_inner_frames()",
+    "    raise",
+)
+"""What follows a call whose errors are to leave without this package's frames."""
+
 UNARY_OPERATORS = frozenset({"neg", "positive", "abs", "bitwise_not"})
 
 
@@ -328,7 +335,7 @@ def function_text(signature: PythonSignature, method: bool = False, takes_more: 
                     f"        plan = {short}[self._spec]",
                     "    elif len(args) == 1 and args[0].__class__ in SHORT:",
                     f"        plan = {short}[self._spec, args[0]]",
-                    "except KeyError:",
+                    "except (KeyError, AttributeError):",
                     "    pass",
                 ]
             else:
@@ -379,9 +386,11 @@ def function_text(signature: PythonSignature, method: bool = False, takes_more: 
             "        try:",
             f"            plan = {name}_short[sizes]",
             "        except (KeyError, TypeError):",
-            f"            return _{name}(*sizes)",
+            f"            try: return _{name}(*sizes)",
+            *[f"            {line}" for line in HANDLER],
             "        return plan()",
-            f"    return _{name}(*sizes, **options)",
+            f"    try: return _{name}(*sizes, **options)  # fmt: skip",
+            *[f"    {line}" for line in HANDLER],
             "\n",
             f'_{name}.__qualname__ = _{name}.__name__ = "{name}"',
             f"{name}.__wrapped__ = _{name}  # type: ignore[attr-defined]",
@@ -539,6 +548,8 @@ def imports_for(code: str, family: str, packet: bool = True) -> str:
     dtypes = sorted(names & {"int64", "float32"})
     if dtypes:
         lines.append(f"from ....runtime.scalar_type import {', '.join(dtypes)}")
+    if "hide_inner_frames" in names:
+        lines.append("from ....runtime.traceback_filter import hide_inner_frames")
     parts = sorted(names & {"NOT_GIVEN", "Parameter"})
     if parts:
         lines.append(f"from ...core.call_parts import {', '.join(parts)}")

@@ -13,6 +13,7 @@ from ..plans.delegated import plan_of_part, plan_with_numbers
 from ..plans.host_kernel import host_kernel
 from ..plans.register import planned_by
 from ..scalars import truncated
+from ..structured.meta.dims import wrap_dim
 from ..structured.supported_dtypes import check_dtype
 
 SELU_ALPHA = 1.6732632423543772848170429916717
@@ -75,7 +76,7 @@ def glu(self: Any, dim: int) -> Any:
     """The first half of a dimension times the sigmoid of the second."""
     if not self._spec.ndim:
         raise RuntimeError("glu does not support 0-dimensional tensors")
-    size = self._spec.sizes[dim]
+    size = self._spec.sizes[wrap_dim(dim, self._spec.ndim)]
     if size % 2:
         raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {size}")
     check_dtype("glu", self._spec.dtype, self._spec.device)

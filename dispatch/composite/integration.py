@@ -63,7 +63,7 @@ def _refuse_bool(name: str, y: Any) -> None:
 
 def trapezoid_x(y: Any, x: Any, dim: int) -> Any:
     """`torch.trapezoid` over the points `x`."""
-    axis = wrap_dim(dim, y._spec.ndim)
+    axis = wrap_dim(dim, y._spec.ndim, False)
     return ops.sum(_areas(y, x, axis), axis)
 
 
@@ -71,7 +71,7 @@ def trapezoid_dx(y: Any, dx: Any, dim: int) -> Any:
     """`torch.trapezoid` over points `dx` apart."""
     if dx.__class__ is bool or dx.__class__ is complex:
         raise RuntimeError(f"trapezoid: Currently, we only support dx as a real number, got {dx!r}")
-    axis = wrap_dim(dim, y._spec.ndim)
+    axis = wrap_dim(dim, y._spec.ndim, False)
     n = y._spec.sizes[axis]
     if n == 0:
         return ops.sum(y, axis, dtype=y.dtype)
@@ -82,7 +82,7 @@ def trapezoid_dx(y: Any, dx: Any, dim: int) -> Any:
 
 def cumulative_trapezoid_x(y: Any, x: Any, dim: int) -> Any:
     """`torch.cumulative_trapezoid` over the points `x`."""
-    axis = wrap_dim(dim, y._spec.ndim)
+    axis = wrap_dim(dim, y._spec.ndim, False)
     return ops.cumsum(_areas(y, x, axis), axis)
 
 
@@ -93,7 +93,7 @@ def cumulative_trapezoid_dx(y: Any, dx: Any, dim: int) -> Any:
             f"cumulative_trapezoid: Currently, we only support dx as a real number, got {dx!r}"
         )
     _refuse_bool("cumulative_trapezoid", y)
-    axis = wrap_dim(dim, y._spec.ndim)
+    axis = wrap_dim(dim, y._spec.ndim, False)
     n = y._spec.sizes[axis]
     pairs = ops.add(_part(y, axis, 1, n), _part(y, axis, 0, n - 1))
     return ops.cumsum(ops.mul(pairs, dx / 2.0), axis)

@@ -223,6 +223,8 @@ def huber_loss(self: Any, target: Any, reduction: int, delta: float) -> Any:
 
 def kl_div(self: Any, target: Any, reduction: int, log_target: bool) -> Any:
     """target * (log(target) - self); 0 where the target is 0, nan where it is negative."""
+    if self._spec.dtype.is_complex or target._spec.dtype.is_complex:
+        raise RuntimeError("kl_div: Complex inputs not supported.")
     if log_target:
         loss = ops.mul(ops.exp(target), ops.sub(target, self))
     else:

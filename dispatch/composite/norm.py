@@ -208,6 +208,7 @@ def norm_except_dim(v: Any, pow: int, dim: int) -> Any:
     if dim == -1:
         return ops.linalg_vector_norm(v, pow)
     sizes = v._spec.sizes
+    wrap_dim(dim, len(sizes), False)
     if dim not in (0, len(sizes) - 1):
         return ops.transpose(norm_except_dim(ops.transpose(v, 0, dim), pow, 0), 0, dim)
     lines = ops.reshape(v, [sizes[0], -1] if dim == 0 else [-1, sizes[dim]])

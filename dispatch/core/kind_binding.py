@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 from ...runtime.local_dispatch_key_set import effective
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.traceback_filter import HANDLER, hide_inner_frames
+from ...runtime.written_code import defined
 from .call_parts import NUMBERS, Parameter, is_same
 from .kernel_function import Plan
 from .operator_entry import OperatorEntry
@@ -141,4 +143,9 @@ def _picker(count: int, picks: tuple[int, ...]) -> Callable[[Plan], Plan]:
     picked = ", ".join(
         ["None" if i < 0 else f"v{i}" if i < AS_FLOAT else f"float(v{i - AS_FLOAT})" for i in picks]
     )
-    return eval(f"lambda plan: lambda {names}: plan({picked})")  # type: ignore[no-any-return]
+    text = (
+        f"def bind(plan):\n    def picking({names}):\n        try: return plan({picked})\n        {HANDLER}\n"
+    )
+    given = {"__name__": __name__, "hide_inner_frames": hide_inner_frames}
+    made: Callable[[Plan], Plan] = defined("bind", f"{text}    return picking\n", "plan", given)
+    return made

@@ -10,6 +10,7 @@ from typing import Any
 
 from ...runtime.dispatch_key import DispatchKey
 from ...runtime.dispatch_key_set import DispatchKeySet
+from ...runtime.traceback_filter import hide_inner_frames
 from ..schema import FunctionSchema, bind, resolve
 from .call_parts import unwrap_numbers, wrap_numbers
 from .dispatcher import Dispatcher
@@ -83,16 +84,24 @@ class OpOverload:
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Dispatch. Raises TypeError for arguments that do not fit the schema."""
-        if kwargs or not plain_classes.issuperset(map(type, args)):
-            askers = overloaded(args, kwargs)
-            if askers:
-                return handle(self, askers, args, kwargs)
-            return unmarked(self._entry.call(*self.bind(args, kwargs)))
-        return self._entry.call(*self.bind(args, kwargs))
+        try:
+            if kwargs or not plain_classes.issuperset(map(type, args)):
+                askers = overloaded(args, kwargs)
+                if askers:
+                    return handle(self, askers, args, kwargs)
+                return unmarked(self._entry.call(*self.bind(args, kwargs)))
+            return self._entry.call(*self.bind(args, kwargs))
+        except BaseException:
+            hide_inner_frames()
+            raise
 
     def redispatch(self, key_set: DispatchKeySet, /, *args: Any, **kwargs: Any) -> Any:
         """Call the kernel of this key set."""
-        return self._entry.call_with_keys(key_set.raw_repr(), self.bind(args, kwargs))
+        try:
+            return self._entry.call_with_keys(key_set.raw_repr(), self.bind(args, kwargs))
+        except BaseException:
+            hide_inner_frames()
+            raise
 
     def has_kernel_for_dispatch_key(self, key: DispatchKey) -> bool:
         """Whether a kernel is registered for exactly this key."""
@@ -158,15 +167,23 @@ class OpOverloadGroup:
         return OpOverload(entry)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        askers = overloaded(args, kwargs)
-        if askers:
-            return handle(self, askers, args, kwargs)
-        entries = self._defined()
-        if not entries:
-            why = Dispatcher.singleton().why_undefined(self._qualified)
-            raise NotImplementedError(f"Could not run '{self._qualified}': it is not defined any more{why}")
-        schema, bound = resolve([e.schema for e in entries], args, kwargs, self._qualified.partition("::")[2])
-        return unmarked(next(e for e in entries if e.schema is schema).call(*bound))
+        try:
+            askers = overloaded(args, kwargs)
+            if askers:
+                return handle(self, askers, args, kwargs)
+            entries = self._defined()
+            if not entries:
+                why = Dispatcher.singleton().why_undefined(self._qualified)
+                raise NotImplementedError(
+                    f"Could not run '{self._qualified}': it is not defined any more{why}"
+                )
+            schema, bound = resolve(
+                [e.schema for e in entries], args, kwargs, self._qualified.partition("::")[2]
+            )
+            return unmarked(next(e for e in entries if e.schema is schema).call(*bound))
+        except BaseException:
+            hide_inner_frames()
+            raise
 
     def __dir__(self) -> list[str]:
         return self.overloads()

@@ -29,6 +29,8 @@ from ...runtime.dispatch_key import (
 from ...runtime.grad_mode import inference_enabled, is_inference_mode_enabled
 from ...runtime.local_dispatch_key_set import ExcludeDispatchKeyGuard, effective
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.traceback_filter import HANDLER, hide_inner_frames
+from ...runtime.written_code import defined
 from ..schema import FunctionSchema, base_type, parse_schema
 from .argument_roles import is_runtime, key_of, static_key_of, tensors_in
 from .inference import as_inference, guarded_write, keys_in_inference_mode
@@ -459,10 +461,16 @@ def _filling(count: int, positions: tuple[int, ...]) -> Callable[[Plan, Sequence
     names = [f"v{i}" if i in positions else f"known{i}" for i in range(count)]
     known = "".join([f"{name}, " for name in names if name.startswith("known")])
     given = ", ".join([f"v{i}" for i in positions])
-    body = f"    {known}= static\n    return lambda {given}: function({', '.join(names)})"
-    made: dict[str, Any] = {"__name__": __name__}
-    exec(f"def bind(function, static):\n{body}", made)
-    return made["bind"]  # type: ignore[no-any-return]
+    text = f"""def bind(function, static):
+    {known}= static
+    def filling({given}):
+        try: return function({", ".join(names)})
+        {HANDLER}
+    return filling
+"""
+    globals_ = {"__name__": __name__, "hide_inner_frames": hide_inner_frames}
+    made: Callable[[Plan, Sequence[Any]], Plan] = defined("bind", text, "plan", globals_)
+    return made
 
 
 def is_baked(value: Any, default: Any) -> bool:

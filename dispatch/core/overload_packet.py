@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from ...runtime.grad_mode import inference_enabled
 from ...runtime.local_dispatch_key_set import local
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import OVERRIDE_FLAG, TensorSpec
+from ...runtime.traceback_filter import hide_inner_frames
+from ...runtime.written_code import WRITTEN, is_written
 from ..schema import FunctionSchema, resolve
 from . import tensor_function as overrides
 from .call_parts import (
@@ -178,19 +181,35 @@ class OverloadPacket:
 
         Called without plan in the table; the arguments of `scale` parameters are at their defaults.
         """
-        return self._miss(args, False, FUNCTION)
+        try:
+            return self._miss(args, False, FUNCTION)
+        except BaseException:
+            hide_inner_frames()
+            raise
 
     def miss_method(self, *args: Any) -> Plan:
         """`miss` of the method."""
-        return self._miss(args, False, METHOD)
+        try:
+            return self._miss(args, False, METHOD)
+        except BaseException:
+            hide_inner_frames()
+            raise
 
     def miss_scaled(self, *args: Any) -> Plan:
         """`miss` where some `scale` argument is not at its default."""
-        return self._miss(args, True, FUNCTION)
+        try:
+            return self._miss(args, True, FUNCTION)
+        except BaseException:
+            hide_inner_frames()
+            raise
 
     def miss_scaled_method(self, *args: Any) -> Plan:
         """`miss_scaled` of the method."""
-        return self._miss(args, True, METHOD)
+        try:
+            return self._miss(args, True, METHOD)
+        except BaseException:
+            hide_inner_frames()
+            raise
 
     def _miss(self, args: Sequence[Any], scaled: bool, form: str) -> Plan:
         parts, kind, keep, has_lists = self._parts(args, scaled)
@@ -215,7 +234,10 @@ class OverloadPacket:
             plan = binding.plan(args, parts)
         if keep:
             self._store(epoch, table, parts[0], rest, nested, plan)
-        return plan
+        # `is_written`, without the call.
+        if plan.__class__ is FunctionType and plan.__code__.co_filename.startswith(WRITTEN):
+            return plan
+        return _first_run(plan, table, parts[0], rest, nested)
 
     def _parts(
         self, args: Sequence[Any], scaled: bool
@@ -317,7 +339,7 @@ class OverloadPacket:
         """
         askers = overrides.overloaded_in(args)
         if askers and not overrides.state.disabled:
-            return lambda *_: self.handled_in(form, askers, *self._as_written(args))
+            return _first_run(lambda *_: self.handled_in(form, askers, *self._as_written(args)), {})
         if not overrides.is_marked(parts):
             return None
         key = (scaled, *parts)
@@ -400,11 +422,19 @@ class OverloadPacket:
 
         ``alpha``-like arguments at their defaults are among those: the plan leaves them out.
         """
-        return self._miss_out(args[:-1], args[-1], FUNCTION)
+        try:
+            return self._miss_out(args[:-1], args[-1], FUNCTION)
+        except BaseException:
+            hide_inner_frames()
+            raise
 
     def miss_out_method(self, *args: Any) -> Plan:
         """`miss_out` of the method."""
-        return self._miss_out(args[:-1], args[-1], METHOD)
+        try:
+            return self._miss_out(args[:-1], args[-1], METHOD)
+        except BaseException:
+            hide_inner_frames()
+            raise
 
     def _miss_out(self, args: Sequence[Any], out: Any, form: str) -> Plan:
         epoch = _epoch[0]
@@ -412,7 +442,7 @@ class OverloadPacket:
         if askers and not overrides.state.disabled:
             written, options = self._as_written(args)
             options["out"] = out
-            return lambda *_: self.handled_in(form, askers, written, options)
+            return _first_run(lambda *_: self.handled_in(form, askers, written, options), {})
         positional, named = self._split(args)
         named["out"] = out
         entry, bound = self.resolve(positional, named)
@@ -433,37 +463,53 @@ class OverloadPacket:
             runtime.append((name, value))
         runtime.append((entry.schema.out_arguments[0].name, out))
         plan, holds, _ = adapted(entry, bound, runtime)
-        if keep and holds and not overrides.is_marked(key):
-            try:
-                self._store(epoch, self.outs, (*key, out._spec), None, False, plan)
-            except TypeError:
-                return plan
-        return plan
+        whole = (*key, out._spec) if keep else ()
+        if keep and holds and not overrides.is_marked(key) and is_hashable(whole):
+            self._store(epoch, self.outs, whole, None, False, plan)
+        return plan if is_written(plan) else _first_run(plan, self.outs, whole)
 
     def operator_miss(self, special: str, *args: Any) -> Plan:
         """`miss` for Python's binary operators: NotImplemented, as a plan, for an operand of a foreign type."""
-        if self.is_foreign(args[1]) and (overrides.state.disabled or not overrides.handles(type(args[1]))):
-            return self._compared if special in _COMPARED_ANYWAY else not_implemented
-        return self._miss(args, False, special)
+        try:
+            if self.is_foreign(args[1]) and (
+                overrides.state.disabled or not overrides.handles(type(args[1]))
+            ):
+                return self._compared if special in _COMPARED_ANYWAY else not_implemented
+            return self._miss(args, False, special)
+        except BaseException:
+            hide_inner_frames()
+            raise
 
     def invert_miss(self, tensor: Any) -> Plan:
         """`miss` for ``~``."""
-        _check_invertible(tensor)
-        return self._miss((tensor,), False, METHOD)
+        try:
+            _check_invertible(tensor)
+            return self._miss((tensor,), False, METHOD)
+        except BaseException:
+            hide_inner_frames()
+            raise
 
     def call_invert(self, tensor: Any) -> Any:
         """``~`` under guards and modes."""
-        _check_invertible(tensor)
-        return self.call_method_parameters(tensor)
+        try:
+            _check_invertible(tensor)
+            return self.call_method_parameters(tensor)
+        except BaseException:
+            hide_inner_frames()
+            raise
 
     def call_operator(self, special: str, *args: Any) -> Any:
         """A binary operator under guards and modes: NotImplemented for an operand of a foreign type."""
-        was_handled, result = self._handled(special, args)
-        if was_handled:
-            return result
-        if not self.is_foreign(args[1]):
-            return self._call_parameters(args)
-        return self._compared(*args) if special in _COMPARED_ANYWAY else NotImplemented
+        try:
+            was_handled, result = self._handled(special, args)
+            if was_handled:
+                return result
+            if not self.is_foreign(args[1]):
+                return self._call_parameters(args)
+            return self._compared(*args) if special in _COMPARED_ANYWAY else NotImplemented
+        except BaseException:
+            hide_inner_frames()
+            raise
 
     def _compared(self, tensor: Any, other: Any) -> Any:
         """A tensor and an ndarray element by element: NumPy leaves it to us, and Python would compare identities."""
@@ -471,7 +517,11 @@ class OverloadPacket:
             return NotImplemented
         from ..tensor_data import as_tensor
 
-        return self.call(tensor, as_tensor(other))
+        try:
+            return self.call(tensor, as_tensor(other))
+        except BaseException:
+            hide_inner_frames()
+            raise
 
     @staticmethod
     def is_foreign(other: Any) -> bool:
@@ -480,11 +530,19 @@ class OverloadPacket:
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Resolve and call through this thread's key sets: under guards, modes, inference mode."""
-        return self.call_as(args, kwargs, FUNCTION)
+        try:
+            return self.call_as(args, kwargs, FUNCTION)
+        except BaseException:
+            hide_inner_frames()
+            raise
 
     def call_method(self, *args: Any, **kwargs: Any) -> Any:
         """`call` of the method."""
-        return self.call_as(args, kwargs, METHOD)
+        try:
+            return self.call_as(args, kwargs, METHOD)
+        except BaseException:
+            hide_inner_frames()
+            raise
 
     def call_as(self, args: Sequence[Any], kwargs: dict[str, Any], form: str) -> Any:
         """`call` as the function or the method, whichever `form` says."""
@@ -497,13 +555,21 @@ class OverloadPacket:
 
     def call_parameters(self, *args: Any, out: Any = None) -> Any:
         """`call` with arguments in the parameters' order, as the generated functions have them."""
-        was_handled, result = self._handled(FUNCTION, args, out)
-        return result if was_handled else self._call_parameters(args, out)
+        try:
+            was_handled, result = self._handled(FUNCTION, args, out)
+            return result if was_handled else self._call_parameters(args, out)
+        except BaseException:
+            hide_inner_frames()
+            raise
 
     def call_method_parameters(self, *args: Any, out: Any = None) -> Any:
         """`call_parameters` of the method."""
-        was_handled, result = self._handled(METHOD, args, out)
-        return result if was_handled else self._call_parameters(args, out)
+        try:
+            was_handled, result = self._handled(METHOD, args, out)
+            return result if was_handled else self._call_parameters(args, out)
+        except BaseException:
+            hide_inner_frames()
+            raise
 
     def _call_parameters(self, args: Sequence[Any], out: Any = None) -> Any:
         if out is None and not inference_enabled:
@@ -547,7 +613,11 @@ class OverloadPacket:
 
         `named` has all keyword arguments, those not given at their defaults; `deprecated` the old signatures.
         """
-        return call_deprecated(self, args, named, method)
+        try:
+            return call_deprecated(self, args, named, method)
+        except BaseException:
+            hide_inner_frames()
+            raise
 
     def general(self, args: tuple[Any, ...], kwargs: dict[str, Any], form: str = "") -> Any:
         """A call of a name whose overloads share no one signature, planned by its arguments as given.
@@ -563,47 +633,89 @@ class OverloadPacket:
                 tuple([(name, general_part(kwargs[name])) for name in sorted(kwargs)]) if kwargs else None,
             )
         try:
-            found = self._general.get(key)
-        except TypeError:
-            return self.call_as(args, kwargs, form)
-        if found is None:
-            epoch = _epoch[0]
-            if overrides.overloaded_in((*args, *kwargs.values())) or overrides.is_marked((key,)):
+            try:
+                found = self._general.get(key)
+            except TypeError:
                 return self.call_as(args, kwargs, form)
-            entry, bound = self.resolve(args, kwargs)
-            given: list[tuple[str, Any]] = []
-            where: list[int | str] = []
-            for position in entry.runtime_positions(bound):
-                value = bound[position]
-                origin = next((i for i, a in enumerate(args) if a is value), None)
-                if origin is None:
-                    name = next((n for n, a in kwargs.items() if a is value), None)
-                    if name is None and value is not None:
-                        return entry.call(*bound)
-                    where.append("" if name is None else name)
-                else:
-                    where.append(origin)
-                given.append((entry.schema.arguments[position].name, value))
-            plan = entry.plan(entry.key_set_of(bound), bound)
-            found = (plan, where)
-            with _lock:
-                if epoch == _epoch[0]:
-                    _planned.add(self)
-                    if len(self._general) >= MAX_PLANS:
-                        self._general.clear()
-                        self.short.clear()
-                    self._general[key] = found
-                    if where == FIRST and not kwargs:
-                        first = args[0]
-                        part = first._spec if isinstance(first, TensorImpl) else first
-                        if len(args) == 1 and (part is not first or first.__class__ in SHORT):
-                            self.short[part] = plan
-                        elif len(args) == 2 and part is not first and args[1].__class__ in SHORT:
-                            self.short[part, args[1]] = plan
-        plan, where = found
-        if where == FIRST:
-            return plan(args[0])
-        return plan(*[args[w] if w.__class__ is int else kwargs[w] if w else None for w in where])  # type: ignore[index]
+            if found is None:
+                return self._miss_general(key, args, kwargs, form)
+            plan, where = found
+            if where == FIRST:
+                return plan(args[0])
+            return _called(plan, where, args, kwargs)
+        except BaseException:
+            hide_inner_frames()
+            raise
+
+    def _miss_general(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any], form: str) -> Any:
+        """The first call of `general` with a key; its plan is stored under that."""
+        epoch = _epoch[0]
+        if overrides.overloaded_in((*args, *kwargs.values())) or overrides.is_marked((key,)):
+            return self.call_as(args, kwargs, form)
+        entry, bound = self.resolve(args, kwargs)
+        where: list[int | str] = []
+        for position in entry.runtime_positions(bound):
+            value = bound[position]
+            origin = next((i for i, a in enumerate(args) if a is value), None)
+            if origin is not None:
+                where.append(origin)
+                continue
+            name = next((n for n, a in kwargs.items() if a is value), None)
+            if name is None and value is not None:
+                return entry.call(*bound)
+            where.append("" if name is None else name)
+        plan = entry.plan(entry.key_set_of(bound), bound)
+        first = args[0] if args else None
+        part = first._spec if isinstance(first, TensorImpl) else first
+        result = _called(plan, where, args, kwargs)
+        with _lock:
+            if epoch == _epoch[0]:
+                _planned.add(self)
+                if len(self._general) >= MAX_PLANS:
+                    self._general.clear()
+                    self.short.clear()
+                self._general[key] = (plan, where)
+                if where == FIRST and not kwargs:
+                    if len(args) == 1 and (part is not first or first.__class__ in SHORT):
+                        self.short[part] = plan
+                    elif len(args) == 2 and part is not first and args[1].__class__ in SHORT:
+                        self.short[part, args[1]] = plan
+        return result
+
+
+def _first_run(
+    plan: Plan, table: dict[Any, Any], first: Any = (), rest: Any = None, nested: bool = False
+) -> Plan:
+    """A plan that has no handler for its errors with one, for the run after a miss.
+
+    Where that run fails, the plan is forgotten: the next call of the kind comes here again.
+    """
+
+    def run(*runtime: Any) -> Any:
+        try:
+            return plan(*runtime)
+        except BaseException:
+            hide_inner_frames()
+            _forget(plan, table, first, rest, nested)
+            raise
+
+    return run
+
+
+def _forget(plan: Plan, table: dict[Any, Any], first: Any, rest: Any, nested: bool) -> None:
+    """Take a plan out of its table, if it is there."""
+    with _lock:
+        try:
+            plans, key = (table[first], rest) if nested else (table, first)
+            if plans[key] is plan:
+                del plans[key]
+        except (KeyError, TypeError):  # Never stored: its key may be no key.
+            pass
+
+
+def _called(plan: Plan, where: list[int | str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result of a plan for those of a call's arguments that `where` names."""
+    return plan(*[args[w] if w.__class__ is int else kwargs[w] if w else None for w in where])  # type: ignore[index]
 
 
 def not_implemented(*_: Any) -> Any:

@@ -16,6 +16,7 @@ from typing import Any, Final
 from ...runtime.size import Size
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import OVERRIDE_FLAG, TensorSpec
+from ...runtime.traceback_filter import hide_inner_frames
 
 HANDLER: Final = "__tensor_function__"
 
@@ -311,6 +312,7 @@ def overridable(function: Callable[..., Any]) -> Callable[..., Any]:
         "_function": function,
         "has_tensor_function": has_tensor_function,
         "handle_tensor_function": handle_tensor_function,
+        "hide_inner_frames": hide_inner_frames,
         "plain_classes": plain_classes,
         "__builtins__": __builtins__,
         "__name__": function.__module__,
@@ -332,6 +334,13 @@ def _asking_first(*args: Any, **kwargs: Any) -> Any:
                 continue
             relevant = (*args, *kwargs.values())
             if has_tensor_function(relevant):
-                return handle_tensor_function(_public, relevant, *args, **kwargs)  # type: ignore[name-defined]  # noqa: F821
+                try:
+                    return handle_tensor_function(_public, relevant, *args, **kwargs)  # type: ignore[name-defined]  # noqa: F821
+                except BaseException:
+                    hide_inner_frames()
+                    raise
             break
-    return _function(*args, **kwargs)  # type: ignore[name-defined]  # noqa: F821
+    try: return _function(*args, **kwargs)  # type: ignore[name-defined]  # noqa: F821  # fmt: skip
+    except BaseException:
+        hide_inner_frames()
+        raise

@@ -10,6 +10,7 @@ from ...runtime.device import device as Device
 from ...runtime.dispatch_key import BackendComponent, DispatchKey, highest_priority, parse
 from ...runtime.grad_mode import set_grad_enabled
 from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.traceback_filter import hide_inner_frames
 from ..autograd.creation import unmark
 from ..autograd.recording import out_refuses_grad
 from ..autograd.registered_formula import Formula, formula_kernel
@@ -200,7 +201,11 @@ class CustomOpDef:
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Dispatch. Raises TypeError for arguments that do not fit the schema."""
-        return self._opoverload(*args, **kwargs)
+        try:
+            return self._opoverload(*args, **kwargs)
+        except BaseException:
+            hide_inner_frames()
+            raise
 
     def __repr__(self) -> str:
         return f"<CustomOpDef({self._qualname})>"

@@ -11,6 +11,7 @@ from ...runtime.device import META
 from ...runtime.device import device as Device
 from ...runtime.dispatch_key import highest_priority
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.traceback_filter import api_boundary
 from ..autograd.gradcheck import gradcheck
 from ..core.argument_roles import tensors_in
 from ..core.op_overload import OpOverload, OpOverloadGroup
@@ -51,6 +52,7 @@ class _Sample(NamedTuple):
         return [copy_once(value) for value in self.args]
 
 
+@api_boundary
 def opcheck(
     op: CustomOpDef | OpOverload | OpOverloadGroup,
     args: Sequence[Any],

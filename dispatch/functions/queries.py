@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...runtime.errors import not_a_tensor
 from ...runtime.scalar_type import bool_, int32, int64
 from ...runtime.storage import Storage
+from ...runtime.traceback_filter import api_boundary
 from ..core.tensor_function import overridable
 from ..generated import functions as _ops
 from ..tensor import Tensor
@@ -73,7 +75,7 @@ def typename(obj: object, /) -> str:
 
 def _checked(name: str, input: Any) -> Any:
     if not isinstance(input, Tensor):
-        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+        raise not_a_tensor(input, name)
     return input
 
 
@@ -111,25 +113,25 @@ def is_nonzero(input: Any) -> bool:
         >>> tt.is_nonzero(tt.tensor([2.0]))
         True
     """
-    return bool(input.is_nonzero())
+    return bool(_checked("is_nonzero", input).is_nonzero())
 
 
 @overridable
 def is_conj(input: Any) -> bool:
     """Whether elements are to be conjugated when read (`torch.is_conj`): never here, `conj` computes them."""
-    return bool(input.is_conj())
+    return bool(_checked("is_conj", input).is_conj())
 
 
 @overridable
 def is_neg(input: Any) -> bool:
     """Whether elements are to be negated when read (`torch.is_neg`): never here."""
-    return bool(input.is_neg())
+    return bool(_checked("is_neg", input).is_neg())
 
 
 @overridable
 def is_inference(input: Any) -> bool:
     """Whether a tensor was made in inference mode (`torch.is_inference`)."""
-    return bool(input.is_inference())
+    return bool(_checked("is_inference", input).is_inference())
 
 
 @overridable
@@ -141,19 +143,19 @@ def is_signed(input: Any) -> bool:
         >>> tt.is_signed(tt.ones(1)), tt.is_signed(tt.ones(1, dtype=tt.uint8))
         (True, False)
     """
-    return bool(input.is_signed())
+    return bool(_checked("is_signed", input).is_signed())
 
 
 @overridable
 def is_same_size(input: Any, other: Any) -> bool:
     """Whether two tensors have the same sizes (`torch.is_same_size`)."""
-    return bool(input.is_same_size(other))
+    return bool(_checked("is_same_size", input).is_same_size(other))
 
 
 @overridable
 def get_device(input: Any) -> int:
     """The number of the device that a tensor is on, -1 for the CPU (`torch.get_device`)."""
-    index: int = input.get_device()
+    index: int = _checked("get_device", input).get_device()
     return index
 
 
@@ -167,7 +169,7 @@ def detach_(input: Any) -> Any:
         >>> tt.detach_(x).requires_grad
         False
     """
-    return input.detach_()
+    return _checked("detach_", input).detach_()
 
 
 def _triangle(row: int, col: int, offset: int, dtype: Any, device: Any, upper: bool) -> Any:
@@ -186,6 +188,7 @@ def _triangle(row: int, col: int, offset: int, dtype: Any, device: Any, upper: b
     return inside.nonzero().t().contiguous().to(dtype)
 
 
+@api_boundary
 def tril_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = int64, device: Any = None, layout: Any = None
 ) -> Any:
@@ -205,6 +208,7 @@ def tril_indices(
     return _triangle(row, col, offset, dtype, device, False)
 
 
+@api_boundary
 def triu_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = int64, device: Any = None, layout: Any = None
 ) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...runtime.traceback_filter import hide_inner_frames
+
 
 def infer_size(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
     """The shape that two shapes broadcast to; a size of 1 gives way to any other, even 0.
@@ -42,13 +44,23 @@ def broadcast_shapes(*sizes: Sequence[int] | int) -> tuple[int, ...]:
     >>> broadcast_shapes((2, 1), (3,), 1)
     (2, 3)
     """
-    out: tuple[int, ...] = ()
-    for shape in sizes:
-        shape = (shape,) if isinstance(shape, int) else tuple(shape)
-        if any(size < 0 for size in shape):
-            raise RuntimeError(f"Trying to create tensor with negative dimension {min(shape)}: {list(shape)}")
-        out = infer_size(out, shape)
-    return out
+    try:
+        out: tuple[int, ...] = ()
+        for shape in sizes:
+            if not isinstance(shape, int | list | tuple):
+                raise RuntimeError(
+                    f"Input shapes should be of type ints, a tuple of ints, or a list of ints, got {shape}"
+                )
+            shape = (shape,) if isinstance(shape, int) else tuple(shape)
+            if any(size < 0 for size in shape):
+                raise RuntimeError(
+                    f"Trying to create tensor with negative dimension {min(shape)}: {list(shape)}"
+                )
+            out = infer_size(out, shape)
+        return out
+    except BaseException:
+        hide_inner_frames()
+        raise
 
 
 def expand_geometry(

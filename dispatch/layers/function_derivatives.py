@@ -11,6 +11,7 @@ from typing import Any
 
 from ...runtime.grad_mode import is_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.traceback_filter import api_boundary
 from ..autograd.functional import grad
 from ..autograd.grad_mode import enable_grad, set_grad_enabled
 from ..generated import functions as ops
@@ -156,6 +157,7 @@ def _gradients(
     return grad(roots, inputs, weights, create_graph=create_graph, allow_unused=True, **options)
 
 
+@api_boundary
 def vjp(
     func: Func, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
@@ -193,6 +195,7 @@ def vjp(
 _ONE_INPUT = "the input to the user-provided function is a single Tensor with a single element"
 
 
+@api_boundary
 def jvp(
     func: Func, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
@@ -217,6 +220,7 @@ def jvp(
     return call.finish(call.outputs, call.gives_tuple), call.finish(found, call.gives_tuple)
 
 
+@api_boundary
 def vhp(
     func: Func, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
@@ -234,6 +238,7 @@ def vhp(
     return call.finish(call.outputs, call.gives_tuple), call.finish(found, call.takes_tuple)
 
 
+@api_boundary
 def hvp(
     func: Func, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
@@ -273,6 +278,7 @@ def _check_strategy(strategy: str) -> None:
         raise AssertionError('Expected strategy to be either "forward-mode" or "reverse-mode".')
 
 
+@api_boundary
 def jacobian(
     func: Func,
     inputs: Any,
@@ -413,6 +419,7 @@ def _by_columns(func: Func, inputs: Any, create_graph: bool, strict: bool, vecto
     return tuple(nested) if gives_tuple else nested[0]
 
 
+@api_boundary
 def hessian(
     func: Func,
     inputs: Any,

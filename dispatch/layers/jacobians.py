@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.traceback_filter import api_boundary
 from .pytree import tree_flatten, tree_map, tree_unflatten
 from .transforms import ArgNums, chosen_arguments, jvp, vjp, with_chosen
 from .vmap import vmap
@@ -72,6 +73,7 @@ def jacrev(
                 [2., 5.]])
     """
 
+    @api_boundary
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         positions = chosen_arguments(args, argnums, "jacrev")
@@ -121,6 +123,7 @@ def jacfwd(
                 [2., 5.]])
     """
 
+    @api_boundary
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         positions = chosen_arguments(args, argnums, "jacfwd")

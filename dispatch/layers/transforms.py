@@ -13,6 +13,7 @@ from typing import Any
 
 from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.traceback_filter import api_boundary
 from ..autograd.creation import unmark
 from ..autograd.forward_ad import dual_level, make_dual, unpack_dual
 from ..autograd.functional import grad as gradients
@@ -155,6 +156,7 @@ def grad_and_value(func: Function, argnums: ArgNums = 0, has_aux: bool = False) 
         (tensor(6.), tensor(9.))
     """
 
+    @api_boundary
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         positions = chosen_arguments(args, argnums, "grad")
@@ -241,6 +243,7 @@ def grad(func: Function, argnums: ArgNums = 0, has_aux: bool = False) -> Functio
     """
     both = grad_and_value(func, argnums, has_aux)
 
+    @api_boundary
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         found, value = both(*args, **kwargs)
@@ -249,6 +252,7 @@ def grad(func: Function, argnums: ArgNums = 0, has_aux: bool = False) -> Functio
     return wrapper
 
 
+@api_boundary
 def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
     """The value of `func`, and the function from cotangents of it to cotangents of `primals` (`torch.func.vjp`).
 
@@ -276,6 +280,7 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
         outputs, spec = _outputs_of(output, "vjp(f, *primals)")
     linked = sources.depend_on_others(outputs)
 
+    @api_boundary
     def pull_back(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
         flat, given = tree_flatten(cotangents)
         if given != spec:
@@ -308,6 +313,7 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
     return (value, pull_back, aux) if has_aux else (value, pull_back)
 
 
+@api_boundary
 def jvp(
     func: Function,
     primals: tuple[Any, ...],

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.traceback_filter import api_boundary
 from .batched_tensor import batched, unbatched
 from .levels import VmapLevel, entered_vmap
 from .pytree import TreeSpec, children_of, tree_flatten, tree_unflatten
@@ -62,6 +63,7 @@ def vmap(
 
     start_watching()
 
+    @api_boundary
     @functools.wraps(func)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         _check_out_dims(func, out_dims)

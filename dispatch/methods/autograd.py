@@ -7,8 +7,11 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ...runtime.grad_mode import is_inference_mode_enabled
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.traceback_filter import hide_inner_frames
 from ..autograd import functional
 from ..autograd.engine import own_copy
 from ..autograd.node import AccumulateGrad, Node, NodeHooks, RemovableHandle, edge_of, leaf_meta, root_edge
@@ -52,6 +55,11 @@ class AutogradMethods(_Base):
         tensor outside inference mode.
         """
         spec = self._spec
+        if not isinstance(requires_grad, bool | np.bool_):
+            kind = type(requires_grad).__name__
+            raise TypeError(
+                f"requires_grad_(): argument 'requires_grad' (position 1) must be bool, not {kind}"
+            )
         if requires_grad and not (spec.dtype.is_floating_point or spec.dtype.is_complex):
             raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
         if requires_grad and spec.is_inference and not is_inference_mode_enabled():
@@ -160,20 +168,24 @@ class AutogradMethods(_Base):
             >>> w.grad
             tensor([2., 4.])
         """
-        if gradient is not None and has_tensor_function_unary(gradient):
-            from ..tensor import Tensor
+        try:
+            if gradient is not None and has_tensor_function_unary(gradient):
+                from ..tensor import Tensor
 
-            handle_tensor_function(
-                Tensor.backward,
-                (self, gradient),
-                self,
-                gradient=gradient,
-                retain_graph=retain_graph,
-                create_graph=create_graph,
-                inputs=inputs,
-            )
-            return
-        functional.backward(self, gradient, retain_graph, create_graph, inputs)
+                handle_tensor_function(
+                    Tensor.backward,
+                    (self, gradient),
+                    self,
+                    gradient=gradient,
+                    retain_graph=retain_graph,
+                    create_graph=create_graph,
+                    inputs=inputs,
+                )
+                return
+            functional.backward(self, gradient, retain_graph, create_graph, inputs)
+        except BaseException:
+            hide_inner_frames()
+            raise
 
     def detach_(self) -> Any:
         """Take this tensor out of the graph that made it."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ...runtime import scalar_type as st
 from ...runtime.memory_format import memory_format as MemoryFormat
 from ...runtime.memory_format import preserve_format
+from ...runtime.traceback_filter import hide_inner_frames
 
 if TYPE_CHECKING:
     from ...runtime.tensor_impl import TensorImpl
@@ -25,7 +26,10 @@ class CastMethods(_Base):
         tensor: Any = self
         if self._spec.dtype is dtype and memory_format is preserve_format:
             return tensor
-        return tensor.to(dtype, memory_format=memory_format)
+        try: return tensor.to(dtype, memory_format=memory_format)  # fmt: skip
+        except BaseException:
+            hide_inner_frames()
+            raise
 
     def float(self, memory_format: MemoryFormat = preserve_format) -> Any:
         """As float32."""

@@ -13,6 +13,7 @@ from ...runtime.local_dispatch_key_set import modes
 from ...runtime.memory_format import memory_format as MemoryFormat
 from ...runtime.memory_format import preserve_format
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.traceback_filter import hide_inner_frames
 from ..generated.functions.views import t_plans
 from ..scalars import readable
 from .pickling import copied, reduced
@@ -246,8 +247,12 @@ class ConversionMethods(_Base):
 
     def cpu(self, memory_format: MemoryFormat = preserve_format) -> Any:
         """The tensor in host memory."""
-        tensor: Any = self
-        return tensor.to(device="cpu", memory_format=memory_format)
+        try:
+            tensor: Any = self
+            return tensor.to(device="cpu", memory_format=memory_format)
+        except BaseException:
+            hide_inner_frames()
+            raise
 
     def cuda(
         self,
@@ -259,11 +264,15 @@ class ConversionMethods(_Base):
 
         A `non_blocking` copy from page-locked memory is only enqueued. Raises RuntimeError for another device.
         """
-        tensor: Any = self
-        where = Device("cuda") if device is None else Device(device)
-        if where.type != "cuda":
-            raise RuntimeError(f"Invalid device, must be cuda device, got '{where}'")
-        return tensor.to(device=where, non_blocking=non_blocking, memory_format=memory_format)
+        try:
+            tensor: Any = self
+            where = Device("cuda") if device is None else Device(device)
+            if where.type != "cuda":
+                raise RuntimeError(f"Invalid device, must be cuda device, got '{where}'")
+            return tensor.to(device=where, non_blocking=non_blocking, memory_format=memory_format)
+        except BaseException:
+            hide_inner_frames()
+            raise
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...runtime.errors import not_a_tensor
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.traceback_filter import api_boundary
 from ..core.tensor_function import overridable
 
 if TYPE_CHECKING:
@@ -67,6 +69,7 @@ class _Consumable:
         return HOST
 
 
+@api_boundary
 def from_dlpack(ext_tensor: Any) -> Any:
     """A tensor over an array's memory (`torch.from_dlpack`).
 
@@ -105,9 +108,13 @@ def to_dlpack(tensor: Any) -> Any:
         >>> tt.from_dlpack(tt.to_dlpack(tt.ones(2)))
         tensor([1., 1.])
     """
-    return tensor.__dlpack__()
+    if not isinstance(tensor, TensorImpl):
+        raise not_a_tensor(tensor, "to_dlpack", "tensor")
+    made: Any = tensor
+    return made.__dlpack__()
 
 
+@api_boundary
 def frombuffer(
     buffer: Any, *, dtype: ScalarType, count: int = -1, offset: int = 0, requires_grad: bool = False
 ) -> Any:

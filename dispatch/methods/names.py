@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.traceback_filter import api_boundary
 from ..core.tensor_function import handle_tensor_function, has_tensor_function
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class NamedMethods(_Base):
         """Whether any dimension has a name (`torch.Tensor.has_names`)."""
         return any(name is not None for name in self._spec.names)
 
+    @api_boundary
     def rename(self, *names: Any, **rename_map: str | None) -> Any:
         """A view with other names (`torch.Tensor.rename`): all of them, some by what they were, or none for None.
 
@@ -58,12 +60,14 @@ class NamedMethods(_Base):
 
         return rename(self, names, rename_map)
 
+    @api_boundary
     def rename_(self, *names: Any, **rename_map: str | None) -> Any:
         """`rename` of this tensor itself (`torch.Tensor.rename_`)."""
         from ..layers.named.tensor import rename_
 
         return rename_(self, names, rename_map)
 
+    @api_boundary
     def refine_names(self, *names: Any) -> Any:
         """A view in which dimensions without names have them (`torch.Tensor.refine_names`); others must match.
 
@@ -78,6 +82,7 @@ class NamedMethods(_Base):
 
         return refine_names(self, names)
 
+    @api_boundary
     def align_to(self, *names: Any) -> Any:
         """A view with its dimensions in the order of `names`, new ones of size 1 (`torch.Tensor.align_to`).
 
@@ -95,6 +100,7 @@ class NamedMethods(_Base):
 
         return align_to(self, names)
 
+    @api_boundary
     def align_as(self, other: Any) -> Any:
         """`align_to` the names of another tensor (`torch.Tensor.align_as`)."""
         from ..layers.named.tensor import align
@@ -102,6 +108,7 @@ class NamedMethods(_Base):
         return align(self, other._spec.names)
 
 
+@api_boundary
 def align_tensors(*tensors: Any) -> tuple[Any, ...]:
     """Tensors with their dimensions in one order, that of the tensor of most dimensions (`torch.align_tensors`).
 

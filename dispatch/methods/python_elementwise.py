@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.traceback_filter import api_boundary
 
 if TYPE_CHECKING:
     _Base = TensorImpl
@@ -18,6 +19,7 @@ class PythonElementwiseMethods(_Base):
 
     __slots__ = ()
 
+    @api_boundary
     def apply_(self, callable: Callable[[Any], Any]) -> Any:
         """Replace each element by what a function makes of it (`torch.Tensor.apply_`). Returns the tensor.
 
@@ -31,6 +33,7 @@ class PythonElementwiseMethods(_Base):
         """
         return _replaced("apply_", self, (), callable)
 
+    @api_boundary
     def map_(self, tensor: Any, callable: Callable[[Any, Any], Any]) -> Any:
         """`apply_` for a function of this tensor's element and another's, which is expanded (`torch.Tensor.map_`).
 
@@ -43,6 +46,7 @@ class PythonElementwiseMethods(_Base):
         """
         return _replaced("map_", self, (tensor,), callable)
 
+    @api_boundary
     def map2_(self, x: Any, y: Any, callable: Callable[[Any, Any, Any], Any]) -> Any:
         """`map_` for a function of three elements (`torch.Tensor.map2_`).
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...runtime.errors import not_a_tensor
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.traceback_filter import hide_inner_frames
 from ..core.dispatcher import Dispatcher
 
 if TYPE_CHECKING:
@@ -80,8 +82,15 @@ class QueryMethods(_Base):
             >>> tt.ones(1).to_dense(), tt.ones(1).to_dense(tt.int64)
             (tensor([1.]), tensor([1]))
         """
-        tensor: Any = self
-        return tensor if dtype is None else tensor.to(dtype)
+        try:
+            tensor: Any = self
+            if dtype is not None and not isinstance(dtype, ScalarType):
+                kind = type(dtype).__name__
+                raise TypeError(f"to_dense(): argument 'dtype' (position 1) must be triten.dtype, not {kind}")
+            return tensor if dtype is None else tensor.to(dtype)
+        except BaseException:
+            hide_inner_frames()
+            raise
 
     def is_conj(self) -> bool:
         """Whether elements are to be conjugated when read (`torch.Tensor.is_conj`): never, `conj` computes them."""
@@ -114,6 +123,8 @@ class QueryMethods(_Base):
             >>> tt.ones(2, 3).is_same_size(tt.ones(3, 2))
             False
         """
+        if not isinstance(other, TensorImpl):
+            raise not_a_tensor(other, "is_same_size", "other")
         return bool(self._spec.sizes == other._spec.sizes)
 
     def dim_order(self) -> tuple[int, ...]:
@@ -141,9 +152,13 @@ class QueryMethods(_Base):
             >>> tt.tensor([[3.0, 4.0]]).norm(), tt.tensor([[3.0, 4.0]]).norm(1, dim=0)
             (tensor(5.), tensor([3., 4.]))
         """
-        from ..composite.norm import old_norm
+        try:
+            from ..composite.norm import old_norm
 
-        return old_norm(self, p, dim, keepdim, None, dtype)
+            return old_norm(self, p, dim, keepdim, None, dtype)
+        except BaseException:
+            hide_inner_frames()
+            raise
 
     def lu(self, pivot: bool = True, get_infos: bool = False) -> Any:
         """`tt.lu` of this tensor (`torch.Tensor.lu`; `tt.linalg.lu_factor` is newer).
@@ -153,6 +168,10 @@ class QueryMethods(_Base):
             >>> tt.eye(2).lu()[1]
             tensor([1, 2], dtype=triten.int32)
         """
-        operator = Dispatcher.singleton().find_schema_or_throw("aten::_lu_with_info")
-        found = operator.call(self, pivot, False)
-        return tuple(found) if get_infos else tuple(found)[:2]
+        try:
+            operator = Dispatcher.singleton().find_schema_or_throw("aten::_lu_with_info")
+            found = operator.call(self, pivot, False)
+            return tuple(found) if get_infos else tuple(found)[:2]
+        except BaseException:
+            hide_inner_frames()
+            raise

@@ -8,6 +8,7 @@ from typing import Any
 from ...runtime.device import device as Device
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.traceback_filter import api_boundary
 from ..core.tensor_function import DisableTensorFunctionSubclass, plain_classes
 from ..layers.overrides.subclass_attributes import default_nowrap_functions
 
@@ -58,6 +59,7 @@ class SubclassMethods:
             result = func(*args, **(kwargs or {}))
             return result if func in default_nowrap_functions() else _convert(result, cls)
 
+    @api_boundary
     def as_subclass(self, cls: type) -> Any:
         """This tensor's bytes as a tensor of `cls`, in the graph as `alias` is (`torch.Tensor.as_subclass`).
 

@@ -18,6 +18,7 @@ from ...runtime.local_dispatch_key_set import modes
 from ...runtime.scalar_type import bool_, int64, uint8
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
+from ...runtime.traceback_filter import hide_inner_frames
 from ..core.call_parts import all_ints
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
@@ -76,59 +77,77 @@ class SubscriptMethods(_Base):
                         index.start, index.stop, 1 if step is None else step
                     ]
                 except (KeyError, TypeError):
-                    return _slice_first(tensor, index)
+                    try:
+                        return _slice_first(tensor, index)
+                    except BaseException:
+                        hide_inner_frames()
+                        raise
                 return plan(self)
             if kind is tuple or index is None or index is Ellipsis:
                 basic = _basic(tensor, index if kind is tuple else (index,))
                 if basic is not None:
                     return basic
             if kind in plain_classes and isinstance(index, TensorImpl) and index._spec.ndim:
-                return tensor.index((index,))
+                try: return tensor.index((index,))  # fmt: skip
+                except BaseException:
+                    hide_inner_frames()
+                    raise
             if kind is list and tensor._spec.device is CPU and all_ints(index) and index:
                 from ..tensor_data import from_numpy
 
-                return tensor.index((from_numpy(np.array(index, np.int64)),))
-        askers = overloaded((tensor, index), {})
-        if askers:
-            return handle(_public("__getitem__"), askers, (tensor, index), {})
-        picked, advanced = _apply(tensor, _as_tuple(index))
-        if advanced is not None:
-            return picked.index(advanced)
-        return picked.alias() if picked is tensor else picked
+                try: return tensor.index((from_numpy(np.array(index, np.int64)),))  # fmt: skip
+                except BaseException:
+                    hide_inner_frames()
+                    raise
+        try:
+            askers = overloaded((tensor, index), {})
+            if askers:
+                return handle(_public("__getitem__"), askers, (tensor, index), {})
+            picked, advanced = _apply(tensor, _as_tuple(index))
+            if advanced is not None:
+                return picked.index(advanced)
+            return picked.alias() if picked is tensor else picked
+        except BaseException:
+            hide_inner_frames()
+            raise
 
     def __delitem__(self, index: Any) -> None:
         raise TypeError("Tensor does not support deleting items")
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        tensor: Any = self
-        is_tensor = isinstance(value, TensorImpl)
-        if value.__class__ not in plain_classes:
-            askers = overloaded((tensor, index, value), {})
-            if askers:
-                handle(_public("__setitem__"), askers, (tensor, index, value), {})
-                return
-        if not is_tensor:
-            value = _number(value, tensor)
-        basic = None
-        kind = index.__class__
-        if not modes and (kind is int or kind is slice or index is Ellipsis or index is None):
-            basic = tensor[index]
-        elif kind is tuple and not modes:
-            basic = _basic(tensor, index)
-        advanced: Sequence[Any] | None = None
-        if basic is None and kind not in plain_classes:
-            askers = overloaded((tensor, index), {})
-            if askers:
-                handle(_public("__setitem__"), askers, (tensor, index, value), {})
-                return
-        if isinstance(index, TensorImpl) and index._spec.ndim:
-            basic, advanced = tensor, (index,)
-        elif basic is None:
-            basic, advanced = _apply(tensor, _as_tuple(index))
-        if advanced is None:
-            _write(basic, value, is_tensor)
-        else:
-            _write_at(basic, advanced, value, is_tensor)
+        try:
+            tensor: Any = self
+            is_tensor = isinstance(value, TensorImpl)
+            if value.__class__ not in plain_classes:
+                askers = overloaded((tensor, index, value), {})
+                if askers:
+                    handle(_public("__setitem__"), askers, (tensor, index, value), {})
+                    return
+            if not is_tensor:
+                value = _number(value, tensor)
+            basic = None
+            kind = index.__class__
+            if not modes and (kind is int or kind is slice or index is Ellipsis or index is None):
+                basic = tensor[index]
+            elif kind is tuple and not modes:
+                basic = _basic(tensor, index)
+            advanced: Sequence[Any] | None = None
+            if basic is None and kind not in plain_classes:
+                askers = overloaded((tensor, index), {})
+                if askers:
+                    handle(_public("__setitem__"), askers, (tensor, index, value), {})
+                    return
+            if isinstance(index, TensorImpl) and index._spec.ndim:
+                basic, advanced = tensor, (index,)
+            elif basic is None:
+                basic, advanced = _apply(tensor, _as_tuple(index))
+            if advanced is None:
+                _write(basic, value, is_tensor)
+            else:
+                _write_at(basic, advanced, value, is_tensor)
+        except BaseException:
+            hide_inner_frames()
+            raise
 
 
 def _public(name: str) -> Any:
@@ -228,11 +247,18 @@ def _basic(tensor: Any, index: tuple[Any, ...]) -> Any:
         else:
             return None
     if numbers == len(index) > 0:
-        return _element(tensor, index)
+        try: return _element(tensor, index)  # fmt: skip
+        except BaseException:
+            hide_inner_frames()
+            raise
     try:
         plan = _basic_plans[tensor._spec][tuple(key)]
     except (KeyError, TypeError):
-        plan = _plan_basic(tensor, index, tuple(key))
+        try:
+            plan = _plan_basic(tensor, index, tuple(key))
+        except BaseException:
+            hide_inner_frames()
+            raise
     return plan(tensor)
 
 

@@ -18,6 +18,7 @@ from ...runtime.layout import strided
 from ...runtime.size import Size
 from ...runtime.storage import Storage
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.traceback_filter import hide_inner_frames
 
 if TYPE_CHECKING:
     _Base = TensorImpl
@@ -198,15 +199,19 @@ class TypeMethods(_Base):
             >>> tt.ones(1).type(), tt.ones(1).type(tt.LongTensor)
             ('triten.FloatTensor', tensor([1]))
         """
-        tensor: Any = self
-        if dtype is None:
-            return type_name(self.dtype, self.device.type)
-        if isinstance(dtype, st.dtype):
-            return tensor.to(dtype, non_blocking=non_blocking)
-        kind = type_of(dtype)
-        if kind.device_type == self.device.type:
-            return tensor.to(kind.dtype, non_blocking=non_blocking)
-        return tensor.to(kind.device_type, kind.dtype, non_blocking=non_blocking)
+        try:
+            tensor: Any = self
+            if dtype is None:
+                return type_name(self.dtype, self.device.type)
+            if isinstance(dtype, st.dtype):
+                return tensor.to(dtype, non_blocking=non_blocking)
+            kind = type_of(dtype)
+            if kind.device_type == self.device.type:
+                return tensor.to(kind.dtype, non_blocking=non_blocking)
+            return tensor.to(kind.device_type, kind.dtype, non_blocking=non_blocking)
+        except BaseException:
+            hide_inner_frames()
+            raise
 
     def new(self, *data: Any, device: Any = None, **named: Any) -> Any:
         """A tensor of this one's dtype, on its device: of sizes, without values, or of data (`torch.Tensor.new`).
@@ -218,7 +223,11 @@ class TypeMethods(_Base):
             >>> tt.ones(1).new([1, 2]), tt.ones(1).new(2, 3).shape
             (tensor([1., 2.]), triten.Size([2, 3]))
         """
-        return constructed(self.dtype, self.device, data, device, named)
+        try:
+            return constructed(self.dtype, self.device, data, device, named)
+        except BaseException:
+            hide_inner_frames()
+            raise
 
 
 BFloat16Tensor = TensorType(st.bfloat16)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...runtime.errors import not_a_tensor
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.traceback_filter import api_boundary
 from ..core.dispatcher import Dispatcher
 
 if TYPE_CHECKING:
@@ -14,6 +16,8 @@ else:
 
 
 def _call(operator: str, *args: Any) -> Any:
+    if not isinstance(args[0], TensorImpl):
+        raise not_a_tensor(args[0], operator)
     return Dispatcher.singleton().find_schema_or_throw(f"aten::{operator}").call(*args)
 
 
@@ -45,6 +49,7 @@ class UniqueMethods(_Base):
 
     __slots__ = ()
 
+    @api_boundary
     def unique(
         self,
         sorted: bool = True,
@@ -55,6 +60,7 @@ class UniqueMethods(_Base):
         """`tt.unique` of this tensor (`torch.Tensor.unique`)."""
         return unique(self, sorted, return_inverse, return_counts, dim)
 
+    @api_boundary
     def unique_consecutive(
         self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
     ) -> Any:

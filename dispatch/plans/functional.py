@@ -14,6 +14,8 @@ from typing import Any
 from ...runtime.float_errors import is_taken, run_quiet, run_quiet_copy
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
+from ...runtime.traceback_filter import HANDLER, hide_inner_frames
+from ...runtime.written_code import defined
 from ..core.kernel_function import Plan
 from ..structured.allocation import allocator_of, numpy_may_allocate, numpy_may_make_number
 from ..structured.stub import PlannedKernel
@@ -187,13 +189,15 @@ def host_kernel_maker(
     """
     numbers = range(count)
     data = [f"data{i}" for i in numbers]
-    if fills:
-        lines = [f"data{i} = allocate{i}()" for i in numbers]
-        lines += [*_computing(quiet, "filled = ", data + _given(roles)), "if filled is False:"]
-    else:
-        target = "data0" if count == 1 else "data"
-        lines = [*_computing(quiet, f"{target} = ", _given(roles)), f"if {target} is None:"]
-    lines += [f"    return composed({', '.join([f'v{i}' for i in range(len(roles))])})"]
+    target = "filled" if fills else "data0" if count == 1 else "data"
+    lines = [f"data{i} = allocate{i}()" for i in numbers] if fills else []
+    computing = _computing(quiet, f"{target} = ", data + _given(roles) if fills else _given(roles))
+    lines += computing if quiet else [f"try: {computing[0]}", HANDLER]
+    lines += [
+        f"if {target} is {'False' if fills else 'None'}:",
+        f"    try: return composed({', '.join([f'v{i}' for i in range(len(roles))])})",
+        f"    {HANDLER}",
+    ]
     if count > 1 and not fills:
         lines += [f"{', '.join(data)} = data"]
     for i in numbers:
@@ -231,9 +235,10 @@ def _computing(quiet: bool, target: str, given: Sequence[str]) -> list[str]:
         "try:",
         f"    {target}run_quiet(compute, {called})",
         "except RuntimeError as error:",
-        "    if not is_taken(error):",
-        "        raise",
-        f"    {target}run_quiet_copy(compute, {called})",
+        "    if not is_taken(error): hide_inner_frames(); raise",
+        f"    try: {target}run_quiet_copy(compute, {called})",
+        f"    {HANDLER}",
+        HANDLER,
     ]
 
 
@@ -242,22 +247,28 @@ def _wrapping(out: str, spec: str) -> list[str]:
 
 
 def _made(parameters: str, before: Sequence[str], roles: Roles, lines: Sequence[str]) -> Callable[..., Plan]:
-    """The function of these statements' text."""
+    """The function of these statements' text, whose errors show no inner frames."""
+    if HANDLER not in lines:
+        lines = [f"try: {'; '.join(lines)}", HANDLER]
     text = [
         f"def make({parameters}):",
         *[f"    {line}" for line in before],
         f"    def plan({', '.join([f'v{i}' for i in range(len(roles))])}):",
         *[f"        {line}" for line in lines],
         "    return plan",
+        "",
     ]
     names: dict[str, Any] = {
         "PASSED": PASSED,
         "Tensor": Tensor,
         "data_of": data_of,
         "__name__": __name__,
+        "hide_inner_frames": hide_inner_frames,
         "is_taken": is_taken,
         "run_quiet": run_quiet,
         "run_quiet_copy": run_quiet_copy,
     }
-    exec(compile("\n".join(text), f"<plan of {', '.join(map(str, roles))}>", "exec"), names)
-    return names["make"]  # type: ignore[no-any-return]
+    made: Callable[..., Plan] = defined(
+        "make", "\n".join(text), f"plan of {', '.join(map(str, roles))}", names
+    )
+    return made

@@ -19,6 +19,8 @@ from ...runtime.layout import strided
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.storage import address_of, in_memory_order, root_of
 from ...runtime.tensor_spec import TensorSpec
+from ...runtime.traceback_filter import hide_inner_frames
+from ...runtime.written_code import defined
 from ..autograd.creation import mark_unrecorded
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
@@ -135,18 +137,19 @@ def view_maker(
         expression: the view's bytes, from the tensor's own as ``data``.
         given: names in it.
         parameters: what else the plan is called with.
-        before: a statement that checks those.
+        before: a statement that checks those; it may name `hide_inner_frames`.
     """
     names: dict[str, Any] = {
         "Tensor": Tensor,
         "__name__": __name__,
         "grad_disabled": grad_disabled,
+        "hide_inner_frames": hide_inner_frames,
         "mark_unrecorded": mark_unrecorded,
         "ndarray": np.ndarray,
     }
     text = _VIEW.format(given=", ".join(given), parameters=parameters, before=before, expression=expression)
-    exec(compile(text, f"<view {expression}>", "exec"), names)
-    return names["make"]  # type: ignore[no-any-return]
+    made: Callable[..., Plan] = defined("make", text, f"plan of {expression}", names)
+    return made
 
 
 def taker(spec: TensorSpec, result: TensorSpec, geometry: Geometry) -> Callable[[Any], Any]:
@@ -157,8 +160,10 @@ def taker(spec: TensorSpec, result: TensorSpec, geometry: Geometry) -> Callable[
 
 @functools.cache
 def _taker_maker(expression: str, given: tuple[str, ...]) -> Callable[..., Callable[[Any], Any]]:
-    text = f"lambda {', '.join(given)}: lambda data: {expression}"
-    return eval(compile(text, f"<view {expression}>", "eval"), {"ndarray": np.ndarray})  # type: ignore[no-any-return]
+    text = f"def make({', '.join(given)}):\n    return lambda data: {expression}\n"
+    names = {"__name__": __name__, "ndarray": np.ndarray}
+    made: Callable[..., Callable[[Any], Any]] = defined("make", text, f"view {expression}", names)
+    return made
 
 
 def _taken(spec: TensorSpec, result: TensorSpec, geometry: Geometry) -> tuple[str, dict[str, Any]]:

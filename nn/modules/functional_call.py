@@ -8,6 +8,7 @@ from typing import Any
 
 from ...dispatch.generated import functions as _ops
 from ...dispatch.tensor import Tensor
+from ...runtime.traceback_filter import api_boundary
 from .module import Module
 
 __all__ = ["functional_call", "stack_module_state"]
@@ -15,6 +16,7 @@ __all__ = ["functional_call", "stack_module_state"]
 _MISSING = object()
 
 
+@api_boundary
 def functional_call(
     module: Module,
     parameter_and_buffer_dicts: Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]],

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from ...dispatch.autograd.node import RemovableHandle
 from ...dispatch.tensor import Tensor
+from ...runtime.traceback_filter import hide_inner_frames
 from .conversion import ConversionMixin
 from .module_hooks import HOOK_TABLES, added, call_with_hooks
 from .parameter import Buffer, Parameter
@@ -59,8 +60,14 @@ class Module(ConversionMixin, StateDictMixin):
             or own["_backward_hooks"]
             or own["_backward_pre_hooks"]
         ):
-            return call_with_hooks(self, args, kwargs)
-        return self.forward(*args, **kwargs)
+            try: return call_with_hooks(self, args, kwargs)  # fmt: skip
+            except BaseException:
+                hide_inner_frames()
+                raise
+        try: return self.forward(*args, **kwargs)  # fmt: skip
+        except BaseException:
+            hide_inner_frames()
+            raise
 
     # Attributes
 

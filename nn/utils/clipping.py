@@ -9,6 +9,7 @@ from typing import Any
 from ...dispatch.autograd.grad_mode import no_grad
 from ...dispatch.generated import functions as _ops
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.traceback_filter import api_boundary
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
@@ -69,6 +70,7 @@ def clip_grads_with_norm_(
         grad.mul_(scale.to(grad.device))
 
 
+@api_boundary
 @no_grad()
 def clip_grad_norm_(
     parameters: Any,
@@ -94,6 +96,7 @@ def clip_grad_norm_(
     return total
 
 
+@api_boundary
 @no_grad()
 def clip_grad_value_(parameters: Iterable[Any] | Any, clip_value: float, foreach: bool | None = None) -> None:
     """Hold every element of gradients within [-clip_value, clip_value] (`torch.nn.utils.clip_grad_value_`).

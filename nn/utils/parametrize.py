@@ -9,6 +9,7 @@ from typing import Any
 
 from ...autograd import no_grad
 from ...dispatch.tensor import Tensor
+from ...runtime.traceback_filter import api_boundary
 from ..modules.containers import ModuleDict, ModuleList
 from ..modules.module import Module
 from ..modules.parameter import Parameter
@@ -213,6 +214,7 @@ def type_before_parametrizations(module: Module) -> type:
     return type(module).__bases__[0] if is_parametrized(module) else type(module)
 
 
+@api_boundary
 def register_parametrization(
     module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False
 ) -> Module:

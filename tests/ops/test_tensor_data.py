@@ -64,7 +64,8 @@ def test_conversion(data, dtype, wanted):
     ("data", "options", "error", "words"),
     [
         ("a", {}, TypeError, "invalid data type 'str'"),
-        (["a"], {}, TypeError, "invalid data type 'str'"),
+        (["a"], {}, ValueError, "too many dimensions 'str'"),
+        ([1, "a"], {}, TypeError, "invalid data type 'str'"),
         (None, {}, RuntimeError, "Could not infer dtype of NoneType"),
         ({}, {}, RuntimeError, "Could not infer dtype of dict"),
         ([[1], 2], {}, TypeError, "not a sequence"),

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from ...dispatch.random import Generator
 from ...dispatch.tensor import Tensor
+from ...runtime.traceback_filter import hide_inner_frames
 from .collate import default_collate, default_convert
 from .datasets import IterableDataset
 from .samplers import BatchSampler, RandomSampler, SequentialSampler
@@ -132,32 +133,42 @@ class DataLoader(Generic[T_co]):
         return map(_pinned, batches) if self.pin_memory else batches
 
     def _of_indices(self) -> Iterator[Any]:
-        if self.batch_sampler is None:
-            for index in self.sampler:
-                yield self.collate_fn(self.dataset[index])
-            return
-        at_once = getattr(self.dataset, "__getitems__", None)
-        for indices in self.batch_sampler:
-            yield self.collate_fn(at_once(indices) if at_once else [self.dataset[index] for index in indices])
+        try:
+            if self.batch_sampler is None:
+                for index in self.sampler:
+                    yield self.collate_fn(self.dataset[index])
+                return
+            at_once = getattr(self.dataset, "__getitems__", None)
+            for indices in self.batch_sampler:
+                yield self.collate_fn(
+                    at_once(indices) if at_once else [self.dataset[index] for index in indices]
+                )
+        except BaseException:
+            hide_inner_frames()
+            raise
 
     def _of_iterable(self) -> Iterator[Any]:
-        samples = iter(self.dataset)
-        expected = len(self.dataset) if hasattr(self.dataset, "__len__") else None
-        count = 0
-        while True:
-            wanted = 1 if self.batch_size is None else self.batch_size
-            batch = list(itertools.islice(samples, wanted))
-            if not batch or (self.drop_last and len(batch) < wanted):
-                return
-            count += len(batch)
-            if expected is not None and count > expected:
-                warnings.warn(
-                    f"Length of IterableDataset {self.dataset} was reported to be {expected}, but {count} samples have "
-                    "been fetched.",
-                    stacklevel=3,
-                )
-                expected = None
-            yield self.collate_fn(batch[0] if self.batch_size is None else batch)
+        try:
+            samples = iter(self.dataset)
+            expected = len(self.dataset) if hasattr(self.dataset, "__len__") else None
+            count = 0
+            while True:
+                wanted = 1 if self.batch_size is None else self.batch_size
+                batch = list(itertools.islice(samples, wanted))
+                if not batch or (self.drop_last and len(batch) < wanted):
+                    return
+                count += len(batch)
+                if expected is not None and count > expected:
+                    warnings.warn(
+                        f"Length of IterableDataset {self.dataset} was reported to be {expected}, but {count} samples "
+                        "have been fetched.",
+                        stacklevel=3,
+                    )
+                    expected = None
+                yield self.collate_fn(batch[0] if self.batch_size is None else batch)
+        except BaseException:
+            hide_inner_frames()
+            raise
 
     def __len__(self) -> int:
         if self._is_iterable:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....runtime.local_dispatch_key_set import modes
+from ....runtime.traceback_filter import hide_inner_frames
 from ...core.call_parts import NOT_GIVEN, Parameter
 from ...core.overload_packet import packet
 
@@ -500,9 +501,16 @@ def empty(*sizes: Any, **options: Any) -> Any:
         try:
             plan = empty_short[sizes]
         except (KeyError, TypeError):
-            return _empty(*sizes)
+            try:
+                return _empty(*sizes)
+            except BaseException:
+                hide_inner_frames()
+                raise
         return plan()
-    return _empty(*sizes, **options)
+    try: return _empty(*sizes, **options)  # fmt: skip
+    except BaseException:
+        hide_inner_frames()
+        raise
 
 
 _empty.__qualname__ = _empty.__name__ = "empty"
@@ -599,9 +607,16 @@ def zeros(*sizes: Any, **options: Any) -> Any:
         try:
             plan = zeros_short[sizes]
         except (KeyError, TypeError):
-            return _zeros(*sizes)
+            try:
+                return _zeros(*sizes)
+            except BaseException:
+                hide_inner_frames()
+                raise
         return plan()
-    return _zeros(*sizes, **options)
+    try: return _zeros(*sizes, **options)  # fmt: skip
+    except BaseException:
+        hide_inner_frames()
+        raise
 
 
 _zeros.__qualname__ = _zeros.__name__ = "zeros"
@@ -646,9 +661,16 @@ def ones(*sizes: Any, **options: Any) -> Any:
         try:
             plan = ones_short[sizes]
         except (KeyError, TypeError):
-            return _ones(*sizes)
+            try:
+                return _ones(*sizes)
+            except BaseException:
+                hide_inner_frames()
+                raise
         return plan()
-    return _ones(*sizes, **options)
+    try: return _ones(*sizes, **options)  # fmt: skip
+    except BaseException:
+        hide_inner_frames()
+        raise
 
 
 _ones.__qualname__ = _ones.__name__ = "ones"

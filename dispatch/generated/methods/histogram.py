@@ -34,7 +34,7 @@ class HistogramMethods:
                     plan = histogram_short[self._spec]
                 elif len(args) == 1 and args[0].__class__ in SHORT:
                     plan = histogram_short[self._spec, args[0]]
-            except KeyError:
+            except (KeyError, AttributeError):
                 pass
             if plan is not None:
                 return plan(self)

@@ -232,7 +232,7 @@ class ReductionMethods:
                     plan = max_short[self._spec]
                 elif len(args) == 1 and args[0].__class__ in SHORT:
                     plan = max_short[self._spec, args[0]]
-            except KeyError:
+            except (KeyError, AttributeError):
                 pass
             if plan is not None:
                 return plan(self)
@@ -255,7 +255,7 @@ class ReductionMethods:
                     plan = min_short[self._spec]
                 elif len(args) == 1 and args[0].__class__ in SHORT:
                     plan = min_short[self._spec, args[0]]
-            except KeyError:
+            except (KeyError, AttributeError):
                 pass
             if plan is not None:
                 return plan(self)
@@ -368,7 +368,7 @@ class ReductionMethods:
                     plan = var_short[self._spec]
                 elif len(args) == 1 and args[0].__class__ in SHORT:
                     plan = var_short[self._spec, args[0]]
-            except KeyError:
+            except (KeyError, AttributeError):
                 pass
             if plan is not None:
                 return plan(self)
@@ -393,7 +393,7 @@ class ReductionMethods:
                     plan = std_short[self._spec]
                 elif len(args) == 1 and args[0].__class__ in SHORT:
                     plan = std_short[self._spec, args[0]]
-            except KeyError:
+            except (KeyError, AttributeError):
                 pass
             if plan is not None:
                 return plan(self)

@@ -57,7 +57,7 @@ class ShapesMethods:
                     plan = hsplit_short[self._spec]
                 elif len(args) == 1 and args[0].__class__ in SHORT:
                     plan = hsplit_short[self._spec, args[0]]
-            except KeyError:
+            except (KeyError, AttributeError):
                 pass
             if plan is not None:
                 return plan(self)
@@ -76,7 +76,7 @@ class ShapesMethods:
                     plan = vsplit_short[self._spec]
                 elif len(args) == 1 and args[0].__class__ in SHORT:
                     plan = vsplit_short[self._spec, args[0]]
-            except KeyError:
+            except (KeyError, AttributeError):
                 pass
             if plan is not None:
                 return plan(self)
@@ -95,7 +95,7 @@ class ShapesMethods:
                     plan = dsplit_short[self._spec]
                 elif len(args) == 1 and args[0].__class__ in SHORT:
                     plan = dsplit_short[self._spec, args[0]]
-            except KeyError:
+            except (KeyError, AttributeError):
                 pass
             if plan is not None:
                 return plan(self)

@@ -56,7 +56,7 @@ class SortingMethods:
                     plan = sort_short[self._spec]
                 elif len(args) == 1 and args[0].__class__ in SHORT:
                     plan = sort_short[self._spec, args[0]]
-            except KeyError:
+            except (KeyError, AttributeError):
                 pass
             if plan is not None:
                 return plan(self)
@@ -77,7 +77,7 @@ class SortingMethods:
                     plan = argsort_short[self._spec]
                 elif len(args) == 1 and args[0].__class__ in SHORT:
                     plan = argsort_short[self._spec, args[0]]
-            except KeyError:
+            except (KeyError, AttributeError):
                 pass
             if plan is not None:
                 return plan(self)

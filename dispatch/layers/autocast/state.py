@@ -19,6 +19,7 @@ from ....runtime.local_dispatch_key_set import local, modes
 from ....runtime.scalar_type import bfloat16, float16
 from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.tensor_impl import TensorImpl
+from ....runtime.traceback_filter import hide_inner_frames
 
 DEFAULT_DTYPES = {
     "cpu": bfloat16,
@@ -83,7 +84,11 @@ def is_autocast_available(device_type: str) -> bool:
         >>> tt.is_autocast_available("cuda"), tt.is_autocast_available("meta")
         (True, False)
     """
-    return _parse(device_type, "is_autocast_available").type in DEFAULT_DTYPES
+    try:
+        return _parse(device_type, "is_autocast_available").type in DEFAULT_DTYPES
+    except BaseException:
+        hide_inner_frames()
+        raise
 
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
@@ -95,7 +100,11 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
         ...     tt.is_autocast_enabled("cpu"), tt.is_autocast_enabled("cuda")
         (True, False)
     """
-    return bool(local.autocast >> backend_of(device_type, "is_autocast_enabled") & 1)
+    try:
+        return bool(local.autocast >> backend_of(device_type, "is_autocast_enabled") & 1)
+    except BaseException:
+        hide_inner_frames()
+        raise
 
 
 def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -> None:
@@ -144,7 +153,11 @@ def get_autocast_dtype(device_type: str) -> ScalarType:
         >>> tt.get_autocast_dtype("cpu"), tt.get_autocast_dtype("cuda")
         (triten.bfloat16, triten.float16)
     """
-    return state.dtypes[backend_of(device_type, "get_autocast_dtype")]
+    try:
+        return state.dtypes[backend_of(device_type, "get_autocast_dtype")]
+    except BaseException:
+        hide_inner_frames()
+        raise
 
 
 def set_autocast_dtype(device_type: str, dtype: ScalarType) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ....runtime.dispatch_key_set import DispatchKeySet
 from ....runtime.tensor_impl import TensorImpl
+from ....runtime.traceback_filter import api_boundary
 from ...core.argument_roles import tensors_in
 from ...core.operator_entry import OperatorEntry
 from ..pytree import tree_flatten, tree_unflatten
@@ -62,6 +63,7 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
     if not callable(func):
         raise TypeError(f"functionalize(): func must be callable, got {type(func).__name__}")
 
+    @api_boundary
     def functionalized(*args: Any, **kwargs: Any) -> Any:
         layer = Layer(remove == "mutations_and_views")
         leaves, spec = tree_flatten((args, kwargs))

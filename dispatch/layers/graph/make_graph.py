@@ -23,6 +23,7 @@ from ....runtime.local_dispatch_key_set import ExcludeDispatchKeyGuard, IncludeD
 from ....runtime.storage import Storage, address_of, root_of
 from ....runtime.tensor_impl import TensorImpl
 from ....runtime.tensor_spec import TensorSpec
+from ....runtime.traceback_filter import api_boundary
 from ...autograd.node import edge_of
 from ...core.argument_roles import tensors_in
 from ...core.op_overload import OpOverload
@@ -92,6 +93,7 @@ def make_graph(
     if not callable(f):
         raise TypeError(f"make_graph(): f must be callable, got {type(f).__name__}")
 
+    @api_boundary
     def record(*args: Any, **kwargs: Any) -> Traced:
         checker = check_against(f, args, kwargs) if check else None
         traced = _record(f, tracing_mode, not _error_on_data_dependent_ops, args, kwargs)

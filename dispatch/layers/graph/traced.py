@@ -12,6 +12,8 @@ from ....runtime.device import CPU
 from ....runtime.generator import Generator, default_generator
 from ....runtime.tensor_impl import TensorImpl
 from ....runtime.tensor_spec import TensorSpec
+from ....runtime.traceback_filter import hide_inner_frames
+from ....runtime.written_code import defined
 from ..pytree import TreeSpec, tree_flatten, tree_unflatten
 from .graph import Graph
 from .pickling import packed, unpacked
@@ -61,16 +63,20 @@ class Traced:
             ValueError: for a non-tensor argument of another value.
             RuntimeError: for a tensor of another shape, stride, dtype or device, all of which the graph has fixed.
         """
-        leaves, spec = tree_flatten((args, kwargs))
-        if spec != self.in_spec:
-            raise TypeError(
-                f"this graph was recorded on arguments of the structure {self.in_spec} (args, kwargs), got {spec}"
-            )
-        for leaf, expected in zip(leaves, self.inputs, strict=True):
-            _check_leaf(leaf, expected)
-        forward = self._forward or self.recompile()
-        results = forward(_Constants(self.graph.constants), *[leaves[i] for i in self._tensors])
-        return tree_unflatten(results, self.out_spec)
+        try:
+            leaves, spec = tree_flatten((args, kwargs))
+            if spec != self.in_spec:
+                raise TypeError(
+                    f"this graph was recorded on arguments of the structure {self.in_spec} (args, kwargs), got {spec}"
+                )
+            for leaf, expected in zip(leaves, self.inputs, strict=True):
+                _check_leaf(leaf, expected)
+            forward = self._forward or self.recompile()
+            results = forward(_Constants(self.graph.constants), *[leaves[i] for i in self._tensors])
+            return tree_unflatten(results, self.out_spec)
+        except BaseException:
+            hide_inner_frames()
+            raise
 
     @property
     def code(self) -> str:
@@ -80,8 +86,7 @@ class Traced:
     def recompile(self) -> Callable[..., Any]:
         """Make the callable anew, after the graph was changed."""
         namespace: dict[str, Any] = {"tt": sys.modules[__name__.partition(".dispatch.")[0]]}
-        exec(compile(self.code, "<make_graph>", "exec"), namespace)
-        self._forward = namespace["forward"]
+        self._forward = defined("forward", self.code, "graph", namespace)
         return self._forward
 
     def print_readable(self) -> str:

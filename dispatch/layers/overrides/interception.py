@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
+from ....runtime.traceback_filter import hide_inner_frames
 from ...core.op_overload import OpOverload, OpOverloadGroup
 from ...core.tensor_function import ALL_DISABLED, handle, handle_operator, overloaded, state
 from .overridable import (
@@ -84,17 +85,21 @@ class Interception:
 
     def ask(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call of the function while it is exchanged."""
-        if not _active:
-            self._restore()
-            return self.original(*args, **kwargs)
-        disabled = state.disabled
-        askers = overloaded(args, kwargs) if self.by_arguments and not disabled else []
-        if not askers and (not state.modes or disabled == ALL_DISABLED):
-            return self.original(*args, **kwargs)
-        func = self.func
-        if func is None:
-            func, args = args[0], args[1:]
-        return (handle_operator if self.operator else handle)(func, askers, args, kwargs)
+        try:
+            if not _active:
+                self._restore()
+                return self.original(*args, **kwargs)
+            disabled = state.disabled
+            askers = overloaded(args, kwargs) if self.by_arguments and not disabled else []
+            if not askers and (not state.modes or disabled == ALL_DISABLED):
+                return self.original(*args, **kwargs)
+            func = self.func
+            if func is None:
+                func, args = args[0], args[1:]
+            return (handle_operator if self.operator else handle)(func, askers, args, kwargs)
+        except BaseException:
+            hide_inner_frames()
+            raise
 
 
 def _interceptions() -> Iterator[Interception]:

@@ -11,6 +11,7 @@ from ....runtime.memory_format import contiguous_strides
 from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.scalar_type import float32, float64
 from ....runtime.tensor_spec import TensorSpec
+from ....runtime.traceback_filter import HANDLER
 from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
 from ...plans.detach import detach as detach
@@ -439,8 +440,13 @@ def select_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     if not on_host:
         expression = "data.offset_by(index % size * nbytes)"
         given["nbytes"] = nbytes
-    check = "if not -size <= index < size: refuse(index, size)"
-    return view_maker(expression, tuple(given), ", index", check)(result, **given)
+    return view_maker(expression, tuple(given), ", index", _IN_BOUNDS)(result, **given)
+
+
+_IN_BOUNDS = f"""if not -size <= index < size:
+            try: refuse(index, size)
+            {HANDLER}"""
+"""The check of a view that is called with an index."""
 
 
 def _refuse_index(index: int, size: int) -> None:

@@ -21,6 +21,7 @@ import ml_dtypes
 import numpy as np
 from cupy.cuda import driver as driver_api
 
+from ...written_code import defined
 from ..driver import CompiledKernel, DeviceProperties, Grid, LaunchObserver, check_grid
 from ..tensor_map import ALIGNMENT, DescribedTensor, TensorMaps
 from ..triton.compile import WARP_SIZE, KernelBinary, ParameterLayout
@@ -146,6 +147,7 @@ class CuPyKernel(CompiledKernel):
         idle: list[tuple[Any, int]] = []
         return {
             "__builtins__": {},
+            "__name__": __name__,
             "IndexError": IndexError,
             "Refused": (struct.error, OverflowError, TypeError, CUDAError, *NATIVE),
             "bfloat16_bits": bfloat16_bits,
@@ -240,9 +242,7 @@ def launch(grid, stream{comma}{values}{keywords}):
     give_back(taken)
     counter.launches += 1
 """
-    made: dict[str, Any] = {}
-    exec(compile(source, "<launch of a kernel>", "exec"), made)
-    code: CodeType = made["launch"].__code__
+    code: CodeType = defined("launch", source, "launch of a kernel", {}).__code__
     return code
 
 
