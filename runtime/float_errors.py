@@ -1,22 +1,38 @@
-"""NumPy's floating-point error state: ignored around kernels, whatever the user has set.
+"""NumPy's floating-point errors: ignored while kernels run, whatever the user has set.
 
-NumPy keeps the state in a context variable, and `np.errstate` costs over a microsecond. A `Context` in which
-the state is ``ignore`` costs nothing to enter: ``run(ufunc, a, b)`` is as quick as the bare call. A context
-cannot be entered twice at once (by two threads, or again from a finalizer): then a copy is.
+NumPy keeps its error state in a context variable, and `np.errstate` costs over a microsecond. To run a function in a
+`contextvars.Context` in which the state is ``ignore`` costs next to nothing: ``run_quiet(ufunc, a, b)`` is about as
+quick as the bare call. But a context cannot be entered while somebody is in it, another thread or a caller of this one;
+then a copy is, which takes a microsecond.
+
+- Plans, whose text is written out, call `run_quiet`, and where that is taken `run_quiet_copy`.
+- Kernels are decorated with `quietly`; a plan that runs quietly itself takes the function within (`unwrapped`).
+- Functions that only kernels call leave it to them. So do the parts of `parallel_for`: its threads run in copies of
+  the caller's context.
 """
 
 from __future__ import annotations
 
 import contextvars
+import functools
 from collections.abc import Callable
+from inspect import CO_VARARGS, CO_VARKEYWORDS
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 
+from .written_code import defined
+
+LINE = 512
+"""The length of lines from which NumPy's buffer is made no longer than that: see `quietly`."""
+
 _quiet = contextvars.copy_context()
 _quiet.run(np.seterr, all="ignore")
+_quiet_lines = _quiet.copy()
+_quiet_lines.run(np.setbufsize, LINE)
 run_quiet: Callable[..., Any] = _quiet.run
-"""``run_quiet(function, *args)``; raises RuntimeError, before the call, while another thread is inside."""
+"""``run_quiet(function, *args)``; raises RuntimeError, before the call, while somebody is inside."""
 
 
 def is_taken(error: RuntimeError) -> bool:
@@ -29,19 +45,51 @@ def run_quiet_copy(function: Callable[..., Any], *args: Any, **named: Any) -> An
     return _quiet.copy().run(function, *args, **named)
 
 
-def quietly(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, called with floating-point errors ignored; `alone`, an attribute of the result, is `function`.
+def quietly(function: Callable[..., Any], line: int = 0) -> Callable[..., Any]:
+    """`function`, called with floating-point errors ignored. It serves as a decorator.
 
-    A plan that runs it quietly itself takes that one.
+    Args:
+        function: of positional arguments.
+        line: the length of the lines of arrays of which an operand repeats a value, or has one for each line. NumPy
+            writes such an operand out into its buffer, at twice the time of the operation itself, unless the line is
+            longer than the buffer: from `LINE` on the buffer has that length.
     """
+    context = _quiet_lines if line >= LINE else _quiet
+    called = _wrapper_maker(_parameters_of(function))(function, context.run, context)
+    if context is _quiet:
+        called.alone = function  # type: ignore[attr-defined]
+    return called
 
-    def called(*args: Any) -> Any:
+
+def unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function within one that `quietly` has made, for callers that ignore errors already; others as they are."""
+    alone: Callable[..., Any] = getattr(function, "alone", function)
+    return alone
+
+
+def _parameters_of(function: Callable[..., Any]) -> str:
+    """The parameters of what calls a function: as many as it has, or any number where that is not plain."""
+    if function.__class__ is FunctionType and not function.__defaults__:
+        code = function.__code__
+        if not code.co_flags & (CO_VARARGS | CO_VARKEYWORDS) and not code.co_kwonlyargcount:
+            return ", ".join([f"v{i}" for i in range(code.co_argcount)])
+    return "*args"
+
+
+@functools.cache
+def _wrapper_maker(parameters: str) -> Callable[..., Callable[..., Any]]:
+    """What makes the wrapper of a function: written out, since to take arguments as a tuple would cost 100 ns."""
+    text = f"""
+def make(function, run, context):
+    def called({parameters}):
         try:
-            return run_quiet(function, *args)
+            return run(function, {parameters})
         except RuntimeError as error:
             if not is_taken(error):
                 raise
-        return run_quiet_copy(function, *args)
-
-    called.alone = function  # type: ignore[attr-defined]
+        return context.copy().run(function, {parameters})
     return called
+"""
+    names = {"__name__": __name__, "is_taken": is_taken}
+    made: Callable[..., Callable[..., Any]] = defined("make", text, f"quietly {parameters}", names)
+    return made

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.float_errors import quietly
 from ...runtime.tensor_spec import TensorSpec
-from ..error_state import quiet
 from ..undispatched import np
 from ..widen import compute_np
 
@@ -138,7 +138,7 @@ def attention(call: StructuredCall) -> PlannedKernel:
         if not np.shares_memory(target, out):
             np.copyto(out, target.reshape(out.shape), casting="unsafe")
 
-    return PlannedKernel(quiet(into))
+    return PlannedKernel(quietly(into))
 
 
 def attention_backward(call: StructuredCall) -> PlannedKernel:
@@ -188,7 +188,7 @@ def attention_backward(call: StructuredCall) -> PlannedKernel:
         for made, wide in ((grad_query, of_q), (grad_key, of_k), (grad_value, of_v)):
             np.copyto(made, wide.reshape(made.shape), casting="unsafe")
 
-    return PlannedKernel(quiet(into))
+    return PlannedKernel(quietly(into))
 
 
 register_stub("flash_attention_for_cpu_stub", "cpu", attention)

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.float_errors import quietly
 from ...runtime.memory_format import contiguous_strides, is_channels_last
 from ...runtime.tensor_spec import TensorSpec
-from ..error_state import quiet
 from ..undispatched import np
 from ..windows import Padding, Window
 from . import rows as convolution_rows
@@ -41,12 +41,12 @@ def convolution(call: StructuredCall) -> PlannedKernel:
     if conv.is_empty:
         return PlannedKernel(_bias_alone)
     if conv.multiply is np.matmul and conv.groups == 1 and _is_rows(spec):
-        return PlannedKernel(quiet(_forward_channels_last(conv, spec)))
+        return PlannedKernel(quietly(_forward_channels_last(conv, spec)))
     if conv.by_rows:
-        return PlannedKernel(quiet(convolution_rows.forward(*conv.by_rows)))
+        return PlannedKernel(quietly(convolution_rows.forward(*conv.by_rows)))
     same = spec.np_dtype == conv.dtype and conv.multiply is np.matmul
     if same and conv.window.is_pointwise and spec.is_contiguous:
-        return PlannedKernel(quiet(_forward_pointwise(conv)))
+        return PlannedKernel(quietly(_forward_pointwise(conv)))
     direct = same and conv.is_dense and conv.batches[0][0].count == 1 and spec.is_contiguous
 
     def into(out: Any, input: Any, weight: Any, bias: Any) -> None:
@@ -85,7 +85,7 @@ def convolution(call: StructuredCall) -> PlannedKernel:
 
         conv.over(len(parts), some_parts)
 
-    return PlannedKernel(quiet(into))
+    return PlannedKernel(quietly(into))
 
 
 def _is_rows(spec: TensorSpec) -> bool:
@@ -174,7 +174,7 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
         return PlannedKernel(_bias_alone)
     if conv.by_rows is None:
         return _backward_by_taps(call, conv)
-    by_rows = quiet(convolution_rows.backward_input(*conv.by_rows))
+    by_rows = quietly(convolution_rows.backward_input(*conv.by_rows))
     otherwise = functools.cache(lambda: _backward_by_taps(call, conv).into)
 
     def into(out: Any, grad: Any, weight: Any, bias: Any = None) -> None:
@@ -271,7 +271,7 @@ def _backward_by_taps(call: StructuredCall, conv: Convolution) -> PlannedKernel:
         conv.over(len(parts), some)
 
     parts = [part for batch in conv.batches for part in batch]
-    return PlannedKernel(quiet(into_pointwise if window.is_pointwise else into))
+    return PlannedKernel(quietly(into_pointwise if window.is_pointwise else into))
 
 
 def _gathers(window: Window) -> bool:
@@ -312,7 +312,7 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
     if conv.is_empty:
         return PlannedKernel(_zero)
     if conv.by_rows and convolution_rows.sums_by_rows(conv.channels, conv.outputs, conv.window):
-        return PlannedKernel(quiet(convolution_rows.backward_weight(*conv.by_rows, TOTALS)))
+        return PlannedKernel(quietly(convolution_rows.backward_weight(*conv.by_rows, TOTALS)))
     wide = np.dtype(np.float64) if conv.dtype == np.float32 else conv.dtype
 
     # The larger matrix first: the other way round the BLAS takes up to 1.5 times as long.
@@ -351,7 +351,7 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
     most = max(1, min(TOTALS, TOTAL_BYTES // (conv.depth * conv.outputs * wide.itemsize)))
     step = -(-count // most)
     shares = [conv.batches[i : i + step] for i in range(0, count, step)]
-    return PlannedKernel(quiet(into))
+    return PlannedKernel(quietly(into))
 
 
 register_stub("convolution_stub", "cpu", convolution)

@@ -10,8 +10,8 @@ from typing import Any
 
 from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall
+from ...runtime.float_errors import quietly
 from ...runtime.tensor_spec import TensorSpec
-from ..error_state import quiet
 from ..undispatched import np
 from .elementwise import constants_for
 
@@ -92,7 +92,7 @@ def chained(call: StructuredCall, make: Maker, np_dtype: np.dtype[Any]) -> Plann
 
         parallel_for(0, numel, grain, some)
 
-    return PlannedKernel(quiet(into))
+    return PlannedKernel(quietly(into))
 
 
 def _unary(

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, followed_by, register_stub
+from ...runtime.float_errors import quietly
 from ...runtime.scalar_type import (
     bfloat16,
     bool_,
@@ -25,7 +26,6 @@ from ...runtime.scalar_type import (
 )
 from ...runtime.tensor_spec import TensorSpec
 from ..blocks import BLOCK, SHARED_BLOCK, SHARED_BYTES, SHARED_FROM, TURNED_FROM, Blocks, part_of
-from ..error_state import IGNORE, reset_state, set_state
 from ..undispatched import copyto, np
 from ..widen import HALVES_FROM, cast_by, widened_halves
 
@@ -65,12 +65,9 @@ def copy(call: StructuredCall) -> PlannedKernel:
     elif out_spec.numel > BLOCK:
         run = partial(Blocks(out_spec, [spec]).run, step)
 
+    @quietly
     def cast(out: Any, src: Any) -> None:
-        token = set_state(IGNORE)
-        try:
-            run(out, src)
-        finally:
-            reset_state(token)
+        run(out, src)
 
     if steps or real_only or not is_plain:
         return PlannedKernel(cast)

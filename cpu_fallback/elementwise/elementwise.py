@@ -20,7 +20,6 @@ from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import float16
 from ...runtime.tensor_spec import TensorSpec
 from ..blocks import BLOCK, HANDED_OVER, SHARED_BLOCK, SHARED_BYTES, SHARED_FROM, TURNED_FROM, Blocks, part_of
-from ..error_state import IGNORE, raises_flags, reset_state, set_state
 from ..undispatched import np
 from ..widen import FLOAT32, HALVES_FROM, compute_np, widened_halves
 
@@ -70,6 +69,9 @@ SILENT = frozenset(
 """Ufuncs that raise no floating-point flag, whatever their input."""
 
 
+_made_array = quietly(np.array)
+
+
 class Constants(dict[Any, Any]):
     """Python numbers of one class as 0-d arrays of a dtype, remembered by value.
 
@@ -109,11 +111,7 @@ class Constants(dict[Any, Any]):
             if np_dtype.kind == "i" and wrapped >> (bits - 1):
                 wrapped -= 1 << bits
             return np.array(wrapped, np_dtype)
-        token = set_state(IGNORE)
-        try:
-            return np.array(value, np_dtype)
-        finally:
-            reset_state(token)
+        return _made_array(value, np_dtype)
 
 
 class RangedConstants(Constants):
@@ -277,6 +275,11 @@ def planned(
     return PlannedKernel(into, quietly(fresh), any_shape=any_shape)
 
 
+def raises_flags(np_dtype: Any) -> bool:
+    """Whether arithmetic on this dtype can raise floating-point flags."""
+    return bool(np_dtype.kind in "fcV")
+
+
 WRITING: set[Any] = set()
 """Functions that write to an argument `out`, an array of the common dtype, rather than return a new array."""
 
@@ -367,18 +370,15 @@ def _in_blocks(
     each = [p if m else _itself for p, m in zip(prepare, moving, strict=True)]
     step = compute if all(p is _itself for p in each) else _prepared(compute, each)
 
+    @quietly
     def run(out: Any, *inputs: Any) -> None:
-        token = set_state(IGNORE)
-        try:
-            ready = inputs
-            if once:
-                filled = list(inputs)
-                for i, p in once:
-                    filled[i] = p(filled[i])
-                ready = tuple(filled)
-            blocks.run(step, out, *ready)
-        finally:
-            reset_state(token)
+        ready = inputs
+        if once:
+            filled = list(inputs)
+            for i, p in once:
+                filled[i] = p(filled[i])
+            ready = tuple(filled)
+        blocks.run(step, out, *ready)
 
     return run
 

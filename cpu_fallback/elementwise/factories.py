@@ -9,8 +9,8 @@ from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.scalars import element_of
 from ...dispatch.structured.meta.indexing import preserved
 from ...dispatch.structured.stub import HostKernel, PlannedKernel, StructuredCall, register_stub
+from ...runtime.float_errors import quietly
 from ...runtime.tensor_spec import TensorSpec
-from ..error_state import IGNORE, reset_state, set_state
 from ..undispatched import np
 
 MAX_CONSTANTS = 256
@@ -72,6 +72,7 @@ def arange(call: StructuredCall) -> PlannedKernel:
     count, sizes = spec.numel, spec.sizes
     whole = bool(spec.dtype.is_integral)
 
+    @quietly
     def large(out: Any, _: Any, start: Any, step: Any) -> None:
         flat = out.reshape(-1)
         first, by = wide.type(start), wide.type(step)
@@ -83,30 +84,23 @@ def arange(call: StructuredCall) -> PlannedKernel:
                 low, high = int(first) + begin * int(by), int(first) + end * int(by)
                 np.copyto(flat[begin:end], np.arange(low, high, int(by), wide), casting="unsafe")
                 return
-            token = set_state(IGNORE)
-            try:
-                values = np.arange(begin, end, dtype=wide)
-                np.multiply(values, by, values)
-                np.add(values, first, values)
-                np.copyto(flat[begin:end], values, casting="unsafe")
-            finally:
-                reset_state(token)
+            values = np.arange(begin, end, dtype=wide)
+            np.multiply(values, by, values)
+            np.add(values, first, values)
+            np.copyto(flat[begin:end], values, casting="unsafe")
 
         in_blocks(count, part)
 
     if count > BLOCK and spec.is_contiguous:
         return PlannedKernel(large)
 
+    @quietly
     def into(out: Any, _: Any, start: Any, step: Any) -> None:
-        token = set_state(IGNORE)
-        try:
-            values = np.arange(count, dtype=wide).reshape(sizes)
-            np.multiply(values, wide.type(step), values)
-            np.add(values, wide.type(start), out if same else values)
-            if not same:
-                np.copyto(out, values, casting="unsafe")
-        finally:
-            reset_state(token)
+        values = np.arange(count, dtype=wide).reshape(sizes)
+        np.multiply(values, wide.type(step), values)
+        np.add(values, wide.type(start), out if same else values)
+        if not same:
+            np.copyto(out, values, casting="unsafe")
 
     return PlannedKernel(into)
 
@@ -120,49 +114,39 @@ def linspace(call: StructuredCall) -> PlannedKernel:
     count = spec.numel
     half, whole = count // 2, spec.dtype.is_integral
 
+    @quietly
     def large(out: Any, _: Any, start: Any, end: Any) -> None:
         flat = out.reshape(-1)
         if whole:
             start, end = int(start), int(end)
         first, last = wide(start), wide(end)
-        token = set_state(IGNORE)
-        try:
-            step = (last - first) / (count - 1)
-        finally:
-            reset_state(token)
+        step = (last - first) / (count - 1)
 
         def part(begin: int, stop: int) -> None:
-            token = set_state(IGNORE)
-            try:
-                middle = min(max(half, begin), stop)
-                rising = np.arange(begin, middle, dtype=np.float64)
-                np.copyto(flat[begin:middle], first + step * rising, casting="unsafe")
-                falling = np.arange(count - 1 - middle, count - 1 - stop, -1, dtype=np.float64)
-                np.copyto(flat[middle:stop], last - step * falling, casting="unsafe")
-            finally:
-                reset_state(token)
+            middle = min(max(half, begin), stop)
+            rising = np.arange(begin, middle, dtype=np.float64)
+            np.copyto(flat[begin:middle], first + step * rising, casting="unsafe")
+            falling = np.arange(count - 1 - middle, count - 1 - stop, -1, dtype=np.float64)
+            np.copyto(flat[middle:stop], last - step * falling, casting="unsafe")
 
         in_blocks(count, part)
 
     if count > BLOCK and spec.is_contiguous:
         return PlannedKernel(large)
 
+    @quietly
     def into(out: Any, _: Any, start: Any, end: Any) -> None:
-        token = set_state(IGNORE)
-        try:
-            if count == 1:
-                out.fill(start)
-                return
-            if whole:
-                start, end = int(start), int(end)
-            start, end = wide(start), wide(end)
-            step = (end - start) / (count - 1)
-            values = np.arange(count, dtype=np.float64).astype(wide, copy=False)
-            values[:half] = start + step * values[:half]
-            values[half:] = end - step * (count - 1 - values[half:])
-            np.copyto(out, values.reshape(out.shape), casting="unsafe")
-        finally:
-            reset_state(token)
+        if count == 1:
+            out.fill(start)
+            return
+        if whole:
+            start, end = int(start), int(end)
+        start, end = wide(start), wide(end)
+        step = (end - start) / (count - 1)
+        values = np.arange(count, dtype=np.float64).astype(wide, copy=False)
+        values[:half] = start + step * values[:half]
+        values[half:] = end - step * (count - 1 - values[half:])
+        np.copyto(out, values.reshape(out.shape), casting="unsafe")
 
     return PlannedKernel(into)
 

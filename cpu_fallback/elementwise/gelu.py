@@ -11,8 +11,8 @@ from typing import Any
 
 from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall
+from ...runtime.float_errors import quietly
 from ...runtime.tensor_spec import TensorSpec
-from ..error_state import quiet
 from ..undispatched import np
 from .pointwise_math import CUBIC, INVERSE_SQRT_2PI, NORMAL, SQRT_2_OVER_PI
 
@@ -139,4 +139,4 @@ def chained(call: StructuredCall, backward: bool) -> PlannedKernel | None:
 
         parallel_for(0, numel, grain, some)
 
-    return PlannedKernel(quiet(into))
+    return PlannedKernel(quietly(into))

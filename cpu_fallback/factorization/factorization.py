@@ -9,8 +9,8 @@ from typing import Any
 from ...dispatch.structured.library_routine import ROUTINES, raise_failure, routine_of
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime import lapack
+from ...runtime.float_errors import quietly
 from ...runtime.lapack import find_routine
-from ..error_state import quiet
 from ..undispatched import np
 
 FEW = 16
@@ -43,7 +43,7 @@ def by_lapack(stub: str) -> Callable[[StructuredCall], PlannedKernel]:
             ]
             inputs += [arguments[place] for place in numbers]
             info = np.zeros(batch, np.int32) if routine.info is None else outputs[routine.info]
-            quiet(routine.run)(lapack, outputs, inputs, info)
+            quietly(routine.run)(lapack, outputs, inputs, info)
             if routine.failure is not None:
                 raise_failure(routine.failure, info)
 

@@ -299,7 +299,7 @@ def lu_solve_of(B: TensorSpec, LU: TensorSpec, pivots: TensorSpec) -> HostKernel
     made = lu_solve(LU, pivots, B, True, False)
     if made is None:
         return None
-    compute = made.compute
+    compute = made.fresh
     return HostKernel(made.outputs, lambda b, lu, swapped: compute(lu, swapped, b))
 
 

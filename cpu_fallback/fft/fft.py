@@ -15,8 +15,8 @@ from ...dispatch.structured.stub import (
     register_stub,
 )
 from ...runtime.device import CPU
+from ...runtime.float_errors import quietly
 from ...runtime.tensor_spec import TensorSpec
-from ..error_state import quiet
 from ..undispatched import np
 
 DTYPES = frozenset({"float32", "float64", "complex64", "complex128"})
@@ -49,7 +49,7 @@ def transform(call: StructuredCall) -> PlannedKernel:
             made = (fft.ifftn if inverse else fft.fftn)(array, None, dims, norm)
         np.copyto(target, made)
 
-    return PlannedKernel(quiet(into))
+    return PlannedKernel(quietly(into))
 
 
 for _name in ("_fft_r2c", "_fft_c2r", "_fft_c2c"):

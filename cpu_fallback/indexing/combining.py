@@ -1,13 +1,13 @@
 """Sums, products and extremes at places: how equal indices meet, in the order of the index.
 
-Narrow floats are combined in float32 and rounded once.
+Narrow floats are combined in float32 and rounded once. The kernels that call these functions ignore floating-point
+errors.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..error_state import IGNORE, reset_state, set_state
 from ..undispatched import np
 from ..widen import FLOAT32
 from . import sparse_rows
@@ -31,16 +31,12 @@ def identity_of(reduce: str, dtype: Any) -> Any:
 
 def accumulate_at(function: Any, target: Any, places: Any, values: Any, narrow: bool) -> None:
     """Add or multiply values, by a ufunc, to places of a contiguous 1-D array, in order; narrow floats in float32."""
-    token = set_state(IGNORE)
-    try:
-        if narrow:
-            wide = target.astype(FLOAT32)
-            function.at(wide, places, values.astype(FLOAT32))
-            np.copyto(target, wide, casting="unsafe")
-        else:
-            function.at(target, places, values)
-    finally:
-        reset_state(token)
+    if narrow:
+        wide = target.astype(FLOAT32)
+        function.at(wide, places, values.astype(FLOAT32))
+        np.copyto(target, wide, casting="unsafe")
+    else:
+        function.at(target, places, values)
 
 
 def add_rows(target: Any, rows: Any, values: Any, narrow: bool) -> None:
@@ -51,11 +47,7 @@ def add_rows(target: Any, rows: Any, values: Any, narrow: bool) -> None:
     if narrow:
         wide = target.astype(FLOAT32)
         add_rows(wide, rows, values.astype(FLOAT32), False)
-        token = set_state(IGNORE)
-        try:
-            np.copyto(target, wide, casting="unsafe")
-        finally:
-            reset_state(token)
+        np.copyto(target, wide, casting="unsafe")
         return
     if sparse_rows.adds(values):
         sparse_rows.add_at(target, rows, np.ascontiguousarray(values))
@@ -86,13 +78,9 @@ def add_slices(target: Any, rows: Any, values: Any) -> None:
 
 def combine_at(function: Any, target: Any, places: Any, values: Any, start: Any) -> None:
     """Combine values, in order, into places of a contiguous 1-D array, which begin at `start` if it is not None."""
-    token = set_state(IGNORE)
-    try:
-        if start is not None:
-            target[places] = start
-        function.at(target, places, values)
-    finally:
-        reset_state(token)
+    if start is not None:
+        target[places] = start
+    function.at(target, places, values)
 
 
 ROUND = 1 << 9
@@ -119,22 +107,18 @@ def combine_rows(function: Any, target: Any, rows: Any, values: Any, start: Any)
         places = (rows[:, None] * width + np.arange(width)).reshape(-1)
         combine_at(function, target.reshape(-1), places, values.reshape(-1), start)
         return
-    token = set_state(IGNORE)
-    try:
-        if start is not None:
-            target[rows] = start
-        # Pieces stay in the cache.
-        piece = max(BLOCK // 4 // width, 1)
-        kept, new = np.empty((2, min(piece, int(sizes[0])), width), target.dtype)
-        for some in np.split(order[nth.argsort(kind="stable")], np.cumsum(sizes)[:-1]):
-            for first in range(0, len(some), piece):
-                part = some[first : first + piece]
-                named, count = rows[part], len(part)
-                np.take(target, named, 0, kept[:count], "clip")
-                np.take(values, part, 0, new[:count], "clip")
-                target[named] = function(kept[:count], new[:count], out=kept[:count])
-    finally:
-        reset_state(token)
+    if start is not None:
+        target[rows] = start
+    # Pieces stay in the cache.
+    piece = max(BLOCK // 4 // width, 1)
+    kept, new = np.empty((2, min(piece, int(sizes[0])), width), target.dtype)
+    for some in np.split(order[nth.argsort(kind="stable")], np.cumsum(sizes)[:-1]):
+        for first in range(0, len(some), piece):
+            part = some[first : first + piece]
+            named, count = rows[part], len(part)
+            np.take(target, named, 0, kept[:count], "clip")
+            np.take(values, part, 0, new[:count], "clip")
+            target[named] = function(kept[:count], new[:count], out=kept[:count])
 
 
 def divide_by_counts(sums: Any, rows: Any, includes: bool, axis: int = 0) -> None:
@@ -148,11 +132,7 @@ def divide_by_counts(sums: Any, rows: Any, includes: bool, axis: int = 0) -> Non
     else:
         np.maximum(counts, 1, out=counts)
     counts = counts.reshape((-1,) + (1,) * (sums.ndim - 1 - axis))
-    token = set_state(IGNORE)
-    try:
-        if sums.dtype.kind in "fc":
-            np.divide(sums, counts.astype(sums.dtype), sums)
-        else:
-            np.floor_divide(sums, counts, sums, casting="unsafe")
-    finally:
-        reset_state(token)
+    if sums.dtype.kind in "fc":
+        np.divide(sums, counts.astype(sums.dtype), sums)
+    else:
+        np.floor_divide(sums, counts, sums, casting="unsafe")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
-from ..error_state import IGNORE, reset_state, set_state
+from ...runtime.float_errors import quietly
 from ..undispatched import np
 from ..widen import FLOAT32, NARROW
 from .combining import add_rows
@@ -35,18 +35,15 @@ def embedding_renorm(call: StructuredCall) -> PlannedKernel:
     size = spec.sizes[0]
     narrow = spec.dtype in NARROW
 
+    @quietly
     def into(out: Any, table: Any, indices: Any, max_norm: float, norm_type: float) -> None:
         check_rows(indices, size)
-        token = set_state(IGNORE)
-        try:
-            rows = np.unique(indices)
-            values = table[rows].astype(FLOAT32) if narrow else table[rows]
-            norms = np.linalg.norm(values, norm_type, axis=1)
-            large = norms > max_norm
-            scale = (max_norm / (norms[large] + 1e-7)).astype(values.dtype)
-            out[rows[large]] = (values[large] * scale[:, None]).astype(out.dtype)
-        finally:
-            reset_state(token)
+        rows = np.unique(indices)
+        values = table[rows].astype(FLOAT32) if narrow else table[rows]
+        norms = np.linalg.norm(values, norm_type, axis=1)
+        large = norms > max_norm
+        scale = (max_norm / (norms[large] + 1e-7)).astype(values.dtype)
+        out[rows[large]] = (values[large] * scale[:, None]).astype(out.dtype)
 
     return PlannedKernel(into)
 
@@ -59,6 +56,7 @@ def embedding_dense_backward(call: StructuredCall) -> PlannedKernel:
     narrow = spec.dtype in NARROW
     count, width = spec.sizes
 
+    @quietly
     def into(out: Any, grad: Any, indices: Any) -> None:
         rows = indices.reshape(-1)
         check_rows(rows, count)

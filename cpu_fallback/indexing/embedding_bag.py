@@ -13,7 +13,7 @@ from ...dispatch.structured.meta.embedding_bag import (
     WRONG_ORDER,
 )
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
-from ..error_state import IGNORE, reset_state, set_state
+from ...runtime.float_errors import quietly
 from ..undispatched import np
 from ..widen import FLOAT32, NARROW
 from . import sparse_rows
@@ -60,6 +60,7 @@ def embedding_bag(call: StructuredCall) -> PlannedKernel:
     bags = call.outputs[0].sizes[0]
     narrow = spec.dtype in NARROW
 
+    @quietly
     def into(
         out: Array,
         origin: Array,
@@ -104,27 +105,23 @@ def embedding_bag(call: StructuredCall) -> PlannedKernel:
         values = np.take(weight, indices, 0)
         if narrow:
             values = values.astype(FLOAT32)
-        token = set_state(IGNORE)
-        try:
-            if mode == MAX:
-                filled = np.flatnonzero(count)
-                largest, places = first_largest(values, np.searchsorted(bag, filled))
-                out[filled] = largest.astype(out.dtype)
-                attained[filled] = indices[places]
-                return
-            if scale is not None:
-                values = values * scale.astype(values.dtype)[:, None]
-            total = np.zeros((bags, width), values.dtype)
-            if len(values) == bags * count[0] and (count == count[0]).all():
-                np.add.reduce(values.reshape(bags, -1, width), 1, None, total)
-            else:
-                filled = np.flatnonzero(count)
-                total[filled] = np.add.reduceat(values, np.searchsorted(bag, filled), 0)
-            if mode == MEAN:
-                total /= np.maximum(count, 1)[:, None].astype(total.dtype)
-            np.copyto(out, total, casting="unsafe")
-        finally:
-            reset_state(token)
+        if mode == MAX:
+            filled = np.flatnonzero(count)
+            largest, places = first_largest(values, np.searchsorted(bag, filled))
+            out[filled] = largest.astype(out.dtype)
+            attained[filled] = indices[places]
+            return
+        if scale is not None:
+            values = values * scale.astype(values.dtype)[:, None]
+        total = np.zeros((bags, width), values.dtype)
+        if len(values) == bags * count[0] and (count == count[0]).all():
+            np.add.reduce(values.reshape(bags, -1, width), 1, None, total)
+        else:
+            filled = np.flatnonzero(count)
+            total[filled] = np.add.reduceat(values, np.searchsorted(bag, filled), 0)
+        if mode == MEAN:
+            total /= np.maximum(count, 1)[:, None].astype(total.dtype)
+        np.copyto(out, total, casting="unsafe")
 
     return PlannedKernel(into)
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.float_errors import quietly
 from ...runtime.memory_format import contiguous_strides
 from ..elementwise.pointwise import constant_cache
-from ..error_state import IGNORE, reset_state, set_state
 from ..undispatched import concatenate, copyto, np
 from ..widen import FLOAT32, NARROW
 from . import sparse_rows
@@ -43,12 +43,9 @@ def cat(call: StructuredCall) -> PlannedKernel:
     def join(out: Any, arrays: Sequence[Any]) -> None:
         concatenate(arrays, axis, out)
 
+    @quietly
     def into(out: Any, arrays: Sequence[Any]) -> None:
-        token = set_state(IGNORE)
-        try:
-            concatenate(arrays if everything else [arrays[i] for i in kept], axis, out, casting="unsafe")
-        finally:
-            reset_state(token)
+        concatenate(arrays if everything else [arrays[i] for i in kept], axis, out, casting="unsafe")
 
     if same and everything and all(spec.is_contiguous for spec in specs):
         np_dtype, empty = call.outputs[0].np_dtype, np.empty
@@ -177,16 +174,13 @@ def index_put(call: StructuredCall) -> PlannedKernel:
     narrow = spec.dtype in NARROW
     whole = spec.sizes
 
+    @quietly
     def add(out: Any, data: Any, indices: Sequence[Any], values: Any) -> None:
         if out is not data:
             copyto(out, data)
         places, used = _positions(indices, whole)
         if not used:
-            token = set_state(IGNORE)
-            try:
-                copyto(out, np.add(out, values), casting="unsafe")
-            finally:
-                reset_state(token)
+            copyto(out, np.add(out, values), casting="unsafe")
             return
         rest = tuple(d for d in range(len(whole)) if d not in used)
         adjacent = used == tuple(range(used[0], used[-1] + 1))
@@ -278,21 +272,18 @@ def index_add(call: StructuredCall) -> PlannedKernel:
     inner = math.prod(sizes[axis + 1 :])
     add_at, multiply = np.add.at, np.multiply
 
+    @quietly
     def into(out: Any, data: Any, index: Any, source: Any, alpha: Any = 1) -> None:
         if out is not data:
             copyto(out, data)
         rows = checked(index)
         if not rows.size or not out.size:
             return
-        token = set_state(IGNORE)
-        try:
-            if scaled:
-                source = multiply(source.astype(FLOAT32) if narrow else source, constant(alpha))
-            if places is not None and not narrow and out.flags.c_contiguous:
-                add_at(out.reshape(-1), places(rows), source.reshape(-1))
-                return
-        finally:
-            reset_state(token)
+        if scaled:
+            source = multiply(source.astype(FLOAT32) if narrow else source, constant(alpha))
+        if places is not None and not narrow and out.flags.c_contiguous:
+            add_at(out.reshape(-1), places(rows), source.reshape(-1))
+            return
         if axis and not narrow and out.flags.c_contiguous:
             add_slices(out.reshape(-1, size, inner), rows, source.reshape(-1, rows.size, inner))
             return
@@ -321,6 +312,7 @@ def index_reduce(call: StructuredCall) -> PlannedKernel:
     size = sizes[axis]
     shape = (-1, size, math.prod(sizes[axis + 1 :]))
 
+    @quietly
     def into(out: Any, data: Any, index: Any, source: Any) -> None:
         if out is not data:
             copyto(out, data)

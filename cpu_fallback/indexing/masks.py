@@ -6,11 +6,11 @@ from typing import Any
 
 from ...dispatch.scalars import element_of
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.float_errors import quietly
 from ..blocks import Blocks
 from ..elementwise.elementwise import MAX_CONSTANTS
 from ..elementwise.pointwise import constant_cache
 from ..elementwise.selection import selected
-from ..error_state import IGNORE, reset_state, set_state
 from ..undispatched import np
 from ..widen import FLOAT32
 
@@ -27,18 +27,14 @@ def masked_fill(call: StructuredCall) -> PlannedKernel:
     np_dtype = call.outputs[0].np_dtype
     same = call.args["self"].sizes == call.outputs[0].sizes == call.args["mask"].sizes
 
-    def number(value: Any) -> Any:
-        if not from_tensor:
-            if value and value not in fitting:
-                element_of(value, dtype)
-                if len(fitting) < MAX_CONSTANTS:
-                    fitting[value] = None
-            return constant(value)
-        token = set_state(IGNORE)
-        try:
-            return value.astype(np_dtype)
-        finally:
-            reset_state(token)
+    def constant_of(value: Any) -> Any:
+        if value and value not in fitting:
+            element_of(value, dtype)
+            if len(fitting) < MAX_CONSTANTS:
+                fitting[value] = None
+        return constant(value)
+
+    number = quietly(lambda value: value.astype(np_dtype)) if from_tensor else constant_of
 
     fixed = None if "value" in call.runtime else call.args["value"]
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.float_errors import quietly
 from ..elementwise.pointwise import constant_cache
 from ..undispatched import np
 from ..widen import FLOAT32, NARROW
@@ -67,6 +68,7 @@ def scatter_reduce(call: StructuredCall) -> PlannedKernel:
     function = COMBINED_BY.get(reduce, np.add)
     start = identity_of(reduce, wide)
 
+    @quietly
     def into(out: Any, data: Any, index: Any, src: Any) -> None:
         if out is not data:
             np.copyto(out, data)
@@ -120,7 +122,7 @@ def scatter(call: StructuredCall) -> PlannedKernel:
         if work is not out:
             np.copyto(out, work)
 
-    return PlannedKernel(into)
+    return PlannedKernel(into if reduce is None else quietly(into))
 
 
 def take(call: StructuredCall) -> PlannedKernel:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
-from ..error_state import quiet
+from ...runtime.float_errors import quietly
 from ..undispatched import np
 
 Array = np.ndarray[Any, Any]
@@ -101,7 +101,7 @@ def ctc_loss(call: StructuredCall) -> PlannedKernel:
         # Of a sequence without times only no label at all is certain.
         losses[...] = np.where((inputs == 0) & (states.ends == 0), -0.0, -likelihood)
 
-    return PlannedKernel(quiet(into))
+    return PlannedKernel(quietly(into))
 
 
 def ctc_loss_backward(call: StructuredCall) -> PlannedKernel:
@@ -141,7 +141,7 @@ def ctc_loss_backward(call: StructuredCall) -> PlannedKernel:
             left_out = left_out | np.isposinf(losses)
         np.copyto(out, np.where(left_out[:, :, None], 0.0, found), casting="unsafe")
 
-    return PlannedKernel(quiet(into))
+    return PlannedKernel(quietly(into))
 
 
 register_stub("_ctc_loss_stub", "cpu", ctc_loss)

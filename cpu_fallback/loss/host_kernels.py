@@ -16,6 +16,7 @@ from ...dispatch.structured.stub import (
     by_arguments,
     register_stub,
 )
+from ...runtime.float_errors import unwrapped
 from ...runtime.scalar_type import float32, int64
 from ...runtime.tensor_spec import TensorSpec
 from ..elementwise.chains import Chain, Maker, chained
@@ -97,7 +98,7 @@ def gap_loss(make: Maker) -> HostKernelFactory:
             return None
         each = TensorSpec.contiguous(spec.sizes, spec.dtype, spec.device)
         kernel = chained(call._replace(outputs=(each,)), make, spec.np_dtype)
-        fill, fresh = kernel.into, kernel.fresh
+        fill, fresh = unwrapped(kernel.into), kernel.fresh
         if reduction == NONE:
 
             def into(out: Array, *inputs: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...dispatch.structured.meta.loss import MEAN, NONE
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
-from ..error_state import quiet
+from ...runtime.float_errors import quietly
 from ..reduction.sums import SMALL, pairwise_sum
 from ..undispatched import np
 from ..widen import compute_np
@@ -63,7 +63,7 @@ def nll_loss_forward(call: StructuredCall) -> PlannedKernel:
         np.copyto(total_weight, weights, casting="unsafe")
 
     if not _is_plain(call):
-        return PlannedKernel(quiet(into))
+        return PlannedKernel(quietly(into))
     positions = math.prod(spec.sizes[2:])
     count = spec.sizes[0] * positions
     starts = np.arange(spec.sizes[0])[:, None] * (classes * positions) + np.arange(positions)
@@ -152,7 +152,7 @@ def nll_loss_backward(call: StructuredCall) -> PlannedKernel:
         np.put_along_axis(out, where, np.reshape(values, where.shape).astype(out.dtype), axis)
 
     if spec.ndim != 2 or not _is_plain(call):
-        return PlannedKernel(quiet(into))
+        return PlannedKernel(quietly(into))
     rows = np.arange(spec.sizes[0])
     starts = rows * classes
     scale = float(np_dtype.type(-1 / max(spec.sizes[0], 1) if reduction == MEAN else -1))
@@ -197,14 +197,14 @@ def mse_loss(call: StructuredCall) -> PlannedKernel:
         return np.square(gap, gap) if gap.ndim else np.square(gap)
 
     if reduction == NONE:
-        return PlannedKernel(quiet(lambda out, a, b: np.copyto(out, squares(a, b), casting="unsafe")))
+        return PlannedKernel(quietly(lambda out, a, b: np.copyto(out, squares(a, b), casting="unsafe")))
 
     def into(out: Any, a: Any, b: Any) -> None:
         flat = np.asarray(squares(a, b)).ravel("K")
         total = np.add.reduce(flat)
         np.copyto(out, total / np_dtype.type(flat.size) if reduction == MEAN else total, casting="unsafe")
 
-    return PlannedKernel(quiet(into))
+    return PlannedKernel(quietly(into))
 
 
 def mse_loss_backward(call: StructuredCall) -> PlannedKernel:
@@ -217,7 +217,7 @@ def mse_loss_backward(call: StructuredCall) -> PlannedKernel:
         gap = a.astype(np_dtype, copy=False) - b.astype(np_dtype, copy=False)
         np.copyto(out, gap * (grad.astype(np_dtype, copy=False) * factor), casting="unsafe")
 
-    return PlannedKernel(quiet(into))
+    return PlannedKernel(quietly(into))
 
 
 register_stub("nll_loss_forward_stub", "cpu", nll_loss_forward)

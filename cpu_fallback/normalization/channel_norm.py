@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.float_errors import quietly
 from ...runtime.tensor_spec import TensorSpec
-from ..error_state import ignoring, quiet
 from ..undispatched import np
 from ..widen import compute_np
 from . import small_norm
@@ -267,11 +267,11 @@ def group_norm(call: StructuredCall) -> PlannedKernel:
     """Statistics of each sample's groups, then one pass that normalises."""
     spec, group = call.args["input"], call.args["group"]
     if 0 < spec.numel <= small_norm.SMALL:
-        return PlannedKernel(quiet(small_norm.small_group_norm(spec, group)))
+        return PlannedKernel(quietly(small_norm.small_group_norm(spec, group)))
     view = Channels(spec)
     each = spec.sizes[1] // group
     if spec.is_contiguous and call.outputs[0].is_contiguous and 0 < each * view.sizes[2] <= BLOCK:
-        return PlannedKernel(quiet(_group_rows(view, group), ignoring(view.line)))
+        return PlannedKernel(quietly(_group_rows(view, group), line=view.line))
 
     def into(out: Any, means: Any, rstds: Any, x: Any, weight: Any, bias: Any, eps: Any) -> None:
         if not len(x):
@@ -284,7 +284,7 @@ def group_norm(call: StructuredCall) -> PlannedKernel:
         mean, rstd = np.repeat(mean, each, 1), np.repeat(rstd, each, 1)
         view.normalise(out, x, mean, rstd, view.parameter(weight), view.parameter(bias))
 
-    return PlannedKernel(quiet(into, ignoring(view.line)))
+    return PlannedKernel(quietly(into, line=view.line))
 
 
 def _group_rows(view: Channels, groups: int) -> Callable[..., None]:
@@ -373,14 +373,14 @@ def group_norm_backward(call: StructuredCall) -> PlannedKernel:
         ]
         view.differentiate(to, grad, x, mean, rstd, (means_of[0], means_of[1] * rstd), view.parameter(weight))
 
-    return PlannedKernel(quiet(into, ignoring(view.line)))
+    return PlannedKernel(quietly(into, line=view.line))
 
 
 def batch_norm(call: StructuredCall) -> PlannedKernel:
     """Statistics over all samples and positions, or the running ones; those are brought up to date in training."""
     spec, training = call.args["input"], call.extra["training"]
     if 0 < spec.numel <= small_norm.SMALL:
-        return PlannedKernel(quiet(small_norm.small_batch_norm(spec, training)))
+        return PlannedKernel(quietly(small_norm.small_batch_norm(spec, training)))
     view = Channels(spec, merged=True)
     count = view.sizes[0] * view.sizes[2]
 
@@ -412,7 +412,7 @@ def batch_norm(call: StructuredCall) -> PlannedKernel:
             mean, invstd = view.parameter(running_mean), reciprocal_root(view.parameter(running_var), eps)
         view.normalise(out, x, mean, invstd, view.parameter(weight), view.parameter(bias))
 
-    return PlannedKernel(quiet(into, ignoring(view.line)))
+    return PlannedKernel(quietly(into, line=view.line))
 
 
 def batch_norm_backward(call: StructuredCall) -> PlannedKernel:
@@ -448,7 +448,7 @@ def batch_norm_backward(call: StructuredCall) -> PlannedKernel:
             scale = rstd if weight is None else rstd * weight.reshape(1, -1)
             view.differentiate(to, grad, x, mean, scale, shifts)
 
-    return PlannedKernel(quiet(into, ignoring(view.line)))
+    return PlannedKernel(quietly(into, line=view.line))
 
 
 FACTORIES = {

@@ -12,8 +12,8 @@ from typing import Any
 
 from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.float_errors import quietly
 from ...runtime.tensor_spec import TensorSpec
-from ..error_state import ignoring, quiet
 from ..undispatched import np
 from ..widen import compute_np
 from .moments import column_sums, ones, row_dots
@@ -124,9 +124,9 @@ def rows_forward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
         if centred:
             if same and 0 < n <= EXPANDED and 0 < rows * n <= SMALL:
                 return _small_rows(rows, n, dtype)
-            return PlannedKernel(quiet(compute, ignoring(n)))
+            return PlannedKernel(quietly(compute, line=n))
         return PlannedKernel(
-            quiet(lambda out, rstd, x, w, eps: compute(out, None, rstd, x, w, None, eps), ignoring(n))
+            quietly(lambda out, rstd, x, w, eps: compute(out, None, rstd, x, w, None, eps), line=n)
         )
 
     return factory
@@ -247,7 +247,7 @@ def rows_backward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
                 if target is not None:
                     np.copyto(target, sums.sum(0).reshape(target.shape), casting="unsafe")
 
-        return PlannedKernel(quiet(masked(compute, centred), ignoring(n)))
+        return PlannedKernel(quietly(masked(compute, centred), line=n))
 
     return factory
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.stub import PlannedKernel
-from ..error_state import ignoring, quiet
+from ...runtime.float_errors import quietly
 from ..undispatched import np
 from .moments import CHUNK, ones, row_dots
 
@@ -111,4 +111,4 @@ def by_rows(compute: Callable[..., None], count: int, n: int, np_dtype: Any, sam
 
         parallel_for(0, count, grain, some)
 
-    return PlannedKernel(quiet(into, ignoring(n)))
+    return PlannedKernel(quietly(into, line=n))

@@ -11,8 +11,8 @@ from typing import Any
 
 from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.float_errors import quietly
 from ...runtime.tensor_spec import TensorSpec
-from ..error_state import quiet
 from ..undispatched import np
 from ..widen import compute_np
 
@@ -101,7 +101,7 @@ def fused_sgd(call: StructuredCall) -> PlannedKernel:
             else:
                 in_blocks(flat(arrays), steps[wide])
 
-    return PlannedKernel(quiet(into))
+    return PlannedKernel(quietly(into))
 
 
 def sgd_step(
@@ -188,7 +188,7 @@ def fused_adam(call: StructuredCall) -> PlannedKernel:
             )
             in_blocks(flat(arrays), step)
 
-    return PlannedKernel(quiet(into))
+    return PlannedKernel(quietly(into))
 
 
 def adam_step(
@@ -239,7 +239,7 @@ def unscale_and_check(call: StructuredCall) -> PlannedKernel:
 
             in_blocks(flat([gradient]), step)
 
-    return PlannedKernel(quiet(into))
+    return PlannedKernel(quietly(into))
 
 
 register_stub("fused_sgd_stub", "cpu", fused_sgd)

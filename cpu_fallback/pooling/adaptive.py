@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.float_errors import quietly
 from ...runtime.tensor_spec import TensorSpec
-from ..error_state import quiet
 from ..reduction.sums import pairwise_sum
 from ..resampling.dense_maps import SMALL, mapped
 from ..undispatched import np
@@ -101,7 +101,7 @@ def adaptive_average(call: StructuredCall) -> PlannedKernel:
     def into(to: Array, array: Array) -> None:
         np.copyto(to, summed(array.astype(np_dtype, copy=False), out) / size, casting="unsafe")
 
-    general = quiet(into)
+    general = quietly(into)
     if not 0 < spec.numel <= SMALL or not math.prod(out):
         return PlannedKernel(general)
     matrices = [line.matrix for line in even_taps(spec.sizes[-len(out) :], out)]
@@ -130,7 +130,7 @@ def adaptive_average_backward(call: StructuredCall) -> PlannedKernel:
             return
         np.copyto(to, summed(grad / size, spatial), casting="unsafe")
 
-    return PlannedKernel(quiet(into))
+    return PlannedKernel(quietly(into))
 
 
 def adaptive_max(call: StructuredCall) -> PlannedKernel:
@@ -140,7 +140,7 @@ def adaptive_max(call: StructuredCall) -> PlannedKernel:
         raise call.refuse(spec)
     np_dtype = compute_np(spec.dtype)
     spatial = spec.sizes[-len(out) :]
-    general = quiet(_maxima(spec, spatial, out, np_dtype))
+    general = quietly(_maxima(spec, spatial, out, np_dtype))
     if not spec.numel or not math.prod(out):
         return PlannedKernel(general)
     table = maxima_by_table(spec, call.outputs, even_taps(spatial, out), np_dtype, general)

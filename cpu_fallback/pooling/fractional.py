@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.float_errors import quietly
 from ...runtime.memory_format import contiguous_strides
-from ..error_state import quiet
 from ..undispatched import np
 from ..widen import compute_np
 from ..window_taps import MOST
@@ -102,8 +102,8 @@ def fractional_max_pool(call: StructuredCall) -> PlannedKernel:
 
     positions, count = math.prod(pool.out), planes * math.prod(pool.out) * len(taps)
     if not 0 < count <= MOST:
-        return PlannedKernel(quiet(into))
-    general = quiet(into)
+        return PlannedKernel(quietly(into))
+    general = quietly(into)
     alike = len({*zip(spatial, pool.kernel, pool.out, strict=True)}) == 1
     plane_starts = np.repeat(np.arange(planes) * volume, positions)[:, None]
     pitch = contiguous_strides(spatial)

@@ -8,9 +8,9 @@ from typing import Any
 
 from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.float_errors import quietly
 from ...runtime.memory_format import channels_last, channels_last_3d, contiguous_strides
 from ...runtime.tensor_spec import TensorSpec
-from ..error_state import quiet
 from ..resampling.dense_maps import SMALL, mapped
 from ..undispatched import np
 from ..widen import compute_np
@@ -195,7 +195,7 @@ def max_pool(call: StructuredCall) -> PlannedKernel:
             f"\"max_pool{len(call.extra['pool'].out)}d\" not implemented for '{spec.dtype.scalar_name}'"
         )
     window = window_of(call)
-    general = quiet(maxima_of(spec, window))
+    general = quietly(maxima_of(spec, window))
     table = maxima_by_table(spec, call.outputs, window_taps(window), compute_np(spec.dtype), general)
     return PlannedKernel(general) if table is None else table
 
@@ -264,7 +264,7 @@ def max_pool_backward(call: StructuredCall) -> PlannedKernel:
         if not is_whole:
             np.copyto(out, full.reshape(out.shape))
 
-    return PlannedKernel(quiet(into))
+    return PlannedKernel(quietly(into))
 
 
 def _divisors(window: Window, count_include_pad: bool, divisor_override: int | None) -> Any:
@@ -309,7 +309,7 @@ def avg_pool(call: StructuredCall) -> PlannedKernel:
             total += padded[place]
         np.copyto(target, divide(total, divisors), casting="unsafe")
 
-    general = quiet(into)
+    general = quietly(into)
     matrices = [line.matrix for line in window_taps(window)] if spec.numel <= SMALL else []
     small = mapped(spec, call.outputs[0], matrices, np_dtype, general, divisors, exact=True)
     return PlannedKernel(general) if small is None else small
@@ -337,7 +337,7 @@ def avg_pool_backward(call: StructuredCall) -> PlannedKernel:
             full[place] += share
         np.copyto(batched(out, window), full[inside], casting="unsafe")
 
-    return PlannedKernel(quiet(into))
+    return PlannedKernel(quietly(into))
 
 
 for _rank in (2, 3):

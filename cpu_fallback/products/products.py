@@ -7,10 +7,10 @@ from typing import Any
 
 from ...dispatch.scalars import truncated
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.float_errors import quietly
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
 from ..elementwise.pointwise_math import gelu
-from ..error_state import IGNORE, quiet, reset_state, set_state
 from ..undispatched import dot as multiply_arrays
 from ..undispatched import np
 from ..widen import FLOAT32, NARROW
@@ -99,16 +99,12 @@ def product(first: str, second: str) -> Callable[[StructuredCall], PlannedKernel
             return PlannedKernel(_zero)
 
         def assign(out: Any, x: Any, y: Any) -> None:
-            token = set_state(IGNORE)
-            try:
-                np.copyto(out, multiply(x, y), casting="unsafe")
-            finally:
-                reset_state(token)
+            np.copyto(out, multiply(x, y), casting="unsafe")
 
         if not _is_blas(a.dtype):
-            return PlannedKernel(assign)
+            return PlannedKernel(assign, quiet=True)
         if not spec.ndim:
-            return PlannedKernel(_scalar_into)
+            return PlannedKernel(_scalar_into, quiet=True)
         if multiply is multiply_arrays:
             if spec.ndim == 2 and not spec.is_contiguous:
                 return PlannedKernel(
@@ -126,14 +122,10 @@ def product(first: str, second: str) -> Callable[[StructuredCall], PlannedKernel
 
 
 def _dot_into(out: Any, a: Any, b: Any) -> None:
-    token = set_state(IGNORE)
-    try:
-        if np.may_share_memory(out, a) or np.may_share_memory(out, b):
-            out[...] = np.dot(a, b)
-        else:
-            np.dot(a, b, out)
-    finally:
-        reset_state(token)
+    if np.may_share_memory(out, a) or np.may_share_memory(out, b):
+        out[...] = np.dot(a, b)
+    else:
+        np.dot(a, b, out)
 
 
 def _dot_unshared(out: Any, a: Any, b: Any) -> None:
@@ -141,11 +133,7 @@ def _dot_unshared(out: Any, a: Any, b: Any) -> None:
 
 
 def _scalar_into(out: Any, a: Any, b: Any) -> None:
-    token = set_state(IGNORE)
-    try:
-        np.dot(a, b, out)
-    finally:
-        reset_state(token)
+    np.dot(a, b, out)
 
 
 def _into_transposed(out: Any, a: Any, b: Any) -> None:
@@ -154,7 +142,7 @@ def _into_transposed(out: Any, a: Any, b: Any) -> None:
     if target.flags.c_contiguous:
         _dot_into(target, b.T, a.T)
     else:
-        out[...] = quiet(np.dot)(a, b)
+        out[...] = np.dot(a, b)
 
 
 def _outer_into(out: Any, a: Any, b: Any) -> None:
@@ -162,11 +150,7 @@ def _outer_into(out: Any, a: Any, b: Any) -> None:
 
 
 def _matmul_into(out: Any, a: Any, b: Any) -> None:
-    token = set_state(IGNORE)
-    try:
-        np.matmul(a, b, out)
-    finally:
-        reset_state(token)
+    np.matmul(a, b, out)
 
 
 def dot(call: StructuredCall) -> PlannedKernel:
@@ -180,9 +164,9 @@ def vdot(call: StructuredCall) -> PlannedKernel:
         return product("self", "other")(call)
 
     def into(out: Any, a: Any, b: Any) -> None:
-        out[...] = quiet(np.vdot)(a, b)
+        out[...] = np.vdot(a, b)
 
-    return PlannedKernel(into)
+    return PlannedKernel(into, quiet=True)
 
 
 def scale_of(np_dtype: Any) -> Callable[[Any], Any]:
@@ -233,19 +217,16 @@ def product_sum(
 
         finish = activation_of(call) if activated else None
 
+        @quietly
         def into(out: Any, *values: Any) -> None:
-            token = set_state(IGNORE)
-            try:
-                made = combined(*values)
-                if finish is not None:
-                    finish(made)
-                np.copyto(out, made, casting="unsafe")
-            finally:
-                reset_state(token)
+            made = combined(*values)
+            if finish is not None:
+                finish(made)
+            np.copyto(out, made, casting="unsafe")
 
         if finish is not None:
             return PlannedKernel(into)
-        fresh = None if spec.np_dtype != np_dtype or not spec.ndim else quiet(combined)
+        fresh = None if spec.np_dtype != np_dtype or not spec.ndim else quietly(combined)
         plain = where_beta is None and where_alpha is None and not is_empty and not widen
         if plain and multiply is multiply_arrays and spec.ndim == 2 and spec.is_contiguous:
             return PlannedKernel(_addmm_into, _addmm_fresh, quiet=True, unshared=_addmm_unshared)
@@ -273,15 +254,11 @@ def _addmm_unshared(out: Any, self: Any, a: Any, b: Any) -> None:
 
 
 def _addmm_into(out: Any, self: Any, a: Any, b: Any) -> None:
-    token = set_state(IGNORE)
-    try:
-        if np.may_share_memory(out, self) or np.may_share_memory(out, a) or np.may_share_memory(out, b):
-            np.add(np.dot(a, b), self, out)
-        else:
-            np.dot(a, b, out)
-            out += self
-    finally:
-        reset_state(token)
+    if np.may_share_memory(out, self) or np.may_share_memory(out, a) or np.may_share_memory(out, b):
+        np.add(np.dot(a, b), self, out)
+    else:
+        np.dot(a, b, out)
+        out += self
 
 
 register_stub("mm_stub", "cpu", product("self", "mat2"))

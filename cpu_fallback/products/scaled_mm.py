@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
-from ..error_state import quiet
+from ...runtime.float_errors import quietly
 from ..undispatched import np
 
 LARGEST = {"float8_e4m3fn": np.float32(448), "float8_e5m2": np.float32(57344)}
@@ -17,7 +17,7 @@ def scaled_mm(call: StructuredCall) -> PlannedKernel:
     largest = LARGEST.get(call.outputs[0].dtype.name)
     names = call.runtime
 
-    @quiet
+    @quietly
     def into(out: Any, *inputs: Any) -> None:
         given = dict(zip(names, inputs, strict=True))
         made = np.dot(given["self"].astype(np.float32), given["mat2"].astype(np.float32))

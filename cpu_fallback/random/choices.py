@@ -10,7 +10,7 @@ from typing import Any
 
 from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
-from ..error_state import IGNORE, reset_state, set_state
+from ...runtime.float_errors import quietly
 from ..indexing.index_bounds import greatest
 from ..undispatched import np
 from ..widen import compute_np
@@ -48,34 +48,31 @@ def bernoulli_tensor(call: StructuredCall) -> PlannedKernel:
         if not ((p >= 0) & (p <= 1)).all():
             raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
 
+    @quietly
     def into(out: Any, p: Any, seed: int, first: int) -> None:
-        token = set_state(IGNORE)
-        try:
-            if count <= BLOCK and same:
-                levels = p.astype(np.float64)
-                levels *= 4294967296.0
-                # As whole numbers, those below zero and NaN are the largest; so is -0.0, which is allowed.
-                if not greatest(levels.view(np.uint64), None) <= CERTAIN:
-                    check(p)
-                below = draws32(seed, first, count) < levels.reshape(-1)
-                np.copyto(out, below.reshape(sizes), casting="unsafe")
-                return
-            check(p)
-            chance = np.broadcast_to(p, sizes).reshape(-1)
-            made = np.reshape(out, -1, copy=False) if out.flags.c_contiguous else np.empty(count, out.dtype)
+        if count <= BLOCK and same:
+            levels = p.astype(np.float64)
+            levels *= 4294967296.0
+            # As whole numbers, those below zero and NaN are the largest; so is -0.0, which is allowed.
+            if not greatest(levels.view(np.uint64), None) <= CERTAIN:
+                check(p)
+            below = draws32(seed, first, count) < levels.reshape(-1)
+            np.copyto(out, below.reshape(sizes), casting="unsafe")
+            return
+        check(p)
+        chance = np.broadcast_to(p, sizes).reshape(-1)
+        made = np.reshape(out, -1, copy=False) if out.flags.c_contiguous else np.empty(count, out.dtype)
 
-            def part(begin: int, end: int) -> None:
-                for start in range(begin * BLOCK, min(end * BLOCK, count), BLOCK):
-                    piece = chance[start : start + BLOCK].astype(np.float64)
-                    piece *= 4294967296.0
-                    below = draws32(seed, first + start // 4, len(piece)) < piece
-                    np.copyto(made[start : start + BLOCK], below, casting="unsafe")
+        def part(begin: int, end: int) -> None:
+            for start in range(begin * BLOCK, min(end * BLOCK, count), BLOCK):
+                piece = chance[start : start + BLOCK].astype(np.float64)
+                piece *= 4294967296.0
+                below = draws32(seed, first + start // 4, len(piece)) < piece
+                np.copyto(made[start : start + BLOCK], below, casting="unsafe")
 
-            parallel_for(0, -(-count // BLOCK), 1, part)
-            if not out.flags.c_contiguous:
-                np.copyto(out, made.reshape(sizes))
-        finally:
-            reset_state(token)
+        parallel_for(0, -(-count // BLOCK), 1, part)
+        if not out.flags.c_contiguous:
+            np.copyto(out, made.reshape(sizes))
 
     return PlannedKernel(into)
 
@@ -142,28 +139,25 @@ def multinomial(call: StructuredCall) -> PlannedKernel:
     replacement = call.extra["replacement"]
     columns, samples = weights.sizes[-1], spec.sizes[-1]
 
+    @quietly
     def into(out: Any, given: Any, seed: int, first: int) -> None:
-        token = set_state(IGNORE)
-        try:
-            rows = given.reshape(-1, columns).astype(np.float64)
-            if not (np.isfinite(rows) & (rows >= 0)).all():
-                raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
-            if not rows.any(axis=1).all():
-                raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
-            if replacement:
-                sums = np.cumsum(rows, axis=1)
-                u = (draws64(seed, first, len(rows) * samples) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-                levels = u.reshape(len(rows), samples) * sums[:, -1:]
-                target = out.reshape(len(rows), samples)
-                for row, (edges, wanted) in enumerate(zip(sums, levels, strict=True)):
-                    found = np.searchsorted(edges, wanted, side="right")
-                    target[row] = np.minimum(found, np.flatnonzero(rows[row])[-1])
-                return
-            # Weights of 0 arrive last, after infinite time, as in PyTorch.
-            race = -np.log(open_unit(draws64(seed, first, rows.size))).reshape(rows.shape) / rows
-            np.copyto(out, np.argsort(race, axis=1, kind="stable")[:, :samples].reshape(out.shape))
-        finally:
-            reset_state(token)
+        rows = given.reshape(-1, columns).astype(np.float64)
+        if not (np.isfinite(rows) & (rows >= 0)).all():
+            raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+        if not rows.any(axis=1).all():
+            raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+        if replacement:
+            sums = np.cumsum(rows, axis=1)
+            u = (draws64(seed, first, len(rows) * samples) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+            levels = u.reshape(len(rows), samples) * sums[:, -1:]
+            target = out.reshape(len(rows), samples)
+            for row, (edges, wanted) in enumerate(zip(sums, levels, strict=True)):
+                found = np.searchsorted(edges, wanted, side="right")
+                target[row] = np.minimum(found, np.flatnonzero(rows[row])[-1])
+            return
+        # Weights of 0 arrive last, after infinite time, as in PyTorch.
+        race = -np.log(open_unit(draws64(seed, first, rows.size))).reshape(rows.shape) / rows
+        np.copyto(out, np.argsort(race, axis=1, kind="stable")[:, :samples].reshape(out.shape))
 
     return PlannedKernel(into)
 
@@ -178,29 +172,26 @@ def native_dropout(call: StructuredCall) -> PlannedKernel:
     every = (*call.outputs, call.args["input"])
     large = count > BLOCK and all(each.is_contiguous and each.sizes == sizes for each in every)
 
+    @quietly
     def into(out: Any, mask: Any, values: Any, p: float, seed: int, first: int) -> None:
         if p == 0:
             mask.fill(True)
             np.copyto(out, values)
             return
-        token = set_state(IGNORE)
-        try:
-            scale = 0.0 if p == 1 else 1.0 / (1.0 - p)
-            if not large:
-                np.copyto(mask, _below(draws32(seed, first, count), 1.0 - p).reshape(sizes))
-                np.copyto(out, _masked(values, mask, scale, wide), casting="unsafe")
-                return
-            lines = [np.reshape(array, -1, copy=False) for array in (out, mask, values)]
+        scale = 0.0 if p == 1 else 1.0 / (1.0 - p)
+        if not large:
+            np.copyto(mask, _below(draws32(seed, first, count), 1.0 - p).reshape(sizes))
+            np.copyto(out, _masked(values, mask, scale, wide), casting="unsafe")
+            return
+        lines = [np.reshape(array, -1, copy=False) for array in (out, mask, values)]
 
-            def part(begin: int, end: int) -> None:
-                for start in range(begin * BLOCK, min(end * BLOCK, count), BLOCK):
-                    made, kept, given = (line[start : start + BLOCK] for line in lines)
-                    np.copyto(kept, _below(draws32(seed, first + start // 4, len(kept)), 1.0 - p))
-                    np.copyto(made, _masked(given, kept, scale, wide), casting="unsafe")
+        def part(begin: int, end: int) -> None:
+            for start in range(begin * BLOCK, min(end * BLOCK, count), BLOCK):
+                made, kept, given = (line[start : start + BLOCK] for line in lines)
+                np.copyto(kept, _below(draws32(seed, first + start // 4, len(kept)), 1.0 - p))
+                np.copyto(made, _masked(given, kept, scale, wide), casting="unsafe")
 
-            parallel_for(0, -(-count // BLOCK), 1, part)
-        finally:
-            reset_state(token)
+        parallel_for(0, -(-count // BLOCK), 1, part)
 
     return PlannedKernel(into)
 
@@ -209,12 +200,9 @@ def native_dropout_backward(call: StructuredCall) -> PlannedKernel:
     """grad * mask * scale."""
     wide = compute_np(call.outputs[0].dtype)
 
+    @quietly
     def into(out: Any, grad: Any, mask: Any, scale: float) -> None:
-        token = set_state(IGNORE)
-        try:
-            np.copyto(out, _masked(grad, mask, scale, wide), casting="unsafe")
-        finally:
-            reset_state(token)
+        np.copyto(out, _masked(grad, mask, scale, wide), casting="unsafe")
 
     return PlannedKernel(into)
 

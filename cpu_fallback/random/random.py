@@ -11,10 +11,10 @@ from typing import Any
 
 from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.float_errors import quietly
 from ...runtime.scalar_type import bfloat16, float16, float32, float64
 from ...runtime.tensor_spec import TensorSpec
 from ..elementwise.elementwise import MAX_CONSTANTS
-from ..error_state import IGNORE, reset_state, set_state
 from ..undispatched import np
 from .philox import draws32, draws64
 
@@ -64,31 +64,28 @@ def by_blocks(spec: TensorSpec, wide: bool, base: Base | None, finish: Finish) -
         *numbers, seed, first = rest
         direct = out.flags.c_contiguous and out.flags.writeable
         flat = out.reshape(-1).view(real) if direct else np.empty(count, real)
-        token = set_state(IGNORE)
-        try:
 
-            def part(begin: int, end: int) -> None:
-                for start in range(begin * BLOCK, min(end * BLOCK, count), BLOCK):
-                    piece = flat[start : start + BLOCK]
-                    even = len(piece) + len(piece) % 2
-                    drawn = draws(seed, first + start // per, even)
-                    if base is None:
-                        made = finish(drawn, None, *numbers)
-                    else:
-                        values = base(drawn)
-                        made = finish(values, values, *numbers)
-                    copyto(piece, made[: len(piece)], casting="unsafe")
+        def part(begin: int, end: int) -> None:
+            for start in range(begin * BLOCK, min(end * BLOCK, count), BLOCK):
+                piece = flat[start : start + BLOCK]
+                even = len(piece) + len(piece) % 2
+                drawn = draws(seed, first + start // per, even)
+                if base is None:
+                    made = finish(drawn, None, *numbers)
+                else:
+                    values = base(drawn)
+                    made = finish(values, values, *numbers)
+                copyto(piece, made[: len(piece)], casting="unsafe")
 
-            parallel_for(0, -(-count // BLOCK), 1, part)
-            if not direct:
-                copyto(out, flat.view(out.dtype).reshape(out.shape))
-        finally:
-            reset_state(token)
+        parallel_for(0, -(-count // BLOCK), 1, part)
+        if not direct:
+            copyto(out, flat.view(out.dtype).reshape(out.shape))
 
     if count > RUN or not spec.is_contiguous:
-        return PlannedKernel(into)
+        return PlannedKernel(quietly(into))
     last = RUN * per - count
 
+    @quietly
     def small(out: Any, *rest: Any) -> None:
         *numbers, seed, first = rest
         run = first // RUN
@@ -96,18 +93,14 @@ def by_blocks(spec: TensorSpec, wide: bool, base: Base | None, finish: Finish) -
         if start > last:
             into(out, *rest)
             return
-        token = set_state(IGNORE)
-        try:
-            if base is None:
-                made = finish(draws(seed, first, count), None, *numbers)
-            else:
-                made = finish(_kept_values(base, wide, seed, run)[start : start + count], None, *numbers)
-            if parts == 2:
-                copyto(out.reshape(-1).view(real), made, casting="unsafe")
-            else:
-                copyto(out, made.reshape(out.shape), casting="unsafe")
-        finally:
-            reset_state(token)
+        if base is None:
+            made = finish(draws(seed, first, count), None, *numbers)
+        else:
+            made = finish(_kept_values(base, wide, seed, run)[start : start + count], None, *numbers)
+        if parts == 2:
+            copyto(out.reshape(-1).view(real), made, casting="unsafe")
+        else:
+            copyto(out, made.reshape(out.shape), casting="unsafe")
 
     return PlannedKernel(small)
 
@@ -229,25 +222,22 @@ def normal_tensor(call: StructuredCall) -> PlannedKernel:
     parts = 2 if spec.dtype.is_complex else 1
     count, sizes = spec.numel * parts, spec.sizes
 
+    @quietly
     def into(out: Any, mean: Any, std: Any, seed: int, first: int) -> None:
-        token = set_state(IGNORE)
-        try:
-            std = _wide(std)
-            if std.__class__ is np.ndarray and not np.minimum.reduce(std, None) >= 0:
-                raise RuntimeError("normal expects all elements of std >= 0.0")
-            run = first // RUN
-            start = (first - run * RUN) * per
-            if start + count <= RUN * per:
-                z = _kept_values(base, wide, seed, run)[start : start + count]
-            else:
-                z = base(draws(seed, first, count + count % 2))[:count]
-            if parts == 2:
-                z = (z * math.sqrt(0.5)).view(np.complex128)
-            shaped = z.reshape(sizes) * std
-            shaped += _wide(mean)
-            np.copyto(out, shaped, casting="unsafe")
-        finally:
-            reset_state(token)
+        std = _wide(std)
+        if std.__class__ is np.ndarray and not np.minimum.reduce(std, None) >= 0:
+            raise RuntimeError("normal expects all elements of std >= 0.0")
+        run = first // RUN
+        start = (first - run * RUN) * per
+        if start + count <= RUN * per:
+            z = _kept_values(base, wide, seed, run)[start : start + count]
+        else:
+            z = base(draws(seed, first, count + count % 2))[:count]
+        if parts == 2:
+            z = (z * math.sqrt(0.5)).view(np.complex128)
+        shaped = z.reshape(sizes) * std
+        shaped += _wide(mean)
+        np.copyto(out, shaped, casting="unsafe")
 
     return PlannedKernel(into)
 

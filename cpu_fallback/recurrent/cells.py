@@ -10,9 +10,9 @@ from typing import Any
 
 from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.float_errors import quietly
 from ...runtime.tensor_spec import TensorSpec
 from ..elementwise.pointwise_math import sigmoid_in
-from ..error_state import quiet
 from ..normalization.moments import column_sums
 from ..undispatched import np
 from ..widen import compute_np
@@ -94,7 +94,7 @@ def lstm_cell(call: StructuredCall) -> PlannedKernel:
 
         rows.each(step)
 
-    return PlannedKernel(quiet(into))
+    return PlannedKernel(quietly(into))
 
 
 def lstm_cell_backward(call: StructuredCall) -> PlannedKernel:
@@ -129,7 +129,7 @@ def lstm_cell_backward(call: StructuredCall) -> PlannedKernel:
         rows.each(step)
         _bias(wide_to, to_bias)
 
-    return PlannedKernel(quiet(into))
+    return PlannedKernel(quietly(into))
 
 
 def gru_cell(call: StructuredCall) -> PlannedKernel:
@@ -162,7 +162,7 @@ def gru_cell(call: StructuredCall) -> PlannedKernel:
 
         rows.each(step)
 
-    return PlannedKernel(quiet(into))
+    return PlannedKernel(quietly(into))
 
 
 def gru_cell_backward(call: StructuredCall) -> PlannedKernel:
@@ -194,7 +194,7 @@ def gru_cell_backward(call: StructuredCall) -> PlannedKernel:
         _bias(wide_x, to_x_bias)
         _bias(wide_h, to_h_bias)
 
-    return PlannedKernel(quiet(into))
+    return PlannedKernel(quietly(into))
 
 
 for _name, _kernel in {

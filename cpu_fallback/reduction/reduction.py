@@ -8,8 +8,8 @@ from typing import Any
 
 from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.float_errors import quietly
 from ...runtime.tensor_spec import TensorSpec
-from ..error_state import IGNORE, quiet, reset_state, set_state
 from ..undispatched import copyto, np
 from ..widen import FLOAT32, NARROW, compute_np
 from .blocks import (
@@ -67,33 +67,30 @@ def sum_(call: StructuredCall) -> PlannedKernel:
         lines_of = over_half_words(spec, dims, np.add)
     if lines_of is not None:
         return PlannedKernel(
-            quiet(lambda out, a: np.copyto(out, lines_of(a).reshape(sizes), casting="unsafe"))
+            quietly(lambda out, a: np.copyto(out, lines_of(a).reshape(sizes), casting="unsafe"))
         )
     everything = over_everything(spec, np.add, np_dtype) if len(dims) == spec.ndim else None
     if everything is not None:
-        return PlannedKernel(quiet(lambda out, array: np.copyto(out, everything(array), casting="unsafe")))
+        return PlannedKernel(quietly(lambda out, array: np.copyto(out, everything(array), casting="unsafe")))
     if _is_whole(call):
         if out_spec.ndim == 0 and 0 < spec.numel <= SMALL and spec.dtype.name in ("float32", "float64"):
             return dot_with_ones(spec.numel, np_dtype)
 
+        @quietly
         def whole(out: Any, array: Any) -> None:
-            token = set_state(IGNORE)
-            try:
-                reduce(array.reshape(-1), None, None, out.reshape(()))
-            finally:
-                reset_state(token)
+            reduce(array.reshape(-1), None, None, out.reshape(()))
 
         return PlannedKernel(whole)
     lines = lines_first(spec, dims, np_dtype)
     if lines is not None and out_spec.np_dtype == np_dtype:
-        return PlannedKernel(quiet(lambda out, array: np.copyto(out, lines(array).reshape(sizes))))
+        return PlannedKernel(quietly(lambda out, array: np.copyto(out, lines(array).reshape(sizes))))
     add = block_sum(spec, dims, np_dtype)
     rows = over_rows(spec, dims, np_dtype, added_rows(np_dtype), short_row_of(spec, np_dtype))
     if rows is not None:
-        return PlannedKernel(quiet(lambda out, a: np.copyto(out, rows(a).reshape(sizes), casting="unsafe")))
+        return PlannedKernel(quietly(lambda out, a: np.copyto(out, rows(a).reshape(sizes), casting="unsafe")))
     kept = over_kept(spec, dims, out_spec.ndim, LONG_RUN, spec.np_dtype == np_dtype)
     if kept is not None:
-        return PlannedKernel(quiet(lambda out, array: kept(lambda piece: (add(piece),), (out,), array)))
+        return PlannedKernel(quietly(lambda out, array: kept(lambda piece: (add(piece),), (out,), array)))
     product = product_with_ones(spec, dims, np_dtype) if sizes else None
     if product is not None and spec.np_dtype == out_spec.np_dtype == np_dtype:
         shape = None if len(sizes) == 1 else sizes
@@ -105,16 +102,16 @@ def sum_(call: StructuredCall) -> PlannedKernel:
         fresh = product if shape is None else by_product
         return PlannedKernel(lambda out, array: np.copyto(out, by_product(array)), fresh, quiet=True)
     if out_spec.np_dtype == np_dtype and is_of_lines(spec, dims, np_dtype):
-        into = quiet(lambda out, array: np.copyto(out, line_sums(array).reshape(sizes)))
+        into = quietly(lambda out, array: np.copyto(out, line_sums(array).reshape(sizes)))
         return PlannedKernel(into, None if _keepdims(call) else line_sums)
     by_rows = sum_of_rows(spec, dims, np_dtype)
     if out_spec.np_dtype == np_dtype and by_rows is not None:
-        into = quiet(lambda out, array: np.copyto(out, by_rows(array).reshape(sizes)))
-        return PlannedKernel(into, quiet(lambda array: by_rows(array).reshape(sizes)))
+        into = quietly(lambda out, array: np.copyto(out, by_rows(array).reshape(sizes)))
+        return PlannedKernel(into, quietly(lambda array: by_rows(array).reshape(sizes)))
     if out_spec.np_dtype == np_dtype and adds_directly(spec, dims, np_dtype):
         return PlannedKernel(*_reducing(reduce, dims, np_dtype, _keepdims(call)))
     total = widened_line_sums(spec, dims, np_dtype) or kept_sum(spec, dims, np_dtype)
-    return PlannedKernel(quiet(lambda out, a: np.copyto(out, total(a).reshape(sizes), casting="unsafe")))
+    return PlannedKernel(quietly(lambda out, a: np.copyto(out, total(a).reshape(sizes), casting="unsafe")))
 
 
 def _reducing(
@@ -123,19 +120,13 @@ def _reducing(
     """A ufunc's ``reduce`` into a given array, and into a new one."""
     axes = dims[0] if len(dims) == 1 else dims
 
+    @quietly
     def into(out: Any, array: Any) -> None:
-        token = set_state(IGNORE)
-        try:
-            reduce(array, axes, np_dtype, out, keepdims)
-        finally:
-            reset_state(token)
+        reduce(array, axes, np_dtype, out, keepdims)
 
+    @quietly
     def fresh(array: Any) -> Any:
-        token = set_state(IGNORE)
-        try:
-            return reduce(array, axes, np_dtype, None, keepdims)
-        finally:
-            reset_state(token)
+        return reduce(array, axes, np_dtype, None, keepdims)
 
     return into, fresh
 
@@ -153,36 +144,36 @@ def mean(call: StructuredCall) -> PlannedKernel:
         lines_of = over_half_words(spec, dims, np.add)
     if lines_of is not None:
         return PlannedKernel(
-            quiet(lambda out, a: np.copyto(out, (lines_of(a) / count).reshape(sizes), casting="unsafe"))
+            quietly(lambda out, a: np.copyto(out, (lines_of(a) / count).reshape(sizes), casting="unsafe"))
         )
     everything = over_everything(spec, np.add, np_dtype) if len(dims) == spec.ndim else None
     if everything is not None:
         return PlannedKernel(
-            quiet(lambda out, array: np.copyto(out, everything(array) / count, casting="unsafe"))
+            quietly(lambda out, array: np.copyto(out, everything(array) / count, casting="unsafe"))
         )
     rows = over_rows(spec, dims, np_dtype, added_rows(np_dtype), short_row_of(spec, np_dtype))
     if rows is not None:
         return PlannedKernel(
-            quiet(lambda out, a: np.copyto(out, (rows(a) / count).reshape(sizes), casting="unsafe"))
+            quietly(lambda out, a: np.copyto(out, (rows(a) / count).reshape(sizes), casting="unsafe"))
         )
     kept = over_kept(spec, dims, out_spec.ndim, LONG_RUN, spec.np_dtype == np_dtype)
     if kept is not None:
         add = block_sum(spec, dims, np_dtype)
         return PlannedKernel(
-            quiet(lambda out, array: kept(lambda piece: (add(piece) / count,), (out,), array))
+            quietly(lambda out, array: kept(lambda piece: (add(piece) / count,), (out,), array))
         )
     if _is_whole(call) and out_spec.ndim == 0:
         if 0 < spec.numel <= SMALL and spec.dtype.name in ("float32", "float64"):
             return dot_with_ones(spec.numel, np_dtype, count)
-        return PlannedKernel(quiet(lambda out, array: out.fill(np.add.reduce(array.reshape(-1)) / count)))
+        return PlannedKernel(quietly(lambda out, array: out.fill(np.add.reduce(array.reshape(-1)) / count)))
 
     total = kept_sum(spec, dims, np_dtype)
 
     def compute(array: Any) -> Any:
         return (total(array) / count).reshape(sizes)
 
-    into = quiet(lambda out, array: np.copyto(out, compute(array), casting="unsafe"))
-    return PlannedKernel(into, quiet(compute) if out_spec.np_dtype == np_dtype else None)
+    into = quietly(lambda out, array: np.copyto(out, compute(array), casting="unsafe"))
+    return PlannedKernel(into, quietly(compute) if out_spec.np_dtype == np_dtype else None)
 
 
 def reduction(ufunc: Any, promotes: bool = False) -> Callable[[StructuredCall], PlannedKernel]:
@@ -200,12 +191,12 @@ def reduction(ufunc: Any, promotes: bool = False) -> Callable[[StructuredCall], 
         if words is not None:
             sizes = out_spec.sizes
             return PlannedKernel(
-                quiet(lambda out, array: np.copyto(out, words(array).reshape(sizes), casting="unsafe"))
+                quietly(lambda out, array: np.copyto(out, words(array).reshape(sizes), casting="unsafe"))
             )
         everything = over_everything(spec, ufunc, np_dtype) if len(dims) == spec.ndim else None
         if everything is not None:
             return PlannedKernel(
-                quiet(lambda out, array: np.copyto(out, everything(array), casting="unsafe"))
+                quietly(lambda out, array: np.copyto(out, everything(array), casting="unsafe"))
             )
         same = spec.np_dtype == np_dtype
         rows = None
@@ -219,29 +210,29 @@ def reduction(ufunc: Any, promotes: bool = False) -> Callable[[StructuredCall], 
         if rows is not None:
             sizes = out_spec.sizes
             return PlannedKernel(
-                quiet(lambda out, array: np.copyto(out, rows(array).reshape(sizes), casting="unsafe"))
+                quietly(lambda out, array: np.copyto(out, rows(array).reshape(sizes), casting="unsafe"))
             )
         directly = same and (not spec.ndim or spec.sizes[-1] >= SHORTEST_LINE)
         kept = over_kept(spec, dims, out_spec.ndim, LONG_RUN if same else RUN, directly)
         locate = LOCATED.get(ufunc)
         if locate is not None and same and is_of_lines(spec, dims, np_dtype) and spec.sizes[-1] <= SHORT_LINE:
             into, fresh = _located(spec, locate, kept)
-            return PlannedKernel(quiet(into), None if kept is not None or keepdims else fresh)
+            return PlannedKernel(quietly(into), None if kept is not None or keepdims else fresh)
         if kept is not None:
 
             def block(piece: Any) -> tuple[Any, ...]:
                 return (reduce(piece.astype(np_dtype, copy=False), dims, None, None, True),)
 
-            return PlannedKernel(quiet(lambda out, array: kept(block, (out,), array)))
+            return PlannedKernel(quietly(lambda out, array: kept(block, (out,), array)))
         if spec.np_dtype == np_dtype == out_spec.np_dtype:
             if spec.is_contiguous and len(dims) == spec.ndim and not keepdims and not promotes:
-                return PlannedKernel(quiet(lambda out, array: reduce(array.reshape(-1), 0, None, out)))
+                return PlannedKernel(quietly(lambda out, array: reduce(array.reshape(-1), 0, None, out)))
             return PlannedKernel(*_reducing(reduce, dims, None, keepdims))
 
         def into(out: Any, array: Any) -> None:
             np.copyto(out, reduce(array.astype(np_dtype), dims, None, None, keepdims), casting="unsafe")
 
-        return PlannedKernel(quiet(into))
+        return PlannedKernel(quietly(into))
 
     return factory
 
@@ -292,14 +283,14 @@ def aminmax(call: StructuredCall) -> PlannedKernel:
         highest(array.reshape(-1), 0, None, high.reshape(()))
 
     if whole and spec.np_dtype == np_dtype:
-        return PlannedKernel(quiet(native))
+        return PlannedKernel(quietly(native))
 
     def into(low: Any, high: Any, array: Any) -> None:
         wide = array.astype(np_dtype, copy=False)
         np.copyto(low, lowest(wide, dims, None, None, keepdims), casting="unsafe")
         np.copyto(high, highest(wide, dims, None, None, keepdims), casting="unsafe")
 
-    return PlannedKernel(quiet(into))
+    return PlannedKernel(quietly(into))
 
 
 def truth(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:
@@ -318,7 +309,7 @@ def truth(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:
             flags = (array.astype(np.float32) if narrow else array).astype(np.bool_)
             np.copyto(out, reduce(flags, dims, None, None, keepdims) if dims else flags)
 
-        return PlannedKernel(quiet(into))
+        return PlannedKernel(quietly(into))
 
     return factory
 
@@ -339,7 +330,7 @@ def index_of_extremum(method: str) -> Callable[[StructuredCall], PlannedKernel]:
             def block(piece: Any) -> tuple[Any, ...]:
                 return (function(piece.astype(np_dtype, copy=False), axis),)
 
-            return PlannedKernel(quiet(lambda out, array: kept(block, (out,), array)))
+            return PlannedKernel(quietly(lambda out, array: kept(block, (out,), array)))
         is_large = spec.np_dtype == np_dtype and spec.nbytes >= HANDED_OVER
         if is_large and spec.is_contiguous and spec.ndim > 1 and axis == spec.ndim - 1:
             return PlannedKernel(_lines_shared(spec, function))
@@ -357,7 +348,7 @@ def index_of_extremum(method: str) -> Callable[[StructuredCall], PlannedKernel]:
         def into(out: Any, array: Any) -> None:
             np.copyto(out, _shaped(function(array.astype(np_dtype), axis), sizes))
 
-        return PlannedKernel(quiet(into))
+        return PlannedKernel(quietly(into))
 
     return factory
 
@@ -408,7 +399,9 @@ def extremum_with_index(method: str) -> Callable[[StructuredCall], PlannedKernel
             return np.take_along_axis(piece, found, axis), found
 
         if kept is not None:
-            return PlannedKernel(quiet(lambda values, indices, array: kept(block, (values, indices), array)))
+            return PlannedKernel(
+                quietly(lambda values, indices, array: kept(block, (values, indices), array))
+            )
 
         def into(values: Any, indices: Any, array: Any) -> None:
             if array.ndim == 0:
@@ -518,7 +511,7 @@ def variance(root: bool, with_mean: bool) -> Callable[[StructuredCall], PlannedK
             copyto(out, spread.reshape(sizes), casting="unsafe")
             copyto(mean_out, mean.reshape(sizes), casting="unsafe")
 
-        return PlannedKernel(quiet(into_both if with_mean else into))
+        return PlannedKernel(quietly(into_both if with_mean else into))
 
     return factory
 
@@ -542,9 +535,9 @@ def logsumexp(call: StructuredCall) -> PlannedKernel:
         return np.log(pairwise_sum(np.exp(shifted, shifted if shifted.ndim else None), dims, np_dtype)) + top
 
     if kept is not None:
-        return PlannedKernel(quiet(lambda out, array: kept(lambda piece: (compute(piece),), (out,), array)))
+        return PlannedKernel(quietly(lambda out, array: kept(lambda piece: (compute(piece),), (out,), array)))
     return PlannedKernel(
-        quiet(lambda out, array: np.copyto(out, compute(array).reshape(sizes), casting="unsafe"))
+        quietly(lambda out, array: np.copyto(out, compute(array).reshape(sizes), casting="unsafe"))
     )
 
 
@@ -569,7 +562,7 @@ def hash_tensor(call: StructuredCall) -> PlannedKernel:
             bits = array.astype(np.int64, copy=False)
         np.copyto(out, np.bitwise_xor.reduce(bits, axis=dims).view(np.uint64).reshape(sizes))
 
-    return PlannedKernel(quiet(into))
+    return PlannedKernel(quietly(into))
 
 
 FACTORIES: dict[str, Callable[[StructuredCall], PlannedKernel]] = {

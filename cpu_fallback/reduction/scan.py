@@ -8,9 +8,9 @@ from typing import Any
 
 from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.float_errors import quietly
 from ...runtime.scalar_type import bool_
 from ..elementwise.number_parts import logaddexp
-from ..error_state import quiet
 from ..undispatched import copyto, np
 from ..widen import compute_np
 from .prefix_sums import BLOCK as SUMS_BLOCK
@@ -66,7 +66,7 @@ def accumulation(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:
         def into(out: Any, array: Any) -> None:
             step(at_least_1d(out), at_least_1d(array))
 
-        return PlannedKernel(quiet(by_lines or by_rows or into))
+        return PlannedKernel(quietly(by_lines or by_rows or into))
 
     return factory
 
@@ -158,7 +158,7 @@ def logcumsumexp(call: StructuredCall) -> PlannedKernel:
         np.copyto(out, found.reshape(out.shape), casting="unsafe")
 
     by_lines = shared_lines(call, lines) if kind.kind == "f" else None
-    return PlannedKernel(quiet(by_lines or into))
+    return PlannedKernel(quietly(by_lines or into))
 
 
 REACH = 600.0
@@ -245,7 +245,7 @@ def running_extremum(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:
             latest(where, axis, None, indices if indices.ndim else indices.reshape(1))
             copyto(values, running.reshape(values.shape), casting="unsafe")
 
-        return PlannedKernel(quiet(shared_lines(call, lines) or into))
+        return PlannedKernel(quietly(shared_lines(call, lines) or into))
 
     return factory
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...dispatch.structured.meta.segments import DESCENDING, LONG, NEGATIVE, NOTHING, REDUCTIONS, UNEQUAL
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
-from ..error_state import quiet
+from ...runtime.float_errors import quietly
 from ..undispatched import np
 from ..widen import compute_np
 
@@ -94,7 +94,7 @@ def segment_reduce(call: StructuredCall) -> PlannedKernel:
             total = np.where(lengths > 0, total / np.maximum(lengths, 1), empty)
         np.copyto(out, total.reshape(out.shape), casting="unsafe")
 
-    return PlannedKernel(quiet(into))
+    return PlannedKernel(quietly(into))
 
 
 def accumulator(dtype: Any, kind: str) -> Any:
@@ -134,7 +134,7 @@ def segment_reduce_backward(call: StructuredCall) -> PlannedKernel:
             found[places] = np.where(attains[places] > 0, share[owner], 0)
         np.copyto(out, found.reshape(out.shape), casting="unsafe")
 
-    return PlannedKernel(quiet(into))
+    return PlannedKernel(quietly(into))
 
 
 def of_others(segments: Segments, x: Array, owner: Array, initial: Any) -> Array:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ...dispatch.structured.meta.dims import reduced_dims, reduced_shape
 from ...dispatch.structured.stub import HostKernel, StructuredCall, register_stub
+from ...runtime.float_errors import unwrapped
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import int64
 from ...runtime.tensor_spec import TensorSpec
@@ -42,7 +43,7 @@ def _without_nan(call: StructuredCall) -> StructuredCall | None:
 
 def _sum_of_numbers(call: StructuredCall) -> Callable[[Any, Any], Any]:
     """``sum(out, array)`` with NaN as zero; gives where elements are numbers, or None if all of them are."""
-    total = sum_(call).into
+    total = unwrapped(sum_(call).into)
     differs = np.not_equal
     scalar = not call.outputs[0].ndim
 

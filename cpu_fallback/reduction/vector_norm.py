@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
-from ..error_state import quiet
+from ...runtime.float_errors import quietly
 from ..undispatched import np
 from ..widen import compute_np
 from .blocks import over_everything, over_kept
@@ -49,7 +49,7 @@ def vector_norm(call: StructuredCall) -> PlannedKernel:
         else:
             np.copyto(out, compute(array).reshape(sizes), casting="unsafe")
 
-    return PlannedKernel(quiet(into))
+    return PlannedKernel(quietly(into))
 
 
 register_stub("_vector_norm_stub", "cpu", vector_norm)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...dispatch.structured.meta.fold import Windows
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
-from ..error_state import quiet
+from ...runtime.float_errors import quietly
 from ..undispatched import np
 from ..widen import compute_np
 
@@ -67,7 +67,7 @@ def col2im(call: StructuredCall) -> PlannedKernel:
         inside = padded[:, :, ph : ph + h, pw : pw + w]
         np.copyto(out, inside.reshape(out.shape), casting="unsafe")
 
-    return PlannedKernel(quiet(into))
+    return PlannedKernel(quietly(into))
 
 
 register_stub("im2col_stub", "cpu", im2col)

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...dispatch.structured.meta.grid_sampler import BICUBIC, BILINEAR, BORDER, NEAREST, REFLECTION, ZEROS
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
-from ..error_state import quiet
+from ...runtime.float_errors import quietly
 from ..undispatched import np
 from ..widen import compute_np
 from .line_maps import keys
@@ -175,7 +175,7 @@ def grid_sampler(call: StructuredCall) -> PlannedKernel:
         small = linear_sampler(spec, call.outputs[0].sizes[2:], modes[2], np_dtype)
         if small is not None:
             return PlannedKernel(small, quiet=True)
-    return PlannedKernel(quiet(into))
+    return PlannedKernel(quietly(into))
 
 
 def grid_sampler_taps(call: StructuredCall) -> PlannedKernel:
@@ -191,7 +191,7 @@ def grid_sampler_taps(call: StructuredCall) -> PlannedKernel:
         np.copyto(index, at.reshape(index.shape))
         np.copyto(weight, by.reshape(weight.shape), casting="unsafe")
 
-    return PlannedKernel(quiet(into))
+    return PlannedKernel(quietly(into))
 
 
 def grid_sampler_grid_backward(call: StructuredCall) -> PlannedKernel:
@@ -225,7 +225,7 @@ def grid_sampler_grid_backward(call: StructuredCall) -> PlannedKernel:
                 made[..., rank - 1 - d] += share * factor.reshape(n, -1)
         np.copyto(out, made.reshape(out.shape), casting="unsafe")
 
-    return PlannedKernel(quiet(into))
+    return PlannedKernel(quietly(into))
 
 
 for _rank in (2, 3):

@@ -11,9 +11,9 @@ from ...dispatch.scalars import element_of
 from ...dispatch.structured.meta.line_maps import Kernel, Kind, LineMap, by_factors, fixed_maps
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...dispatch.structured.supported_dtypes import CPU_KERNELS
+from ...runtime.float_errors import quietly
 from ...runtime.memory_format import is_channels_last
 from ...runtime.tensor_spec import TensorSpec
-from ..error_state import quiet
 from ..undispatched import np
 from ..widen import compute_np
 from .banded_products import Band, BandedMaps
@@ -169,10 +169,10 @@ def forward(call: StructuredCall) -> PlannedKernel:
         if bordered is not None:
             return PlannedKernel(bordered)
     if fixed is not None:
-        kernel = quiet(general(fixed))
+        kernel = quietly(general(fixed))
         small = _by_products(call, fixed, kernel)
         return PlannedKernel(lambda out, array, *_: kernel(out, array)) if small is None else small
-    return PlannedKernel(quiet(by_factors(call, make)))
+    return PlannedKernel(quietly(by_factors(call, make)))
 
 
 def _by_table(spec: TensorSpec, maps: tuple[LineMap, ...]) -> PlannedKernel:
@@ -318,7 +318,7 @@ def constant_pad(call: StructuredCall) -> PlannedKernel:
             out[border] = number
         out[target] = array[source]
 
-    return PlannedKernel(quiet(into))
+    return PlannedKernel(quietly(into))
 
 
 def matrix(line: LineMap, np_dtype: Any) -> Any:
@@ -373,7 +373,7 @@ def backward(call: StructuredCall) -> PlannedKernel:
 
         return into
 
-    return PlannedKernel(quiet(by_factors(call, make)))
+    return PlannedKernel(quietly(by_factors(call, make)))
 
 
 NAMES = (

@@ -10,10 +10,10 @@ from typing import Any
 
 from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.float_errors import quietly
 from ...runtime.scalar_type import bool_
 from ...runtime.scalar_type import dtype as ScalarType
 from ..elementwise.vector_passes import square_sum
-from ..error_state import quiet
 from ..undispatched import np
 
 Lines = Callable[[Any], Any]
@@ -204,7 +204,7 @@ def over_lines(
                 result = np.moveaxis(result.reshape(*turned.shape[:-1], -1), -1, dim)
             np.copyto(out, result.reshape(out.shape))
 
-    return PlannedKernel(quiet(into))
+    return PlannedKernel(quietly(into))
 
 
 def sort(call: StructuredCall) -> PlannedKernel:

@@ -189,13 +189,12 @@ def host_kernel_maker(
     """
     numbers = range(count)
     data = [f"data{i}" for i in numbers]
-    if fills:
-        lines = [f"data{i} = allocate{i}()" for i in numbers]
-        lines += [*_computing(quiet, "filled = ", data + _given(roles)), "if filled is False:"]
-    else:
-        target = "data0" if count == 1 else "data"
-        lines = [*_computing(quiet, f"{target} = ", _given(roles)), f"if {target} is None:"]
+    target = "filled" if fills else "data0" if count == 1 else "data"
+    lines = [f"data{i} = allocate{i}()" for i in numbers] if fills else []
+    computing = _computing(quiet, f"{target} = ", data + _given(roles) if fills else _given(roles))
+    lines += computing if quiet else [f"try: {computing[0]}", HANDLER]
     lines += [
+        f"if {target} is {'False' if fills else 'None'}:",
         f"    try: return composed({', '.join([f'v{i}' for i in range(len(roles))])})",
         f"    {HANDLER}",
     ]

@@ -1,6 +1,7 @@
 """NumPy's floating-point error state: whatever the user has set changes nothing, and stays as it was."""
 
 import contextvars
+import math
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.runtime.float_errors import quietly, run_quiet, run_quiet_copy
+from triten.runtime.float_errors import LINE, quietly, run_quiet, run_quiet_copy
 
 INF, NAN = float("inf"), float("nan")
 
@@ -210,3 +211,27 @@ def test_quietly_runs_inside_itself_and_raises_a_functions_own_error_once() -> N
             with pytest.raises(RuntimeError, match="its own"):
                 function()
     assert calls == ["ignore", "ignore"]
+
+
+@pytest.mark.parametrize("line", [0, LINE])
+@pytest.mark.parametrize(
+    ("function", "given"),
+    [
+        (list, ()),
+        (lambda a: [a], (1,)),
+        (lambda a, b: [a, b], (1, 2)),
+        (lambda *a: list(a), (1, 2, 3)),
+        (lambda a, b=2: [a, b], (1,)),
+        (math.hypot, (3.0, 4.0)),
+    ],
+    ids=["nothing", "one", "two", "any number", "a default", "a built-in"],
+)
+def test_quietly_takes_what_its_function_takes(
+    function: Callable[..., object], given: tuple[object, ...], line: int
+) -> None:
+    assert quietly(function, line)(*given) == function(*given)
+
+
+def test_lines_go_through_a_short_buffer() -> None:
+    assert quietly(np.getbufsize, LINE)() == LINE
+    assert quietly(np.getbufsize)() == np.getbufsize() > LINE
