@@ -29,4 +29,3 @@ def test_a_registration_says_where_it_was_declared() -> None:
     text = tt.ops.aten.exp2.default.dump()
     assert "native_functions/pointwise.yaml" in text
     assert "schema: aten::exp2(Tensor self) -> Tensor" in text
-
