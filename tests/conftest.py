@@ -49,6 +49,10 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # Triton's bindings complain of what the interpreter's end does not free
+
+
 def pytest_report_header(config: pytest.Config) -> str:
     return f"seed: {config.getoption('seed')}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -39,32 +40,36 @@ def test_blocks_cover_each_element_once(sizes: tuple[int, ...], turned: int | No
     assert (seen == 1).all()
 
 
-def layouts() -> dict[str, tt.Tensor]:
-    rng = np.random.default_rng(2)
-    rows, columns = LARGE
-    plain = tt.from_numpy(rng.standard_normal(LARGE).astype(np.float32))
-    plain[3, 5] = math.nan
-    plain[-1, -1] = -math.inf
-    return {
-        "plain": plain,
-        "turned": tt.from_numpy(rng.standard_normal((columns, rows)).astype(np.float32)).t(),
-        "steps": tt.from_numpy(rng.standard_normal((rows, 2 * columns)).astype(np.float32))[:, ::2],
-        "row": tt.from_numpy(rng.standard_normal(columns).astype(np.float32)),
-        "column": tt.from_numpy(rng.standard_normal((rows, 1)).astype(np.float32)),
-        "expanded": tt.from_numpy(rng.standard_normal((rows, 1)).astype(np.float32)).expand(LARGE),
-        "one": tt.tensor(1.25),
-        "whole": tt.from_numpy(rng.integers(-9, 9, LARGE).astype(np.int32)),
-        "double": tt.from_numpy(rng.standard_normal(LARGE)),
-        "half": tt.from_numpy(rng.standard_normal(LARGE)).to(tt.float16),
-    }
+def plain(rng: np.random.Generator) -> tt.Tensor:
+    made = tt.from_numpy(rng.standard_normal(LARGE).astype(np.float32))
+    made[3, 5], made[-1, -1] = math.nan, -math.inf
+    return made
 
 
-@pytest.mark.parametrize("second", layouts())
+def normal(rng: np.random.Generator, *sizes: int) -> tt.Tensor:
+    return tt.from_numpy(rng.standard_normal(sizes).astype(np.float32))
+
+
+ROWS, COLUMNS = LARGE
+LAYOUTS: dict[str, Callable[[np.random.Generator], tt.Tensor]] = {
+    "plain": plain,
+    "turned": lambda rng: normal(rng, COLUMNS, ROWS).t(),
+    "steps": lambda rng: normal(rng, ROWS, 2 * COLUMNS)[:, ::2],
+    "row": lambda rng: normal(rng, COLUMNS),
+    "column": lambda rng: normal(rng, ROWS, 1),
+    "expanded": lambda rng: normal(rng, ROWS, 1).expand(LARGE),
+    "one": lambda rng: tt.tensor(1.25),
+    "whole": lambda rng: tt.from_numpy(rng.integers(-9, 9, LARGE).astype(np.int32)),
+    "double": lambda rng: tt.from_numpy(rng.standard_normal(LARGE)),
+    "half": lambda rng: tt.from_numpy(rng.standard_normal(LARGE)).to(tt.float16),
+}
+
+
+@pytest.mark.parametrize("second", LAYOUTS)
 @pytest.mark.parametrize("first", ["plain", "turned", "row", "column", "half"])
 @pytest.mark.usefixtures("threads")
-def test_layouts(first: str, second: str) -> None:
-    operands = layouts()
-    a, b = operands[first], operands[second]
+def test_layouts(rng: np.random.Generator, first: str, second: str) -> None:
+    a, b = LAYOUTS[first](rng), LAYOUTS[second](rng)
     wide = np.result_type(a.numpy().dtype, b.numpy().dtype)
     if wide == np.float64 and b.dtype is not tt.float64:
         wide = np.float32  # as PyTorch promotes whole numbers and 0-d tensors
@@ -84,9 +89,8 @@ def test_layouts(first: str, second: str) -> None:
 
 
 @pytest.mark.usefixtures("threads")
-def test_in_place_and_choices() -> None:
-    operands = layouts()
-    a, b = operands["plain"], operands["turned"]
+def test_in_place_and_choices(rng: np.random.Generator) -> None:
+    a, b = LAYOUTS["plain"](rng), LAYOUTS["turned"](rng)
     x, y = a.numpy().copy(), b.numpy().copy()
     np.testing.assert_array_equal(tt.where(a > 0, a, b).numpy(), np.where(x > 0, x, y))
     np.testing.assert_array_equal(tt.where(a > 0, b, 0.5).numpy(), np.where(x > 0, y, np.float32(0.5)))

@@ -27,7 +27,7 @@ def example() -> ModuleType:
 
 def test_the_digits_are_learnt() -> None:
     done = subprocess.run(
-        [sys.executable, "-P", str(SCRIPT), "--device", "cpu", "--epochs", "8"],
+        [sys.executable, "-P", str(SCRIPT), "--device", "cpu", "--epochs", "3"],
         capture_output=True,
         text=True,
         check=True,
@@ -35,7 +35,7 @@ def test_the_digits_are_learnt() -> None:
     assert "device: cpu" in done.stdout
     found = re.search(r"test accuracy: (\d+\.\d) %", done.stdout)
     assert found is not None, done.stdout
-    assert float(found[1]) >= 97.0
+    assert float(found[1]) >= 96.0
 
 
 def step(example: ModuleType, device: str) -> tuple[float, list[np.ndarray], list[np.ndarray]]:

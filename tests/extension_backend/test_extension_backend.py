@@ -18,14 +18,14 @@ HERE = Path(__file__).parent
 PRELUDE = """
 import warnings
 import numpy as np
-import pytest
 import triten as tt
 """
 
 
 def run(program: str, backend: bool = True) -> str:
     """Run a program with triten, and with the backend unless it is to do without; gives what it printed."""
-    text = PRELUDE + ("import triten_npu\nfrom triten_npu.kernels import calls\n" if backend else "")
+    text = PRELUDE + ("import pytest\n" if "pytest." in program else "")
+    text += "import triten_npu\nfrom triten_npu.kernels import calls\n" if backend else ""
     paths = [str(Path(tt.__file__).parents[1]), str(HERE)]
     done = subprocess.run(
         [sys.executable, "-P", "-W", "ignore::UserWarning", "-c", text + textwrap.dedent(program)],

@@ -100,22 +100,29 @@ def test_running_out_says_what_is_there_and_the_runtime_works_on() -> None:
 
 
 def test_a_full_cache_is_emptied_before_giving_up() -> None:
-    total = tt.cuda.mem_get_info()[1]
+    tt.cuda.empty_cache()
+    limit = tt.cuda.memory_reserved() + 128 * MIB
     retries = tt.cuda.memory_stats()["num_alloc_retries"]
-    first = tt.empty(total // 8 * 5, dtype=tt.uint8, device="cuda")
-    del first
-    second = tt.empty(total // 8 * 5 + 2**30, dtype=tt.uint8, device="cuda")
-    assert second.nbytes > total // 2
+    tt.cuda.set_per_process_memory_fraction(limit / tt.cuda.mem_get_info()[1])
+    try:
+        first = tt.empty(80 * MIB, dtype=tt.uint8, device="cuda")
+        del first
+        second = tt.empty(90 * MIB, dtype=tt.uint8, device="cuda")
+    finally:
+        tt.cuda.set_per_process_memory_fraction(1.0)
+    assert second.nbytes == 90 * MIB
     assert tt.cuda.memory_stats()["num_alloc_retries"] == retries + 1
 
 
 def test_a_process_may_be_held_to_a_fraction() -> None:
     total = tt.cuda.mem_get_info()[1]
-    tt.cuda.set_per_process_memory_fraction(0.25)
+    tt.cuda.empty_cache()
+    limit = tt.cuda.memory_reserved() + 128 * MIB
+    tt.cuda.set_per_process_memory_fraction(limit / total)
     try:
         with pytest.raises(tt.cuda.OutOfMemoryError):
-            tt.empty(total // 2, dtype=tt.uint8, device="cuda")
-        assert tt.empty(total // 8, dtype=tt.uint8, device="cuda").nbytes == total // 8
+            tt.empty(200 * MIB, dtype=tt.uint8, device="cuda")
+        assert tt.empty(64 * MIB, dtype=tt.uint8, device="cuda").nbytes == 64 * MIB
     finally:
         tt.cuda.set_per_process_memory_fraction(1.0)
     with pytest.raises(ValueError, match="Invalid fraction"):

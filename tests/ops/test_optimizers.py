@@ -6,28 +6,11 @@ import numpy as np
 import pytest
 
 import triten as tt
+from triten.tests.shared.operands import ADAM, SGD
 
 DTYPES = [tt.float32, tt.float64, tt.float16, tt.bfloat16]
 ROUNDING = {tt.float32: 3e-6, tt.float64: 1e-13, tt.float16: 3e-3, tt.bfloat16: 2e-2}
 SHAPES = [(3,), (0,), (5, 7), (), (1031,), (2, 1, 3)]
-SGD = {
-    "weight_decay": 0.0,
-    "momentum": 0.0,
-    "lr": 0.1,
-    "dampening": 0.0,
-    "nesterov": False,
-    "maximize": False,
-    "is_first_step": False,
-}
-ADAM = {
-    "lr": 0.1,
-    "beta1": 0.9,
-    "beta2": 0.99,
-    "weight_decay": 0.0,
-    "eps": 1e-8,
-    "amsgrad": False,
-    "maximize": False,
-}
 SGD_CHANGES = [
     {},
     {"weight_decay": 0.1, "maximize": True},

@@ -209,7 +209,7 @@ def test_a_peer_has_the_same_numbers_and_sees_a_wrong_result() -> None:
 
 
 def test_a_rehearsal_runs_rows_and_says_that_its_times_say_nothing(tmp_path: Path) -> None:
-    rows = "^(host time|matmul, at most 64 rows|norms|reductions: argmax.*bfloat16|softmax: .*1024 bfloat16)"
+    rows = "^(host time|matmul, at most 64 rows: .*4096x4096|norms: layer_norm.*float32|reductions: argmax.*bfloat16)"
     path = tmp_path / "r.json"
     arguments = (
         "--rehearse",
@@ -231,7 +231,7 @@ def test_a_rehearsal_runs_rows_and_says_that_its_times_say_nothing(tmp_path: Pat
     rows = {row.name: row for row in result.rows}
     assert (result.complete, result.rehearsal, result.settings["device"]) == (True, True, "cuda")
     assert len(rows["launch of 9 arguments"].samples["triten"]) == 5
-    assert rows["a + b, 16 elements"].samples["triten"][0] < 1, "seconds"
+    assert rows["a + b, 16 elements"].samples["triten"][0] < 20, "seconds"
     layer_norm = next(row for row in result.rows if row.operator == "layer_norm" and row.dtype == "float32")
     assert (layer_norm.suite, layer_norm.size, layer_norm.bar) == ("norms", "256x64", Bar("torch", 1.0))
     assert layer_norm.bytes and layer_norm.key.device == "cuda"

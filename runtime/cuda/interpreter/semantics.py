@@ -5,6 +5,7 @@
 * `and`, `or` and `not` mean on blocks what the compiler makes of them.
 * libdevice works, with the signatures that a compiled kernel has.
 * Arguments get the signature's exact types, and no memory is copied for a launch.
+* Values of one shape share it (`shapes`).
 
 Importing this module patches Triton for the rest of the process, which is one that interprets every kernel.
 """
@@ -25,13 +26,12 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import min_dot_size
 from triton.language.extra import libdevice
 from triton.language.extra.cuda import libdevice as cuda_libdevice
-from triton.language.semantic import TritonSemantic
 from triton.runtime import interpreter
 from triton.runtime.interpreter import InterpreterBuilder, InterpreterOptions, TensorHandle
 
 from ..driver import Grid
 from ..triton.compile import WARP_SIZE, format_of
-from . import reductions
+from . import reductions, shapes
 from .formats import (
     BFLOAT16,
     FLOAT32,
@@ -323,7 +323,8 @@ def _install_libdevice(semantic: Any) -> None:
 
 def _install() -> tuple[StrictBuilder, Any]:
     builder = StrictBuilder()
-    semantic = TritonSemantic(builder)
+    shapes.install()
+    semantic = shapes.Semantic(builder)
     interpreter._get_np_dtype = numpy_type
     interpreter.interpreter_builder = builder
     interpreter.interpreter_semantic = semantic

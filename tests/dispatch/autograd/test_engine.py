@@ -9,10 +9,7 @@ import pytest
 
 import triten as tt
 from triten.autograd import backward, grad
-
-
-def leaf(*values: float) -> tt.Tensor:
-    return tt.tensor(values or (1.0, 2.0)).requires_grad_()
+from triten.tests.shared.operands import leaf
 
 
 def matrix(*rows: list[float]) -> tt.Tensor:

@@ -7,10 +7,7 @@ import pytest
 
 import triten as tt
 from triten.autograd import Function, grad, gradgradcheck
-
-
-def leaf(*values: float) -> tt.Tensor:
-    return tt.tensor(values or (1.0, 2.0)).requires_grad_()
+from triten.tests.shared.operands import leaf
 
 
 def function(forward: Callable[..., Any], backward: Callable[..., Any], setup: Any = None) -> Any:

@@ -6,10 +6,7 @@ import pytest
 
 import triten as tt
 from triten.autograd import grad
-
-
-def leaf(*values: float) -> tt.Tensor:
-    return tt.tensor(values or (1.0, 2.0)).requires_grad_()
+from triten.tests.shared.operands import leaf
 
 
 def test_a_tensor_hook_sees_and_replaces() -> None:

@@ -8,10 +8,7 @@ import pytest
 import triten as tt
 from triten.autograd import grad
 from triten.dispatch.autograd import inplace
-
-
-def leaf(*values: float) -> tt.Tensor:
-    return tt.tensor(values or (1.0, 2.0, 3.0)).requires_grad_()
+from triten.tests.shared.operands import leaf
 
 
 def square() -> tt.Tensor:
@@ -60,7 +57,7 @@ def test_a_write_under_no_grad_counts_too() -> None:
 
 
 def test_a_saved_result_that_was_written_to_is_refused() -> None:
-    y = leaf().relu()
+    y = leaf(1.0, 2.0, 3.0).relu()
     y.add_(1)
     with pytest.raises(RuntimeError, match="ReluBackward0, is at version 1; expected version 0"):
         y.sum().backward()
@@ -78,7 +75,7 @@ def test_a_write_before_saving_or_to_what_is_not_saved_is_fine() -> None:
     h = w + 0
     h.add_(1)
     h.mm(h).sum().backward()
-    x = leaf()
+    x = leaf(1.0, 2.0, 3.0)
     y = x + 0
     z = y + 1
     y.add_(1)
@@ -92,7 +89,7 @@ def test_a_write_before_saving_or_to_what_is_not_saved_is_fine() -> None:
     "write", [lambda x: x.add_(1), lambda x: x.zero_(), lambda x: x.copy_(tt.ones(3)), lambda x: x.relu_()]
 )
 def test_a_leaf_is_refused(write: Callable[[Any], Any]) -> None:
-    x = leaf()
+    x = leaf(1.0, 2.0, 3.0)
     with pytest.raises(RuntimeError, match=r"^a leaf Variable that requires grad"):
         write(x)
     assert x.tolist() == [1.0, 2.0, 3.0]
@@ -103,14 +100,14 @@ def test_a_leaf_is_refused(write: Callable[[Any], Any]) -> None:
     "take", [lambda x: x[0], lambda x: x.view(3), lambda x: x[1:][0], lambda x: x.unsqueeze(0)]
 )
 def test_a_view_of_a_leaf_is_refused(take: Callable[[Any], Any]) -> None:
-    x = leaf()
+    x = leaf(1.0, 2.0, 3.0)
     with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad"):
         take(x).add_(1)
     assert x.tolist() == [1.0, 2.0, 3.0]
 
 
 def test_assignment_by_index_to_a_leaf_is_refused() -> None:
-    x = leaf()
+    x = leaf(1.0, 2.0, 3.0)
     with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad"):
         x[0] = 5.0
 
@@ -123,7 +120,7 @@ def test_a_view_that_is_a_leaf_itself_is_refused() -> None:
 
 
 def test_a_detached_leaf_may_be_written_to() -> None:
-    x = leaf()
+    x = leaf(1.0, 2.0, 3.0)
     x.detach().add_(1)
     assert x.tolist() == [2.0, 3.0, 4.0]
 
@@ -132,40 +129,40 @@ def test_writing_to_overlapping_elements_is_refused() -> None:
     with pytest.raises(
         RuntimeError, match="more than one element of the written-to tensor refers to a single"
     ):
-        (leaf() + 0).expand(2, 3).add_(1)
+        (leaf(1.0, 2.0, 3.0) + 0).expand(2, 3).add_(1)
 
 
 def test_a_result_type_that_does_not_fit_is_refused() -> None:
     with pytest.raises(RuntimeError, match="can't be cast to the desired output type"):
-        tt.zeros(3, dtype=tt.int64).add_(leaf())
+        tt.zeros(3, dtype=tt.int64).add_(leaf(1.0, 2.0, 3.0))
 
 
 # --- histories without views
 
 
 def test_a_plain_tensor_begins_to_require_grad() -> None:
-    x, p = leaf(), tt.zeros(3)
+    x, p = leaf(1.0, 2.0, 3.0), tt.zeros(3)
     assert p.add_(x) is p
     assert (p.requires_grad, p.is_leaf) == (True, False)
     assert gradient(p, x) == [[1.0] * 3]
 
 
 def test_chains() -> None:
-    x, y = leaf(), leaf()
+    x, y = leaf(1.0, 2.0, 3.0), leaf(1.0, 2.0, 3.0)
     h = x + 0
     h.add_(y).add_(y).add_(h)
     assert gradient(h, x, y) == [[2.0] * 3, [4.0] * 3]
 
 
 def test_broadcasting() -> None:
-    x, p = leaf(), tt.zeros(2, 3)
+    x, p = leaf(1.0, 2.0, 3.0), tt.zeros(2, 3)
     p.add_(x)
     assert gradient(p, x) == [[2.0] * 3]
 
 
 @pytest.mark.parametrize("write", [lambda y: y.zero_(), lambda y: y.fill_(3), lambda y: y.copy_(tt.ones(3))])
 def test_overwriting_cuts_the_gradient(write: Callable[[Any], Any]) -> None:
-    x = leaf()
+    x = leaf(1.0, 2.0, 3.0)
     y = x + 0
     write(y)
     assert y.requires_grad
@@ -174,7 +171,7 @@ def test_overwriting_cuts_the_gradient(write: Callable[[Any], Any]) -> None:
 
 
 def test_copying_moves_the_gradient_to_the_source() -> None:
-    x, y = leaf(), leaf()
+    x, y = leaf(1.0, 2.0, 3.0), leaf(1.0, 2.0, 3.0)
     h = x + 0
     h.copy_(y)
     assert gradient(h, x, y) == [[0.0] * 3, [1.0] * 3]
@@ -194,7 +191,7 @@ def test_a_result_saved_by_an_inplace_operator() -> None:
 
 
 def test_no_grad_writes_keep_the_history() -> None:
-    x = leaf()
+    x = leaf(1.0, 2.0, 3.0)
     y = x + 0
     with tt.no_grad():
         y.zero_()
@@ -205,7 +202,7 @@ def test_no_grad_writes_keep_the_history() -> None:
 
 
 def test_no_grad_writes_of_recorded_values_record_nothing() -> None:
-    x, p = leaf(), tt.zeros(3)
+    x, p = leaf(1.0, 2.0, 3.0), tt.zeros(3)
     with tt.no_grad():
         p.add_(x)
     assert not p.requires_grad
@@ -215,7 +212,7 @@ def test_no_grad_writes_of_recorded_values_record_nothing() -> None:
 
 
 def test_writing_to_a_view_rewrites_the_base() -> None:
-    x, y = leaf(), leaf()
+    x, y = leaf(1.0, 2.0, 3.0), leaf(1.0, 2.0, 3.0)
     b = x + 0
     b[1].copy_(y[0])
     assert b.grad_fn.name() == "CopySlices"
@@ -223,7 +220,7 @@ def test_writing_to_a_view_rewrites_the_base() -> None:
 
 
 def test_writing_to_the_base_renews_the_view() -> None:
-    x = leaf()
+    x = leaf(1.0, 2.0, 3.0)
     b = x + 0
     v = b[0]
     before = v.grad_fn
@@ -233,14 +230,14 @@ def test_writing_to_the_base_renews_the_view() -> None:
 
 
 def test_a_view_of_a_view() -> None:
-    x = leaf()
+    x = leaf(1.0, 2.0, 3.0)
     b = x + 0
     b[1:][1:].zero_()
     assert gradient(b, x) == [[1.0, 1.0, 0.0]]
 
 
 def test_a_chain_of_writes_through_several_views() -> None:
-    x = leaf()
+    x = leaf(1.0, 2.0, 3.0)
     b = x + 0
     v, w = b[1:], b[:2]
     v.add_(v)
@@ -252,7 +249,7 @@ def test_a_chain_of_writes_through_several_views() -> None:
 
 
 def test_a_view_sees_writes_through_another() -> None:
-    x = leaf()
+    x = leaf(1.0, 2.0, 3.0)
     b = x + 0
     v, w = b[1:], b[:2]
     v.zero_()
@@ -260,7 +257,7 @@ def test_a_view_sees_writes_through_another() -> None:
 
 
 def test_base_written_then_view_written_then_base_used() -> None:
-    x = leaf()
+    x = leaf(1.0, 2.0, 3.0)
     b = x + 0
     v = b[0]
     b.add_(1)
@@ -314,7 +311,7 @@ def test_overwritten_parts_of_other_shapes(take: Callable[[Any], Any], expected:
 
 
 def test_assignment_by_index() -> None:
-    x = leaf()
+    x = leaf(1.0, 2.0, 3.0)
     b = tt.zeros(3)
     b[0] = x[1]
     b[1] = x[1]
@@ -324,14 +321,14 @@ def test_assignment_by_index() -> None:
 
 
 def test_copying_a_part_onto_another() -> None:
-    x = leaf()
+    x = leaf(1.0, 2.0, 3.0)
     y = x + 0
     y[1:].copy_(y[0])
     assert gradient(y, x) == [[3.0, 0.0, 0.0]]
 
 
 def test_views_made_before_their_base_began_to_require_grad() -> None:
-    x, b = leaf(), tt.zeros(3)
+    x, b = leaf(1.0, 2.0, 3.0), tt.zeros(3)
     v, w, apart = b[0], b[1:], b.detach()
     b.add_(x)
     assert (v.requires_grad, w.requires_grad, apart.requires_grad) == (True, True, False)
@@ -340,7 +337,7 @@ def test_views_made_before_their_base_began_to_require_grad() -> None:
 
 
 def test_views_made_before_another_view_was_written_to() -> None:
-    x, b = leaf(), tt.zeros(3)
+    x, b = leaf(1.0, 2.0, 3.0), tt.zeros(3)
     v, w = b[0:2], b[1:]
     v.copy_(x[1:])
     assert (b.requires_grad, w.requires_grad) == (True, True)
@@ -350,7 +347,7 @@ def test_views_made_before_another_view_was_written_to() -> None:
 
 
 def test_no_grad_writes_to_a_base_keep_the_views_history() -> None:
-    x = leaf()
+    x = leaf(1.0, 2.0, 3.0)
     b = x + 0
     v = b[0]
     with tt.no_grad():
@@ -360,7 +357,7 @@ def test_no_grad_writes_to_a_base_keep_the_views_history() -> None:
 
 
 def test_a_hook_on_a_view_that_was_written_to() -> None:
-    x = leaf()
+    x = leaf(1.0, 2.0, 3.0)
     b = x + 0
     v = b[0:2]
     v.add_(1)
@@ -415,7 +412,7 @@ def test_what_a_view_knows_of_its_base() -> None:
 def test_a_buffer_filled_row_by_row_is_no_search_through_the_heap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only views that are alive beside the one that is written to have to be found."""
     monkeypatch.delattr(inplace.gc, "get_referrers")
-    row = leaf()
+    row = leaf(1.0, 2.0, 3.0)
     for _ in range(3):
         buffer = tt.zeros(2, 3)
         buffer[0].copy_(row)

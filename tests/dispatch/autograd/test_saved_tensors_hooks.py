@@ -9,12 +9,9 @@ import pytest
 import triten as tt
 from triten.dispatch.autograd import saved_tensors
 from triten.dispatch.generated.autograd.pointwise import MulBackward0
+from triten.tests.shared.operands import leaf
 
 graph = tt.autograd.graph
-
-
-def leaf(*values):
-    return tt.tensor(values, requires_grad=True)
 
 
 class Doubling(tt.autograd.Function):

@@ -245,5 +245,5 @@ class Registry(RuleBasedStateMachine):
 
 TestRegistry = Registry.TestCase
 TestRegistry.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=30, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.runtime.local_dispatch_key_set import local, modes
+from triten.runtime.local_dispatch_key_set import modes
+from triten.tests.shared.thread_state import modes_and_keys
 
 
 class Log(tt.TensorDispatchMode):
@@ -16,10 +17,6 @@ class Log(tt.TensorDispatchMode):
     def __tensor_dispatch__(self, func, types, args=(), kwargs=None):
         self.seen.append(self.name + func.name().removeprefix("aten::"))
         return func(*args, **(kwargs or {}))
-
-
-def state():
-    return list(modes), local.included, local.excluded
 
 
 def test_a_mode_sees_operators_below_autograd_and_composites_as_their_parts(device):
@@ -86,16 +83,16 @@ def test_an_error_in_a_handler_leaves_the_thread_as_it_was():
         def __tensor_dispatch__(self, func, types, args=(), kwargs=None):
             raise KeyError("handler")
 
-    before = state()
+    before = modes_and_keys()
     a = tt.ones(2)
     with pytest.raises(KeyError, match="handler"), Fails():
         a.add_(1)
-    assert state() == before
+    assert modes_and_keys() == before
     assert a.tolist() == [1.0, 1.0] and a.current_version() == 0
     seen = []
     with Log(seen), pytest.raises(KeyError), Fails():
         a.exp()
-    assert seen == [] and state() == before
+    assert seen == [] and modes_and_keys() == before
 
 
 def test_a_mode_is_of_its_thread_alone():
@@ -121,10 +118,10 @@ def test_answers_that_the_schema_does_not_have_are_refused(result, message):
             return result
 
     a = tt.ones(2)
-    before = state()
+    before = modes_and_keys()
     with pytest.raises(TypeError, match=message), Answers():
         a.exp()
-    assert state() == before
+    assert modes_and_keys() == before
     with (
         pytest.raises(NotImplementedError, match="Nothing defines no __tensor_dispatch__"),
         type("Nothing", (tt.TensorDispatchMode,), {})(),

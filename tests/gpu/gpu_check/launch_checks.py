@@ -289,8 +289,9 @@ def cubins_load() -> str:
     )
 
 
-def cost_of(call: Any, rounds: int, repetitions: int) -> float:
+def cost_of(call: Any) -> float:
     """Host microseconds of a call: the median over rounds, the device idle at the beginning of each."""
+    rounds, repetitions = (2, 3) if wants_interpreter() else (15, 200)
     times = []
     for _ in range(rounds):
         tt.cuda.synchronize()
@@ -315,7 +316,7 @@ def cost_of_a_launch() -> str:
             kernel.launch((n // BLOCK, 1, 1), 0, *values)
 
         call()
-        told = f"{cost_of(call, 15, 200):.2f} us of host time for 9 arguments by triten's driver"
+        told = f"{cost_of(call):.2f} us of host time for 9 arguments by triten's driver"
         if not wants_interpreter():
             raw = Raw(probes.nine_arguments, signature, {"BLOCK": BLOCK})
 
@@ -323,7 +324,7 @@ def cost_of_a_launch() -> str:
                 raw.launch((n // BLOCK, 1, 1), 0, "QQQifffff", *values)
 
             bare()
-            told += f", {cost_of(bare, 15, 200):.2f} packed anew at each launch"
+            told += f", {cost_of(bare):.2f} packed anew at each launch"
     return told
 
 

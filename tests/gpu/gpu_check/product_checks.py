@@ -70,7 +70,7 @@ def scaled_products() -> str:
     return f"{checked} products"
 
 
-@check("products: operands and results whose offsets 32 bits do not hold")
+@check("products: operands and results whose offsets 32 bits do not hold", on_a_card=True)
 def far_apart() -> str:
     needs_memory(3 * 2**30 + 2**29)
     rng = fresh_numbers()

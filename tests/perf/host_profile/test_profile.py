@@ -1,25 +1,77 @@
-"""`python -m triten.perf profile`: what it says of a program, and of what is no program."""
+"""`python -m triten.perf profile`: what it says of a program, and of what is no program.
+
+The clock is the test's: time passes where the test says so, and the timer's signal comes then.
+"""
 
 import json
 import re
+import signal
 import subprocess
 import sys
-import time
+from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 
 import triten as tt
-from triten.perf.host_profile.layers import LAYERS, ROOT, layer_of
+from triten.perf import __main__ as command
+from triten.perf.host_profile import sampling
+from triten.perf.host_profile.layers import KERNEL, LAYERS, ROOT, layer_of
 from triten.perf.host_profile.sampling import BACKWARD, NO_OPERATOR, is_available, sampled
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="the system has no interval timer")
 
 
-def profile(tmp_path, source, *options, arguments=()):
-    script = tmp_path / "program.py"
-    script.write_text(source)
-    command = [sys.executable, "-P", "-m", "triten.perf", "profile", *options, str(script), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+class Clock:
+    """Seconds that pass by `tick`, at whose end the timer's signal comes."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def tick(self, seconds):
+        self.now += seconds
+        signal.raise_signal(signal.SIGALRM)
+
+    @contextmanager
+    def ticking(self, seconds, layers=frozenset(LAYERS)):
+        """So many seconds pass in each function of the package that belongs to one of the layers."""
+
+        def returned(frame, event, argument):
+            if event == "return" and layer_of(frame.f_code.co_filename) in layers:
+                self.tick(seconds)
+
+        sys.setprofile(returned)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    made = Clock()
+    monkeypatch.setattr(sampling.time, "perf_counter", lambda: made.now)
+    monkeypatch.setattr(sampling.signal, "setitimer", lambda *_: None)
+    return made
+
+
+@pytest.fixture
+def profile(tmp_path, monkeypatch, capsys):
+    """profile(source, ...): the command in this process over a program of that text."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(source, *options, arguments=()):
+        script = tmp_path / "program.py"
+        script.write_text(source)
+        return called(*options, str(script), *arguments)
+
+    def called(*arguments):
+        monkeypatch.setattr(sys, "argv", ["perf", "profile", *arguments])
+        status = command.main()
+        return SimpleNamespace(returncode=status, **capsys.readouterr()._asdict())
+
+    run.called = called
+    return run
 
 
 PROGRAM = """
@@ -33,11 +85,12 @@ for _ in range(12):
 """
 
 
-def test_a_program_is_told_by_layer_operator_and_line(tmp_path):
-    done = profile(tmp_path, PROGRAM, "-o", "found.json", arguments=("--rounds", "200"))
-    assert done.returncode == 0, done.stderr
+def test_a_program_is_told_by_layer_operator_and_line(tmp_path, profile, clock):
+    with clock.ticking(0.001):
+        done = profile(PROGRAM, "-o", "found.json", arguments=("--rounds", "200"))
+    assert done.returncode == 0, done.err
     for word in (*LAYERS, "operator", "line", "matmul", BACKWARD):
-        assert word in done.stdout
+        assert word in done.out
     found = json.loads((tmp_path / "found.json").read_text())
     assert found["samples"] > 10
     total = sum(found["layers"].values())
@@ -51,18 +104,26 @@ def test_a_program_is_told_by_layer_operator_and_line(tmp_path):
     assert any(name.endswith("matmul") or name == "__matmul__" for name in kernels)
 
 
-def test_a_failing_program_is_shown_with_its_own_traceback_and_its_profile(tmp_path):
-    done = profile(tmp_path, "import time\ntime.sleep(0.05)\nraise ValueError('mine')\n")
+def test_a_failing_program_is_shown_with_its_own_traceback_and_its_profile(profile, clock):
+    with clock.ticking(0.001):
+        done = profile("import triten as tt\ntt.ones(2) + 1\nraise ValueError('mine')\n")
     assert done.returncode == 1
-    assert "ValueError: mine" in done.stderr and "runpy" not in done.stderr
-    assert "outside" in done.stdout
+    assert "ValueError: mine" in done.err and "runpy" not in done.err
+    assert "outside" in done.out
 
 
 @pytest.mark.parametrize(("code", "status"), [("0", 0), ("3", 1), ("'words'", 1), ("None", 0)])
-def test_the_programs_exit_status(tmp_path, code, status):
-    done = profile(tmp_path, f"import sys\nsys.exit({code})\n")
+def test_the_programs_exit_status(profile, code, status):
+    done = profile(f"import sys\nsys.exit({code})\n")
     assert done.returncode == status
-    assert ("words" in done.stderr) == (code == "'words'")
+    assert ("words" in done.err) == (code == "'words'")
+
+
+def test_it_is_a_command(tmp_path):
+    script = tmp_path / "program.py"
+    script.write_text("import sys\nsys.exit(3)\n")
+    run = [sys.executable, "-P", "-m", "triten.perf", "profile", str(script)]
+    assert subprocess.run(run, capture_output=True, cwd=tmp_path).returncode == 1
 
 
 @pytest.mark.parametrize(
@@ -73,24 +134,24 @@ def test_the_programs_exit_status(tmp_path, code, status):
         (["--top", "0", __file__], "--top must be at least 1, got 0"),
     ],
 )
-def test_what_cannot_be_profiled_is_said_in_a_line(tmp_path, options, says):
-    command = [sys.executable, "-P", "-m", "triten.perf", "profile", *options]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+def test_what_cannot_be_profiled_is_said_in_a_line(profile, options, says):
+    done = profile.called(*options)
     assert done.returncode == 2
-    assert done.stderr.strip() == f"profile: {says}"
+    assert done.err.strip() == f"profile: {says}"
 
 
-def test_time_goes_to_what_takes_it():
-    x = tt.ones(600, 600)
+def test_time_goes_to_what_takes_it(clock):
+    x = tt.ones(60, 60)
     with sampled(0.001) as found:
-        for _ in range(10):
+        with clock.ticking(0.004, {KERNEL}):
             x @ x
-        time.sleep(0.05)
+        clock.tick(0.05)
     product = max(found.operators, key=lambda name: found.operators[name]["kernel"])
     assert re.search("matmul|mm", product)
-    kernel = found.operators[product]["kernel"]
-    assert kernel > 0.5 * sum(found.operators[product].values()), "a product is its kernel, mostly"
-    assert found.operators[NO_OPERATOR]["outside"] >= 0.03, "sleeping is no operator's"
+    calls = found.operators[product]["kernel"] / 0.004
+    assert calls == pytest.approx(round(calls)) and calls > 0
+    assert found.operators[NO_OPERATOR] == {"outside": 0.05}
+    assert found.seconds == pytest.approx(0.05 + 0.004 * calls) and found.overhead == 0.0
 
 
 def test_every_file_of_the_package_has_a_layer():
@@ -103,8 +164,6 @@ def test_every_file_of_the_package_has_a_layer():
 
 
 def test_the_timer_is_given_back():
-    import signal
-
     before = signal.getsignal(signal.SIGALRM)
     with pytest.raises(ZeroDivisionError), sampled(0.001):
         raise ZeroDivisionError

@@ -7,26 +7,11 @@ import pytest
 
 import triten as tt
 from triten.runtime.cuda.memory.pinned import PINNED_ALLOCATOR
+from triten.tests.shared import operands
 
 DTYPES = [tt.float32, tt.float64, tt.float16, tt.bfloat16]
-SGD = {
-    "weight_decay": 0.1,
-    "momentum": 0.9,
-    "lr": 0.1,
-    "dampening": 0.3,
-    "nesterov": False,
-    "maximize": False,
-    "is_first_step": False,
-}
-ADAM = {
-    "lr": 0.1,
-    "beta1": 0.9,
-    "beta2": 0.99,
-    "weight_decay": 0.1,
-    "eps": 1e-8,
-    "amsgrad": False,
-    "maximize": False,
-}
+SGD = operands.SGD | {"weight_decay": 0.1, "momentum": 0.9, "dampening": 0.3}
+ADAM = operands.ADAM | {"weight_decay": 0.1}
 SGD_CHANGES = [
     {"weight_decay": 0.0, "momentum": 0.0, "maximize": True},
     {"is_first_step": True},

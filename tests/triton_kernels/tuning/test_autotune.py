@@ -6,20 +6,12 @@ import numpy as np
 import pytest
 
 import triten as tt
+from triten.tests.shared.operands import SGD
 from triten.triton_kernels.optimizers import fused
 from triten.triton_kernels.tuning import choice
 from triten.triton_kernels.tuning.autotune import tune as tune_by
 from triten.triton_kernels.tuning.timer import EventTimer
 
-SGD = {
-    "weight_decay": 0.0,
-    "momentum": 0.0,
-    "lr": 0.1,
-    "dampening": 0.0,
-    "nesterov": False,
-    "maximize": False,
-    "is_first_step": False,
-}
 CANDIDATES = [((512,), 4), ((1024,), 8), ((1024,), 4)]
 """Of fused_sgd in float32, the default first."""
 

@@ -8,6 +8,7 @@ from triten.dispatch.core.dispatcher import Dispatcher
 from triten.dispatch.core.op_overload import OpOverload
 from triten.dispatch.schema import base_type
 from triten.func import functionalize, make_graph
+from triten.tests.shared import operands
 
 REMOVE = ("mutations", "mutations_and_views")
 
@@ -550,26 +551,9 @@ def test_out_forms(name, remove):
     assert writes(functionalize(own, remove=remove), zero) == []
 
 
-SGD = {
-    "weight_decay": 0.1,
-    "momentum": 0.9,
-    "lr": 0.1,
-    "dampening": 0.5,
-    "nesterov": False,
-    "maximize": False,
-    "is_first_step": False,
-    "grad_scale": tt.tensor(2.0),
-}
-ADAM = {
-    "lr": 0.1,
-    "beta1": 0.9,
-    "beta2": 0.99,
-    "weight_decay": 0.1,
-    "eps": 1e-8,
-    "amsgrad": True,
-    "maximize": False,
-    "grad_scale": tt.tensor(2.0),
-}
+SCALE = {"grad_scale": tt.tensor(2.0)}
+SGD = operands.SGD | {"weight_decay": 0.1, "momentum": 0.9, "dampening": 0.5} | SCALE
+ADAM = operands.ADAM | {"weight_decay": 0.1, "amsgrad": True} | SCALE
 LIST_SAMPLES = {"_fused_sgd": (3, SGD), "_fused_adam": (5, ADAM), "_fused_adamw": (5, ADAM)}
 """How many lists an operator writes, and its keyword arguments."""
 

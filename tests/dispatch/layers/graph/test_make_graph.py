@@ -8,7 +8,7 @@ import pytest
 import triten as tt
 from triten.dispatch.layers.graph.make_graph import TracedTensor
 from triten.func import functionalize, make_graph
-from triten.runtime.local_dispatch_key_set import local, modes
+from triten.tests.shared.thread_state import modes_and_keys
 
 MODES = ("real", "fake")
 
@@ -21,15 +21,11 @@ def called(traced):
     ]
 
 
-def state():
-    return list(modes), local.included, local.excluded
-
-
 @pytest.fixture(autouse=True)
 def nothing_stays():
-    before = state()
+    before = modes_and_keys()
     yield
-    assert state() == before
+    assert modes_and_keys() == before
 
 
 @pytest.fixture(params=MODES)
@@ -387,7 +383,7 @@ def test_an_inner_mode_that_replaces_calls_is_recorded_as_what_it_calls():
 
 @pytest.mark.parametrize("tracing_mode", MODES)
 def test_an_error_leaves_nothing_behind(tracing_mode):
-    before = state()
+    before = modes_and_keys()
     x = tt.ones(2, requires_grad=True)
     kept = []
 
@@ -397,7 +393,7 @@ def test_an_error_leaves_nothing_behind(tracing_mode):
 
     with pytest.raises(KeyError, match="inside"):
         make_graph(f, tracing_mode)(x)
-    assert state() == before and type(x) is tt.Tensor and x.grad is None
+    assert modes_and_keys() == before and type(x) is tt.Tensor and x.grad is None
     if tracing_mode == "real":
         assert type(kept[0]) is tt.Tensor and kept[0].tolist() == [2.0, 2.0]
     assert (x + 1).tolist() == [2.0, 2.0]

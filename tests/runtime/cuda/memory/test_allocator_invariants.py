@@ -430,12 +430,12 @@ class AllocatorMachine(RuleBasedStateMachine):
 
 
 AllocatorMachine.TestCase.settings = settings(
-    max_examples=25, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=12, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestAnySequence = AllocatorMachine.TestCase
 
 
-@pytest.mark.parametrize(("driver", "steps"), [(HeldDriver, 10_000), (InterpretedDriver, 1_000)])
+@pytest.mark.parametrize(("driver", "steps"), [(HeldDriver, 5_000), (InterpretedDriver, 500)])
 def test_thousands_of_random_steps(driver, steps):
     rng = random.Random(0)
     model = Model(driver=driver)

@@ -29,19 +29,20 @@ def apply_kernel(x, out, n, factor, stride, FUNCTION: tl.constexpr, BLOCK: tl.co
     else:
         tl.store(out + index, FUNCTION(tl.load(x + index * stride, mask=index < n)) * factor, mask=index < n)
 
-binary = compile_kernel(
-    apply_kernel,
-    {"x": "*fp32", "out": "*fp32", "n": "i64", "factor": "fp32"},
-    {"stride": 1, "FUNCTION": scale, "BLOCK": 1024},
-    frozenset(DIVISIBLE),
-    CAPABILITY,
-    {"num_warps": 4},
-)
-ptx = binary.asm["ptx"]
-print(binary.name, binary.capability, len(binary.cubin), binary.num_warps, binary.num_ctas, binary.shared)
-print(binary.parameter_types)
-print(".entry apply_kernel" in ptx, f".target sm_{CAPABILITY}" in ptx)
-print("ld.global.v4" in ptx, "st.global.v4" in ptx, ".ftz" in ptx)
+for capability, divisible in ((80, ("x", "out", "n")), (80, ()), (90, ("x", "out", "n"))):
+    binary = compile_kernel(
+        apply_kernel,
+        {"x": "*fp32", "out": "*fp32", "n": "i64", "factor": "fp32"},
+        {"stride": 1, "FUNCTION": scale, "BLOCK": 1024},
+        frozenset(divisible),
+        capability,
+        {"num_warps": 4},
+    )
+    ptx = binary.asm["ptx"]
+    print(binary.name, binary.capability, len(binary.cubin), binary.num_warps, binary.num_ctas, binary.shared)
+    print(binary.parameter_types)
+    print(".entry apply_kernel" in ptx, f".target sm_{capability}" in ptx)
+    print("ld.global.v4" in ptx, "st.global.v4" in ptx, ".ftz" in ptx)
 """
 
 
@@ -64,19 +65,26 @@ def run_file(tmp_path, program, **environment):
     return run(f"import runpy; runpy.run_path({str(path)!r})", cwd=tmp_path, **environment)
 
 
-@pytest.mark.parametrize("divisible", [("x", "out", "n"), ()])
-@pytest.mark.parametrize("capability", [80, 90])
-def test_a_kernel_compiles_without_a_gpu(tmp_path, capability, divisible):
-    program = f"CAPABILITY, DIVISIBLE = {capability}, {divisible!r}\n{PROGRAM}"
-    done = run_file(tmp_path, program, TRITON_CACHE_DIR=str(tmp_path / "cache"))
+def test_kernels_compile_without_a_gpu(tmp_path):
+    done = run_file(tmp_path, PROGRAM, TRITON_CACHE_DIR=str(tmp_path / "cache"))
     assert done.returncode == 0, done.stderr
-    first, types, entry, vectors = done.stdout.splitlines()
-    name, target, size, warps, ctas, shared = first.split()
-    assert (name, int(target), int(warps), int(ctas), int(shared)) == ("apply_kernel", capability, 4, 1, 0)
-    assert int(size) > 1000
-    assert types == "('*fp32', '*fp32', 'i64', 'fp32')"
-    assert entry == "True True"
-    assert vectors == ("True True False" if divisible else "False False False")
+    lines = done.stdout.splitlines()
+    found = [lines[i : i + 4] for i in range(0, len(lines), 4)]
+    for (capability, divisible), (first, types, entry, vectors) in zip(
+        ((80, True), (80, False), (90, True)), found, strict=True
+    ):
+        name, target, size, warps, ctas, shared = first.split()
+        assert (name, int(target), int(warps), int(ctas), int(shared)) == (
+            "apply_kernel",
+            capability,
+            4,
+            1,
+            0,
+        )
+        assert int(size) > 1000
+        assert types == "('*fp32', '*fp32', 'i64', 'fp32')"
+        assert entry == "True True"
+        assert vectors == ("True True False" if divisible else "False False False")
 
 
 @pytest.mark.interpreter

@@ -1,0 +1,83 @@
+"""Shapes of blocks, made once for each shape: Triton makes them anew for every value of a kernel.
+
+Its language gives each value a tuple of constants with a type of its own, and each type of a block another tuple and a
+name. In an interpreted kernel that took a third of the time. Nothing writes to a shape, so that values share them.
+"""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import triton.language as tl
+from triton._utils import validate_block_shape
+from triton.language.semantic import TritonSemantic
+
+core = tl.core
+
+
+class _Shape:
+    """What types and values of one shape have in common."""
+
+    __slots__ = ("constants", "count", "numel", "sizes")
+
+    def __init__(self, sizes: builtins.tuple[int, ...]) -> None:
+        self.numel = validate_block_shape(list(sizes))
+        self.sizes = core.tuple(sizes)
+        self.constants = core.tuple([core.constexpr(size) for size in sizes])
+        self.count = core.constexpr(self.numel)
+
+
+_shapes: dict[builtins.tuple[int, ...], _Shape] = {}
+_by_identity: dict[int, _Shape] = {}
+"""The same by the identity of `_Shape.sizes`, which live as long as the process."""
+_NO_SIZES, _ONE = core.tuple([]), core.constexpr(1)
+
+
+def _shape_of(given: Any) -> _Shape:
+    found = _by_identity.get(id(given))
+    if found is None:
+        sizes = builtins.tuple(core._unwrap_shape(given))
+        found = _shapes.get(sizes)
+        if found is None:
+            found = _shapes[sizes] = _Shape(sizes)
+            _by_identity[id(found.sizes)] = found
+    return found
+
+
+def _make_block_type(self: Any, element_ty: Any, shape: Any) -> None:
+    assert isinstance(shape, list | core.tuple)
+    found = _shape_of(shape)
+    if not found.sizes.values:
+        raise TypeError("0d block_type is forbidden")
+    self.element_ty, self.shape, self.numel = element_ty, found.sizes, found.numel
+
+
+def _name_of_block_type(self: Any) -> str:
+    return f"<{self.shape}, {self.element_ty}>"
+
+
+def _make_tensor(self: Any, handle: Any, type: Any) -> None:
+    self.handle, self.type, self.dtype = handle, type, type.scalar
+    if type.is_block():
+        found = _shape_of(type.shape)
+        self.shape, self.numel = found.constants, found.count
+    else:
+        self.shape, self.numel = _NO_SIZES, _ONE
+
+
+class Semantic(TritonSemantic):  # type: ignore[misc]
+    """Triton's rules for operands; blocks of one shape need no broadcasting."""
+
+    def broadcast_impl_value(self, lhs: Any, rhs: Any) -> Any:
+        left, right = lhs.type, rhs.type
+        if left.is_block() and right.is_block() and left.shape is right.shape:
+            return lhs, rhs
+        return super().broadcast_impl_value(lhs, rhs)
+
+
+def install() -> None:
+    """Have Triton's types and values share shapes, for the rest of the process."""
+    core.block_type.__init__ = _make_block_type
+    core.block_type.name = property(_name_of_block_type)
+    core.tensor.__init__ = _make_tensor
