@@ -88,7 +88,7 @@ class _Module(ModuleType):
     """The module's class: its flags are properties, and there are no others."""
 
     def __setattr__(self, name: str, value: object) -> None:
-        if not name.startswith("_") and not hasattr(self, name):
+        if not name.startswith("_") and not hasattr(type(self), name) and name not in vars(self):
             raise AttributeError(f"module {self.__name__!r} has no flag {name!r}")
         super().__setattr__(name, value)
 

@@ -21,8 +21,12 @@ ROOMS = {
     "dispatch": (
         ("schema", "scalars", "generated.kernel_index"),  # data and text; nothing is called
         ("core",),  # operators, their kernels and keys, plans in front of them
-        ("generated.functions", "generated.methods"),  # public calls, which know packets only
-        ("tensor", "tensor_meta"),
+        (
+            "generated.functions",
+            "generated.methods",
+            "tensor",
+            "tensor_meta",
+        ),  # public calls, which know packets only
         ("iterator",),
         ("tensor_data",),
         ("structured",),  # stubs, allocation, what meta functions are built of

@@ -14,7 +14,8 @@ import pytest
 import triten as tt
 from triten.dispatch.codegen.check_docs import WRAPPED
 from triten.dispatch.codegen.signature import members_of, united
-from triten.dispatch.generated import functions, tensor_methods
+from triten.dispatch.generated import functions
+from triten.dispatch.generated import methods as tensor_methods
 
 EMPTY = inspect.Parameter.empty
 POSITIONAL = {"view": {"dtype"}}
