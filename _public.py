@@ -54,6 +54,7 @@ from .dispatch.layers.autocast.state import (
     set_autocast_dtype,
     set_autocast_enabled,
 )
+from .dispatch.layers.explain.call import explain
 from .dispatch.layers.overrides.device_context import get_default_device
 from .dispatch.layers.python_key import TensorDispatchMode
 from .dispatch.layers.vmap import vmap

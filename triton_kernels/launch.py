@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, FunctionType
 from typing import Any
 
+from ..dispatch.structured.choices import listeners
 from ..runtime.cuda.device_guard import device_guard
 from ..runtime.cuda.driver import Grid, driver, wants_interpreter
 from ..runtime.cuda.tensor_map import DescribedTensor
@@ -81,6 +82,10 @@ class Launch:
         self._blocks = [n for n, type_ in signature.items() if type_.startswith("*") and n not in elements]
         self.aligned = self._compile_aligned
         self.other = self._compile_other
+        if listeners:
+            given = {**constexprs, "num_warps": num_warps, "num_stages": num_stages}
+            for listener in listeners:
+                listener.on_launch_planned(kernel, given)
         pointers = tuple(i for i, name in enumerate(signature) if name in self._blocks)
         self.enqueue = FunctionType(
             enqueue_code(len(signature), pointers),

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...dispatch.iterator.parallel import parallel_for
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.tensor_spec import TensorSpec
 from ..reduction.sums import kept_sum, pairwise_sum
@@ -101,12 +102,23 @@ def _planned(call: StructuredCall, name: str, compute: Any, summed: str | None =
         )
     np_dtype = compute_np(spec.dtype)
     if spec.numel == 0:
+        chosen("nothing", "there are no elements")
         return PlannedKernel(lambda out, *_: None)
     same = all(s.np_dtype == np_dtype for s in (*_tensors(call), call.outputs[0]))
     if spec.numel > ONE_CALL and _has_rows(call, axis):
         n = spec.sizes[axis]
+        chosen(
+            "rows in blocks",
+            "{} elements are more than {}, and lie in rows of {} without gaps, which is at least {}",
+            *(spec.numel, ONE_CALL, n, LEAST_ROW),
+        )
         return by_rows(BY_ROWS[compute], spec.numel // n, n, np_dtype, same)
     if spec.numel > 2 * BLOCK:
+        chosen(
+            "lines in blocks of the cache",
+            "{} elements are more than {}, and lines of {} along dimension {} are no rows without gaps of {} or more",
+            *(spec.numel, 2 * BLOCK, spec.sizes[axis], axis, LEAST_ROW),
+        )
         return _in_blocks(call, spec, compute, axis, np_dtype)
     lift = spec.ndim == 0
     geometry = TensorSpec.contiguous(spec.sizes or (1,), spec.dtype, spec.device)
@@ -116,7 +128,14 @@ def _planned(call: StructuredCall, name: str, compute: Any, summed: str | None =
     small_of = _SMALL.get(compute)
     if small_of is not None and is_own and _is_short_row(geometry, axis) and spec.sizes[axis] <= EXPANDED:
         small = small_of(spec)
+        chosen(
+            "short rows by products",
+            "rows of {} elements are contiguous and no longer than {}",
+            spec.sizes[axis],
+            EXPANDED,
+        )
         return PlannedKernel(lambda out, *arrays: np.copyto(out, small(*arrays)), small, quiet=True)
+    _tell_whole(spec, geometry, axis)
     total = _row_sum(geometry, axis, np_dtype)
     peak = _row_peak(geometry, axis)
 
@@ -133,6 +152,22 @@ def _planned(call: StructuredCall, name: str, compute: Any, summed: str | None =
     return PlannedKernel(into, quiet=True)
 
 
+def _tell_whole(spec: TensorSpec, geometry: TensorSpec, axis: int) -> None:
+    if _is_short_row(geometry, axis):
+        why = "{} elements are few, and a sum of rows of {} is a product with ones up to {}"
+        chosen("whole arrays of short rows", why, spec.numel, geometry.sizes[axis], ROW)
+    else:
+        why = "{} elements are at most {}, and dimension {} has no contiguous rows of at most {}"
+        if _is_row(geometry, axis):
+            why = "{} elements are at most {}, and dimension {} has rows longer than {}"
+        most = ONE_CALL if _is_row(geometry, axis) else 2 * BLOCK
+        chosen("whole arrays", why, spec.numel, most, axis, ROW)
+
+
+def _is_row(geometry: TensorSpec, axis: int) -> bool:
+    return geometry.is_contiguous and axis == geometry.ndim - 1
+
+
 def _tensors(call: StructuredCall) -> list[TensorSpec]:
     return [a for a in call.args.values() if isinstance(a, TensorSpec)]
 
@@ -146,7 +181,7 @@ def _has_rows(call: StructuredCall, axis: int) -> bool:
 
 
 def _is_short_row(geometry: TensorSpec, axis: int) -> bool:
-    return geometry.is_contiguous and axis == geometry.ndim - 1 and geometry.sizes[axis] <= ROW
+    return _is_row(geometry, axis) and geometry.sizes[axis] <= ROW
 
 
 def _row_sum(geometry: TensorSpec, axis: int, np_dtype: Any) -> Callable[[Any], Any]:

@@ -59,7 +59,7 @@ def describe(entry: OperatorEntry) -> str:
     lines.append("dispatch table:")
     rows: dict[str, list[DispatchKey]] = {}
     for key in sorted(RUNTIME.values(), key=_rank):
-        rows.setdefault(_answer(entry, key, kernels), []).append(key)
+        rows.setdefault(answer_of(entry, key, kernels), []).append(key)
     for answer, keys in rows.items():
         # Lines break between keys only.
         text = f"{', '.join(name.replace(' ', _JOINED) for name in _grouped(keys))}: {answer.replace(' ', _JOINED)}"
@@ -68,7 +68,7 @@ def describe(entry: OperatorEntry) -> str:
     return "\n".join(lines)
 
 
-def _answer(
+def answer_of(
     entry: OperatorEntry, key: DispatchKey, kernels: Mapping[DispatchKey, tuple[KernelFunction, ...]]
 ) -> str:
     """Which kernel serves a runtime key, and why that one."""

@@ -16,6 +16,7 @@ from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import is_only_stored, registered
 from ...runtime.tensor_spec import TensorSpec
 from ..iterator.tensor_iterator import TensorIterator
+from .choices import listeners
 from .supported_dtypes import DTYPES, check_dtype, kernel_name
 
 
@@ -249,6 +250,8 @@ def find_kernel(name: str, device_type: str, operator: str) -> KernelFactory:
     factory = _factory_of(name, device_type)
     if factory is None:
         raise _missing(name, device_type, operator)
+    for listener in listeners:
+        listener.on_stub(name, device_type, factory)
     if registered:
         factory = refusing(name, factory)
     if name.removesuffix("_stub") in DTYPES:
@@ -263,6 +266,8 @@ def find_host_kernel(name: str) -> HostKernelFactory:
     factory = _factory_of(name, "cpu")
     if factory is None:
         raise _missing(name, "cpu", name.removesuffix(HOST_STUB))
+    for listener in listeners:
+        listener.on_stub(name, "cpu", factory)
     return factory
 
 

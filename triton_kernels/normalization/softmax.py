@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.tensor_spec import TensorSpec
 from ..budget import Configuration
@@ -65,6 +66,20 @@ def cut_of(sides: Sides, specs: Sequence[TensorSpec]) -> Cut:
     return cut_rows(sides.n, [spec.itemsize for spec in specs], sides.kept.strides)
 
 
+def _tell(sides: Sides, body: int, cut: Cut, outputs: int, reduced: int) -> None:
+    if body > reduced:
+        why = "rows of {} elements do not fit one block of {}, and are read twice"
+        chosen("rows in several blocks", why, body, reduced)
+    elif outputs > 1:
+        chosen("several rows in a block", "rows of {} elements leave room for {} in a block", body, outputs)
+    else:
+        chosen("a row in one block", "rows of {} elements fit a block of {}", body, reduced)
+    if not sides.reduced_is_inner:
+        chosen("rows across", "the elements of a row are {} apart", sides.reduced.strides[0][0])
+    if cut.edges:
+        chosen("aligned rows with edges", "rows start at addresses that no vector of {} divides", cut.vector)
+
+
 def along_rows(names: tuple[str, ...], letters: str, kernel: Any, log: bool) -> Any:
     """A kernel factory over the tensors `names` and the output, whose strides `kernel` calls by `letters`."""
 
@@ -76,9 +91,14 @@ def along_rows(names: tuple[str, ...], letters: str, kernel: Any, log: bool) -> 
         check_dtypes(call, [*specs, out])
         check_devices(out, specs)
         if out.numel == 0:
+            chosen("nothing", "there are no elements")
             return PlannedKernel(launch_nothing)
         sides = line_sides([*specs, out], call.extra["dim"])
         if not sides.fits():
+            chosen(
+                "contiguous copies first",
+                "the strides leave more dimensions than the kernel has parameters for",
+            )
             return through_contiguous_operands(call, factory, names)
         type_ = compute_type(specs[-1].dtype)
         itemsize = type_.primitive_bitwidth // 8
@@ -87,15 +107,16 @@ def along_rows(names: tuple[str, ...], letters: str, kernel: Any, log: bool) -> 
         body = cut.body(sides.n)
         longest = longest_row(specs, itemsize, inner and (cut.vector > 0 or sides.n % ALIGNMENT == 0))
         default = row_tile(1 if cut.edges else n_out, body, itemsize, inner, longest)
-        chosen = default
+        tiling = default
         if not interpreted():
             step = 1 if inner else sides.reduced.strides[0][0]
             dtype = str(specs[-1].dtype.triton_name)
-            chosen = configuration(kernel, call.device, dtype, (n_out, sides.n, step), default)
-        is_narrow = not inner and chosen.tile[0] < default.tile[0]
-        if (cut.edges and chosen.tile[0] > 1) or is_narrow or not is_alike(chosen, default, body):
-            chosen = default
-        outputs, reduced = chosen.tile
+            tiling = configuration(kernel, call.device, dtype, (n_out, sides.n, step), default)
+        is_narrow = not inner and tiling.tile[0] < default.tile[0]
+        if (cut.edges and tiling.tile[0] > 1) or is_narrow or not is_alike(tiling, default, body):
+            tiling = default
+        outputs, reduced = tiling.tile
+        _tell(sides, body, cut, outputs, reduced)
         pointers = {
             name: f"*{spec.dtype.triton_name}"
             for name, spec in zip(("grad", "x")[-len(specs) :], specs, strict=True)
@@ -113,7 +134,7 @@ def along_rows(names: tuple[str, ...], letters: str, kernel: Any, log: bool) -> 
             sides,
             pointers,
             constexprs,
-            Tile(outputs, reduced, 1, sides.n, chosen.warps),
+            Tile(outputs, reduced, 1, sides.n, tiling.warps),
             kept_names=[f"{letter}k" for letter in letters],
             reduced_names=[f"{letter}r" for letter in letters],
         )

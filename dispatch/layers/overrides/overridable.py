@@ -56,6 +56,7 @@ UNSEEN = frozenset(
         "broadcast_shapes",
         "clear_autocast_cache",
         "cpu_kernel",
+        "explain",
         "get_autocast_dtype",
         "get_default_device",
         "get_default_dtype",

@@ -1,0 +1,46 @@
+"""`tt.explain`, whose work is done by modules that are imported when it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .explanation import Explanation
+
+
+def explain(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanation:
+    """Call a function once and tell which way its operators went: keys, kernels, plans, algorithms and files.
+
+    All plans are made anew for the call, and again afterwards, so that calls cost nothing more before and after it.
+    Only the calls of this thread are told of. The function computes what it computes otherwise: it draws random
+    numbers and writes in place.
+
+    Args:
+        fn: a function of tensors of any shape: `tt.softmax`, an operator of `tt.ops`, a module, your own.
+        args, kwargs: what it is called with.
+
+    Returns:
+        An `Explanation`, which prints as the report. Its `result` is what the function returned, its `calls` are the
+        operators that were reached, in their order and nested: for each one the key set and the kernel that serves it
+        with the reason, what the plan is, the stub, the meta function, the row of the derivative, the algorithms with
+        the sizes that decided, and the Triton kernels launched.
+
+    Raises:
+        TypeError: if `fn` cannot be called. What `fn` itself raises is raised as it is.
+
+    Example:
+        >>> import triten as tt
+        >>> print(tt.explain(tt.softmax, tt.ones(4, 1000), 1))
+        aten::softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor
+          ...
+          aten::_softmax(Tensor self, int dim, bool half_to_float) -> Tensor
+            ...
+            algorithm: whole arrays, because ...
+        ...
+    """
+    if not callable(fn):
+        raise TypeError(f"explain(): argument 'fn' must be callable, not {type(fn).__name__}")
+    from .watch import watched_call
+
+    return watched_call(fn, args, kwargs)

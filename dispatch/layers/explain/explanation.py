@@ -1,0 +1,163 @@
+"""What `tt.explain` found, and its text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+_FILE = re.compile(r"[\w./-]+\.(?:py|yaml):\d+")
+
+
+@dataclass
+class Stub:
+    """A kernel factory that a plan asked for, with the module that registers it."""
+
+    name: str
+    device_type: str
+    place: str | None
+    registered: str | None
+
+
+@dataclass
+class PlannedLaunch:
+    """A Triton kernel that a plan may launch, and its constants."""
+
+    name: str
+    place: str | None
+    constants: str
+
+
+@dataclass
+class Planning:
+    """What was decided for a call of an operator when its plan was made."""
+
+    operator: str
+    schema: str
+    declared: str
+    arguments: str
+    keys: str
+    key: str
+    kernel: str
+    plan: str
+    device: str
+    meta: str | None = None
+    derivative: str | None = None
+    stubs: list[Stub] = field(default_factory=list)
+    choices: list[tuple[str, str]] = field(default_factory=list)
+    planned_launches: list[PlannedLaunch] = field(default_factory=list)
+
+
+@dataclass
+class Hop:
+    """One call of an operator's kernel: what was decided for it, and what it reached when it ran.
+
+    `launches` are the Triton kernels that it enqueued itself, by name and grid; `calls` the hops below it.
+    """
+
+    planning: Planning
+    launches: list[tuple[str, tuple[int, int, int]]] = field(default_factory=list)
+    calls: list[Hop] = field(default_factory=list)
+
+    @property
+    def operator(self) -> str:
+        """The operator's full name, ``aten::add.Tensor``."""
+        return self.planning.operator
+
+    def lines(self, above: Hop | None) -> Iterator[str]:
+        """The hop and those below it as text, given the hop that called it."""
+        planned = self.planning
+        goes_on = above is not None and above.operator == planned.operator
+        yield f"{planned.operator}, below {above.planning.key}" if goes_on and above else planned.schema
+        if not goes_on:
+            yield f"  declared: {planned.declared}"
+            yield f"  called with: ({planned.arguments})"
+            yield f"  keys: {planned.keys}"
+        yield f"  kernel: {planned.key}: {planned.kernel}"
+        yield f"  plan: {self._plan()}"
+        if planned.derivative is not None:
+            yield f"  derivative: {planned.derivative}"
+        if planned.meta is not None:
+            yield f"  meta function: {planned.meta}"
+        for stub in planned.stubs:
+            rest = f", registered in {stub.registered}" if stub.registered else ""
+            yield f"  stub: {stub.name} on {stub.device_type}: {stub.place or 'an unknown place'}{rest}"
+        for algorithm, because in planned.choices:
+            yield f"  algorithm: {algorithm}, because {because}"
+        yield from self._launched()
+        yield from (f"  {line}" for line in _of_hops(self.calls, self))
+
+    def _plan(self) -> str:
+        hosts = [stub for stub in self.planning.stubs if stub.name.endswith("_host_stub")]
+        if not hosts:
+            return self.planning.plan
+        if self.calls:
+            return "composition of other operators, to which its host kernel left the call"
+        return "host kernel of a composition: one function over whole arrays instead of its operators"
+
+    def _launched(self) -> Iterator[str]:
+        planned: dict[str, list[PlannedLaunch]] = {}
+        for launch in self.planning.planned_launches:
+            planned.setdefault(launch.name, []).append(launch)
+        counts: dict[str, int] = {}
+        for name, grid in self.launches:
+            of_name = planned.get(name, [])
+            nth = counts[name] = counts.get(name, -1) + 1
+            text = f"  launch: {name}[{' x '.join(map(str, grid))}]"
+            # A kernel with several sets of constants is launched in the order in which they were planned, as a rule.
+            if of_name:
+                found = of_name[nth % len(of_name)]
+                text += f" ({found.constants})" if found.constants else ""
+                text += f", {found.place}" if found.place else ""
+            yield text
+
+
+class Explanation:
+    """The way of one call, as `tt.explain` returns it; it prints as the report.
+
+    Args:
+        calls: the operators that were reached, in their order, each with those below it.
+        result: what the function returned.
+    """
+
+    def __init__(self, calls: Sequence[Hop], result: Any) -> None:
+        self.calls = tuple(calls)
+        self.result = result
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The places that the report names, each once, as ``file:line``."""
+        return tuple(dict.fromkeys(_FILE.findall("\n".join(_of_hops(self.calls, None)))))
+
+    def __str__(self) -> str:
+        lines = list(_of_hops(self.calls, None))
+        if not lines:
+            return "no operator was called"
+        by_file: dict[str, list[str]] = {}
+        for place in self.files:
+            file, _, line = place.rpartition(":")
+            by_file.setdefault(file, []).append(line)
+        lines.append("files to read:")
+        lines += [f"  {file}: line {', '.join(numbers)}" for file, numbers in by_file.items()]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _of_hops(hops: Sequence[Hop], above: Hop | None) -> Iterator[str]:
+    """The text of hops; those that say what the one before said are counted."""
+    before: list[str] = []
+    count = 0
+    for hop in hops:
+        lines = list(hop.lines(above))
+        if lines == before:
+            count += 1
+            continue
+        if count:
+            yield f"  and {count} more {'calls' if count > 1 else 'call'} like this"
+        yield from lines
+        before, count = lines, 0
+    if count:
+        yield f"  and {count} more {'calls' if count > 1 else 'call'} like this"

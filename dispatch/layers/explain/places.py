@@ -1,0 +1,95 @@
+"""Where functions and declarations stand, by files relative to the package: ``dispatch/core/library.py:12``."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+_PACKAGE = Path(__file__).parents[3]
+_WRAPPING = ("dispatch/structured/", "dispatch/plans/", "functools")
+"""Files whose closures stand around a kernel factory."""
+
+
+def file_of(path: str) -> str:
+    """A file's name, relative to the package where it lies in it."""
+    try:
+        return Path(path).relative_to(_PACKAGE).as_posix()
+    except ValueError:
+        return path
+
+
+def place_of(function: Any) -> str | None:
+    """File and line of the function that a callable is, or that a kernel's wrappers stand around; None for others."""
+    found = None
+    for each in _inwards(function, set()):
+        code = each.__code__
+        place = f"{file_of(code.co_filename)}:{code.co_firstlineno}"
+        if not place.startswith(_WRAPPING):
+            return place
+        found = found or place
+    return found
+
+
+def places_of_factory(factory: Callable[..., Any]) -> list[str]:
+    """The places of a kernel factory and of those that it chooses between or adds to, outermost first."""
+    found: list[str] = []
+    for each in _inwards(factory, set()):
+        code = each.__code__
+        file = file_of(code.co_filename)
+        # What else a factory holds, such as the function of an element, is not called with a `StructuredCall`.
+        is_factory = not found or code.co_varnames[: code.co_argcount] == ("call",)
+        if is_factory and not file.startswith(_WRAPPING):
+            found.append(f"{file}:{code.co_firstlineno}")
+    if not found:
+        place = place_of(factory)
+        return [] if place is None else [place]
+    return found
+
+
+def _inwards(function: Any, seen: set[int]) -> Iterator[Callable[..., Any]]:
+    """The Python functions that a callable consists of, outermost first."""
+    if isinstance(function, functools.partial):
+        function = function.func
+    function = getattr(function, "fn", function)
+    if id(function) in seen:
+        return
+    seen.add(id(function))
+    code = getattr(function, "__code__", None)
+    if code is None:
+        method = type(function).__dict__.get("__call__")
+        if hasattr(method, "__code__"):
+            yield method
+        return
+    yield function
+    for cell in getattr(function, "__closure__", None) or ():
+        try:
+            value = cell.cell_contents
+        except ValueError:
+            continue
+        if callable(value) and not isinstance(value, type):
+            yield from _inwards(value, seen)
+
+
+def place_of_declaration(source: str) -> str:
+    """The place of an operator's definition: the line of its file that declares it, where that is this package's."""
+    file, colon, operator = source.partition(".yaml: ")
+    if not colon:
+        path, _, line = source.rpartition(":")
+        return f"{file_of(path)}:{line}" if path else source
+    return _line(f"dispatch/{file}.yaml", f"- func: {operator}(")
+
+
+def place_of_derivative(name: str) -> str | None:
+    """The row of the derivative of an operator of ``aten``; None for one that has none."""
+    found = _line("dispatch/derivatives.yaml", f"- name: {name.removeprefix('aten::')}(")
+    return found if ":" in found else None
+
+
+def _line(file: str, start: str) -> str:
+    """The first line of a file of the package that starts so, as ``file:line``; the file alone where there is none."""
+    path = _PACKAGE / file
+    lines = path.read_text().splitlines() if path.exists() else []
+    found = next((i for i, line in enumerate(lines, 1) if line.startswith(start)), None)
+    return file if found is None else f"{file}:{found}"

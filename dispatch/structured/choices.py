@@ -1,0 +1,51 @@
+"""What kernel factories say about their choices while somebody asks: the algorithm, and the sizes that decided.
+
+A factory that has several kernels says which one it took, in the middle of its branch::
+
+    chosen("rows in blocks", "the row of {} elements is contiguous and longer than {}", n, SHORT)
+
+Nobody listens as a rule, and then this is one look at an empty list. It is for planning alone: what a plan runs never
+calls it. `layers/explain` listens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+
+class Listener(Protocol):
+    """Whoever is told of choices."""
+
+    def on_choice(self, algorithm: str, because: str) -> None:
+        """A factory has taken one of its algorithms."""
+
+    def on_stub(self, name: str, device_type: str, factory: Callable[..., Any]) -> None:
+        """A plan asks for the kernel of a stub, which `factory` makes."""
+
+    def on_launch_planned(self, kernel: Any, constants: Mapping[str, object]) -> None:
+        """A plan has made a launch of a Triton kernel with these constants."""
+
+
+listeners: list[Listener] = []
+"""Those who are told, in every thread; empty as a rule."""
+
+
+def chosen(algorithm: str, because: str, *values: object) -> None:
+    """Tell the listeners which algorithm a kernel factory took.
+
+    Args:
+        algorithm: a few words, by which it is found in the factory's module.
+        because: a plain sentence without a full stop, with a ``{}`` for each of `values`. It is put together only if
+            somebody listens.
+        values: the sizes that decided.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten.dispatch.structured.choices import chosen
+        >>> chosen("one block", "{} elements fit a block of {}", 100, 128)  # nobody listens
+    """
+    if listeners:
+        text = because.format(*values)
+        for listener in listeners:
+            listener.on_choice(algorithm, text)
