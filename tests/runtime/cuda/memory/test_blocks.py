@@ -5,23 +5,13 @@ import threading
 import pytest
 
 from triten.runtime.cuda.memory import inspection
-from triten.runtime.cuda.memory.statistics import flattened
 from triten.runtime.device import device as Device
 from triten.runtime.errors import OutOfMemoryError
+from triten.tests.runtime.cuda.memory.allocation import blocks, stats
 
 CUDA = Device("cuda", 0)
 
 KIB, MIB = 2**10, 2**20
-
-
-def stats(allocator):
-    return flattened(inspection.nested_stats(allocator, 0))
-
-
-def blocks(allocator, segment=0):
-    """(size, whether in use) of a segment's blocks."""
-    found = inspection.snapshot_segments(allocator)[segment]["blocks"]
-    return [(block["size"], block["state"] == "active_allocated") for block in found]
 
 
 def refuse(allocator, monkeypatch, times=10**9):
