@@ -7,6 +7,7 @@ import pytest
 
 import triten as tt
 from triten.tests.dispatch.layers.autocast.casts import casts_in, state
+from triten.tests.shared.threads import PATIENCE
 
 F = tt.nn.functional
 
@@ -192,7 +193,7 @@ def test_it_is_of_its_thread_alone():
 
 
 def test_threads_with_one_decorated_function_do_not_mix():
-    decorated = tt.autocast("cpu")(lambda a, go, wait: (go.set(), wait.wait(10), tt.mm(a, a).dtype)[2])
+    decorated = tt.autocast("cpu")(lambda a, go, wait: (go.set(), wait.wait(PATIENCE), tt.mm(a, a).dtype)[2])
     first, second, found = threading.Event(), threading.Event(), []
 
     def work(dtype, go, wait):

@@ -8,6 +8,7 @@ from triten.runtime.cuda.memory import inspection
 from triten.runtime.device import device as Device
 from triten.runtime.errors import OutOfMemoryError
 from triten.tests.runtime.cuda.memory.allocation import blocks, stats
+from triten.tests.shared.threads import join
 
 CUDA = Device("cuda", 0)
 
@@ -160,8 +161,7 @@ def test_running_out_collects_garbage_by_no_lock(allocator, monkeypatch):
         def __del__(self):
             thread = threading.Thread(target=lambda: free_elsewhere.append(allocator.allocate(1, CUDA)))
             thread.start()
-            thread.join(timeout=20)
-            assert not thread.is_alive()
+            join(thread)
 
     small = allocator.allocate(1, CUDA)
     Cycle()
