@@ -40,6 +40,7 @@ from triten.runtime.local_dispatch_key_set import (
     local,
     modes,
 )
+from triten.tests.shared.threads import PATIENCE, join
 
 TRACER = functionality_bit(Functionality.Tracer)
 LAST = driver().device_count() - 1
@@ -512,7 +513,7 @@ def test_a_hook_after_accumulation_that_fails(device):
     done = []
     thread = threading.Thread(target=lambda: (x.sum().backward(), done.append(1)))
     thread.start()
-    thread.join(20)
+    join(thread)
     assert done and x.grad.tolist() == [[2.0, 2.0], [2.0, 2.0]]
 
 
@@ -909,9 +910,7 @@ def test_threads_that_die_inside_a_layer_leave_the_others_alone(device):
     ]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert not any(thread.is_alive() for thread in threads)
+    join(*threads)
     assert thread_state() == here
     loss.backward()
     assert x.grad.tolist() == [[2.0, 4.0], [6.0, 10.0]]
@@ -925,16 +924,16 @@ def test_a_thread_sees_nothing_of_anothers_failure():
         with tt.no_grad(), FailingMode(1):
             before = thread_state()
             started.set()
-            failed.wait(20)
+            failed.wait(PATIENCE)
             seen.append(thread_state()["keys"] == before["keys"] and not tt.is_grad_enabled())
 
     thread = threading.Thread(target=other)
     thread.start()
-    started.wait(20)
+    started.wait(PATIENCE)
     x = tt.ones(2, requires_grad=True)
     with failing_kernels(), pytest.raises(Fault):
         x + x
     assert tt.is_grad_enabled() and (local.included, local.excluded) == (0, 0)
     failed.set()
-    thread.join(20)
+    join(thread)
     assert seen == [True]

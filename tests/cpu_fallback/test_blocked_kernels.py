@@ -15,14 +15,6 @@ from triten.cpu_fallback.normalization import moments, row_norm
 from triten.cpu_fallback.pooling import pooling
 
 
-@pytest.fixture(params=[1, 3], ids=["one thread", "three threads"])
-def threads(request):
-    before = tt.get_num_threads()
-    tt.set_num_threads(request.param)
-    yield request.param
-    tt.set_num_threads(before)
-
-
 def laid_out(array, layout):
     """A tensor of these values: contiguous, channels-last, or every second element of a larger one."""
     x = tt.from_numpy(np.ascontiguousarray(array))

@@ -18,14 +18,6 @@ LARGE = (1031, 521)  # above SHARED_FROM, and no multiple of a tile
 assert math.prod(LARGE) > SHARED_FROM
 
 
-@pytest.fixture(params=[1, 3])
-def threads(request: pytest.FixtureRequest) -> None:
-    before = tt.get_num_threads()
-    tt.set_num_threads(request.param)
-    yield
-    tt.set_num_threads(before)
-
-
 SIZES = ((1,), (BLOCK + 1,), (9, 257, 129), (1, 50000, 7), (600, 2, 300))
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 import triten as tt
+from triten.tests.shared import comparison
 
 rnn = tt.nn.utils.rnn
 LAYERS: dict[str, dict[str, Any]] = {
@@ -29,8 +31,7 @@ def states(hidden: Any) -> tuple[Any, ...]:
     return hidden if isinstance(hidden, tuple) else (hidden,)
 
 
-def close(a: Any, b: Any) -> None:
-    np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-12, atol=1e-13)
+close = partial(comparison.close, rtol=1e-12, atol=1e-13)
 
 
 def test_parameters_are_named_and_sized_as_pytorch_has_them() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 import triten as tt
+from triten.tests.shared import comparison
 
 F = tt.nn.functional
 OPTIONS: dict[str, Any] = {"dim_feedforward": 12, "dropout": 0.0, "dtype": tt.float64}
@@ -44,8 +46,7 @@ def expected(layer: Any, x: Any, memory: Any, masks: tuple[Any, Any]) -> Any:
     return x
 
 
-def close(a: Any, b: Any) -> None:
-    np.testing.assert_allclose(a.detach().cpu().numpy(), b.detach().cpu().numpy(), rtol=1e-10, atol=1e-12)
+close = partial(comparison.close, rtol=1e-10, atol=1e-12)
 
 
 def random(*sizes: int) -> Any:

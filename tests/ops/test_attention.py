@@ -11,6 +11,7 @@ import pytest
 
 import triten as tt
 from triten.cpu_fallback.attention import attention as kernels
+from triten.tests.shared import comparison
 
 attention = tt.nn.functional.scaled_dot_product_attention
 aten = tt.ops.aten
@@ -87,10 +88,7 @@ def arrays(tensors: list[tt.Tensor]) -> list[Any]:
 
 
 def close(got: tt.Tensor, expected: Any, tolerance: float) -> None:
-    assert got.shape == expected.shape
-    np.testing.assert_allclose(
-        got.detach().to(tt.float64).numpy(), expected, rtol=tolerance, atol=4 * tolerance
-    )
+    comparison.close(got, expected, tolerance, 4 * tolerance)
 
 
 @pytest.fixture(params=["whole sets", "blocks of queries"])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import triten as tt
+from triten.tests.shared import comparison
 
 DTYPES = [tt.float32, tt.float64, tt.complex64, tt.complex128]
 SHAPES = [(1, 1), (3, 3), (5, 3), (3, 5), (2, 3, 3), (2, 1, 4, 2), (0, 3, 3), (0, 0), (0, 3), (3, 0)]
@@ -25,11 +26,9 @@ def matrices(shape, dtype, seed=3, turned=False):
 
 
 def close(got, wanted, factor=100):
-    a, b = got.cpu().numpy(), wanted.cpu().numpy()
-    assert a.shape == b.shape
-    np.testing.assert_allclose(
-        a, b, rtol=0, atol=factor * float(np.finfo(b.dtype).eps) * max(1.0, np.abs(b).max(initial=0))
-    )
+    wanted = wanted.cpu().numpy()
+    unit = float(np.finfo(wanted.dtype).eps) * max(1.0, np.abs(wanted).max(initial=0))
+    comparison.close(got, wanted, rtol=0, atol=factor * unit)
 
 
 def eye(A):

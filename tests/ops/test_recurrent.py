@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 import triten as tt
+from triten.tests.shared import comparison
 
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 Array = np.ndarray[Any, Any]
@@ -121,8 +123,7 @@ class Problem:
         return out.cpu().numpy(), [s.cpu().numpy() for s in states]
 
 
-def close(got: Array, expected: Array) -> None:
-    np.testing.assert_allclose(got, expected, rtol=1e-11, atol=1e-12)
+close = partial(comparison.close, rtol=1e-11, atol=1e-12)
 
 
 @pytest.mark.parametrize("mode", GATES)

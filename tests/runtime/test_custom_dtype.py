@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-import threading
 
 import ml_dtypes
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 
 import triten as tt
 from triten.runtime import scalar_type as st
+from triten.tests.shared.threads import together
 
 FNUZ = tt.library.register_dtype(
     "float8_e4m3fnuz",
@@ -236,21 +236,13 @@ def test_registrations_that_are_refused_leave_nothing(name, numpy_dtype, options
 
 
 def test_of_threads_that_register_one_name_one_succeeds():
-    outcomes = []
-    start = threading.Barrier(4)
-
     def work():
-        start.wait()
         try:
-            outcomes.append(tt.library.register_dtype("float6_e3m2fn", ml_dtypes.float6_e3m2fn))
+            return tt.library.register_dtype("float6_e3m2fn", ml_dtypes.float6_e3m2fn)
         except RuntimeError:
-            outcomes.append(None)
+            return None
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    outcomes = together(*[work] * 4)
     assert sum(outcome is not None for outcome in outcomes) == 1
     assert tt.tensor([1.5], dtype=tt.float6_e3m2fn).item() == 1.5
 

@@ -2,12 +2,12 @@
 
 import copy
 import pickle
-import threading
 
 import pytest
 
 import triten as tt
 from triten.runtime.dispatch_key import BackendComponent
+from triten.tests.shared.threads import together
 
 
 @pytest.mark.parametrize(
@@ -49,19 +49,8 @@ def test_interned_and_distinct() -> None:
 
 
 def test_interning_is_safe_among_threads() -> None:
-    found: list[tt.device] = []
-    start = threading.Barrier(4)
-
-    def work() -> None:
-        start.wait()
-        found.extend(tt.device("hpu", i) for i in range(100))
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert len({id(d) for d in found}) == 100
+    found = together(*[lambda: [tt.device("hpu", i) for i in range(100)]] * 4)
+    assert len({id(d) for each in found for d in each}) == 100
 
 
 @pytest.mark.parametrize("text", ["cpu", "cuda:3"])

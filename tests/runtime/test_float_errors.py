@@ -2,7 +2,6 @@
 
 import contextvars
 import math
-import threading
 import warnings
 from collections.abc import Callable, Iterator
 
@@ -11,6 +10,7 @@ import pytest
 
 import triten as tt
 from triten.runtime.float_errors import LINE, quietly, run_quiet, run_quiet_copy
+from triten.tests.shared.threads import together
 
 INF, NAN = float("inf"), float("nan")
 
@@ -153,32 +153,15 @@ def test_the_users_state_still_rules_numpy() -> None:
 
 def test_worker_threads() -> None:
     """A new thread starts with NumPy's default, which warns."""
-    problems: list[object] = []
-    start = threading.Barrier(4)
 
     def work() -> None:
-        start.wait()
         with np.errstate(all="raise"):
             for _ in range(50):
                 for compute, expected in CASES:
-                    found = compute()
-                    if found != expected:
-                        problems.append((compute.__name__, found))
-            if set(np.geterr().values()) != {"raise"}:
-                problems.append(np.geterr())
+                    assert compute() == expected, compute.__name__
+            assert set(np.geterr().values()) == {"raise"}
 
-    def guarded() -> None:
-        try:
-            work()
-        except BaseException as error:
-            problems.append(error)
-
-    threads = [threading.Thread(target=guarded) for _ in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not problems
+    together(*[work] * 4)
 
 
 def test_a_call_within_a_call() -> None:

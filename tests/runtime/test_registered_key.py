@@ -1,7 +1,6 @@
 """A functionality of a user's own takes a free bit of the key set and is reached first while it is included."""
 
 import pickle
-import threading
 
 import pytest
 
@@ -9,6 +8,7 @@ import triten as tt
 from triten.runtime import dispatch_key
 from triten.runtime.dispatch_key import NUM_BACKENDS, Functionality
 from triten.runtime.local_dispatch_key_set import local, modes
+from triten.tests.shared.threads import together
 
 AUDIT = tt.DispatchKey.register("TestAudit")
 LATER = tt.DispatchKey.register("TestLater")
@@ -106,19 +106,11 @@ def test_bits_run_out(monkeypatch):
 
 
 def test_of_threads_that_register_one_name_one_succeeds():
-    outcomes = []
-    start = threading.Barrier(4)
-
     def work():
-        start.wait()
         try:
-            outcomes.append(tt.DispatchKey.register("TestOnce"))
+            return tt.DispatchKey.register("TestOnce")
         except RuntimeError:
-            outcomes.append(None)
+            return None
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    outcomes = together(*[work] * 4)
     assert [o for o in outcomes if o is not None] == [tt.DispatchKey.TestOnce]

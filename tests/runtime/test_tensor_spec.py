@@ -1,7 +1,6 @@
 """`TensorSpec`: interning, twins, and the facts that it precomputes."""
 
 import itertools
-import threading
 
 import pytest
 from hypothesis import given
@@ -11,6 +10,7 @@ import triten as tt
 from triten.runtime import tensor_spec
 from triten.runtime.memory_format import contiguous_strides
 from triten.runtime.tensor_spec import TensorSpec
+from triten.tests.shared.threads import together
 
 CPU = tt.device("cpu")
 
@@ -45,19 +45,10 @@ def test_every_field_distinguishes(other: TensorSpec) -> None:
 
 
 def test_interning_is_safe_among_threads() -> None:
-    found: list[list[TensorSpec]] = [[] for _ in range(4)]
-    start = threading.Barrier(4)
+    def work() -> list[TensorSpec]:
+        return [spec((7, 11, n), requires_grad=bool(n % 2)) for n in range(300)]
 
-    def work(mine: list[TensorSpec]) -> None:
-        start.wait()
-        mine += [spec((7, 11, n), requires_grad=bool(n % 2)) for n in range(300)]
-
-    threads = [threading.Thread(target=work, args=(mine,)) for mine in found]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    for same in zip(*found, strict=True):
+    for same in zip(*together(*[work] * 4), strict=True):
         assert len({id(s) for s in same}) == 1
 
 

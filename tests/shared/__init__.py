@@ -1,4 +1,4 @@
-"""What tests of several folders use, named for what it is, as in ``from triten.tests.shared.threads import together``.
+"""What tests of several folders use, named for what it is: ``from triten.tests.shared.threads import together``.
 
 * `comparison`: whether tensors and arrays are near.
 * `operands`: leaves of graphs, and options of optimizers.

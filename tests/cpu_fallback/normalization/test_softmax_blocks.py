@@ -13,14 +13,6 @@ SHAPES = [(701, 3), (3, 701), (37, 5, 11), (1, 2, 700), (5, 4, 3, 11)]
 FUNCTIONS = {"softmax": tt.softmax, "log_softmax": tt.log_softmax}
 
 
-@pytest.fixture(params=[1, 3], ids=["one thread", "three threads"])
-def threads(request):
-    before = tt.get_num_threads()
-    tt.set_num_threads(request.param)
-    yield request.param
-    tt.set_num_threads(before)
-
-
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("dtype", [tt.float64, tt.bfloat16], ids=lambda d: d.name)
 def test_blocks_have_whole_lines(rng, monkeypatch, threads, name, dtype):

@@ -11,6 +11,7 @@ import pytest
 import triten as tt
 from triten.cpu_fallback.reduction.prefix_sums import BLOCK, LEAST, RUN
 from triten.cpu_fallback.reduction.scan import SHARED_FROM
+from triten.tests.shared import comparison
 
 SHAPES = [
     (3, SHARED_FROM // 3 + 77),  # several blocks to a line
@@ -24,17 +25,9 @@ SHAPES = [
 SCANS = {"cumsum": np.add, "cumprod": np.multiply, "logcumsumexp": np.logaddexp}
 
 
-@pytest.fixture(params=[1, 3])
-def threads(request: pytest.FixtureRequest) -> None:
-    before = tt.get_num_threads()
-    tt.set_num_threads(request.param)
-    yield
-    tt.set_num_threads(before)
-
-
 def close(got: tt.Tensor, want: np.ndarray, tolerance: float) -> None:
     scale = np.nanmax(np.abs(want[np.isfinite(want)]), initial=1.0)
-    np.testing.assert_allclose(got.double().numpy(), want, rtol=tolerance, atol=tolerance * scale * 1e-3)
+    comparison.close(got, want, tolerance, tolerance * scale * 1e-3)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bfloat16"])

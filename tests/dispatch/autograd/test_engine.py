@@ -2,7 +2,6 @@
 
 import gc
 import random
-import threading
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 import triten as tt
 from triten.autograd import backward, grad
 from triten.tests.shared.operands import leaf
+from triten.tests.shared.threads import together
 
 
 def matrix(*rows: list[float]) -> tt.Tensor:
@@ -555,61 +555,34 @@ def test_a_leaf_that_is_gone() -> None:
 
 
 def test_threads_run_backward_at_once() -> None:
-    problems: list[object] = []
-    start = threading.Barrier(4)
-
     def work() -> None:
-        try:
-            start.wait()
-            for _ in range(50):
-                w = matrix()
-                y = w.mm(w).relu() + w
-                y.sum().backward()
-                if w.grad.tolist() != [[8.0, 12.0], [10.0, 14.0]]:
-                    problems.append(w.grad.tolist())
-        except BaseException as error:
-            problems.append(error)
+        for _ in range(50):
+            w = matrix()
+            y = w.mm(w).relu() + w
+            y.sum().backward()
+            assert w.grad.tolist() == [[8.0, 12.0], [10.0, 14.0]]
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not problems
+    together(*[work] * 4)
 
 
 def test_threads_on_one_retained_graph() -> None:
     w = matrix()
     s = w.mm(w).sum()
-    found: list[Any] = []
-    start = threading.Barrier(4)
 
-    def work() -> None:
-        start.wait()
-        found.extend(grad(s, w, retain_graph=True)[0].tolist() for _ in range(20))
+    def work() -> list[Any]:
+        return [grad(s, w, retain_graph=True)[0].tolist() for _ in range(20)]
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert found == [[[7.0, 11.0], [9.0, 13.0]]] * 80
+    assert together(*[work] * 4) == [[[[7.0, 11.0], [9.0, 13.0]]] * 20] * 4
 
 
 def test_threads_adding_to_one_leaf() -> None:
     x = leaf()
-    start = threading.Barrier(4)
 
     def work() -> None:
-        start.wait()
         for _ in range(200):
             x.sum().backward()
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    together(*[work] * 4)
     assert x.grad.tolist() == [800.0, 800.0]
 
 

@@ -1,6 +1,6 @@
 """Registering while other threads call: every result is right under some registration of that moment.
 
-``TRITEN_STRESS_SECONDS`` sets how long; the default keeps the suite quick.
+``TRITEN_STRESS_TIMES`` asks for so many times as many calls; the default keeps the suite quick.
 """
 
 import os
@@ -16,12 +16,14 @@ from triten.dispatch.core import operator_entry
 from triten.dispatch.core.dispatcher import Dispatcher
 from triten.dispatch.core.kernel_function import KernelFunction
 from triten.library import Library
+from triten.tests.shared.threads import PATIENCE, together
 
-CALLS, REGISTRATIONS = 100, 10
-"""At least so many happen in every test."""
-SECONDS = float(os.environ.get("TRITEN_STRESS_SECONDS", "2"))
+TIMES = int(os.environ.get("TRITEN_STRESS_TIMES", "1"))
+CALLS, REGISTRATIONS = 300 * TIMES, 30 * TIMES
+"""At least so many happen in every test, and every state is met."""
 CALLERS = 8
 MOMENT = 0.001
+"""Seconds for which a registrar leaves the others their turn."""
 DISPATCHER = Dispatcher.singleton()
 NS = "t_threads"
 
@@ -37,52 +39,38 @@ def frequent_switches() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
-def run_together(
-    callers: list[Callable[[], None]], registrars: list[Callable[[], None]], seconds: float
-) -> tuple[int, int]:
-    """Repeat every function in a thread of its own, `callers` while `registrars` run.
-
-    Returns:
-        how often callers and registrars were called. The first exception of any of them is raised.
-    """
-    errors: list[BaseException] = []
-    counts: list[int] = [0] * (len(callers) + len(registrars))
-    deadline = time.monotonic() + seconds
-    start = threading.Barrier(len(counts))
-    latest = deadline + 45
-
-    def too_few() -> bool:
-        # A busy machine gets more time rather than a weaker test.
-        return sum(counts[: len(callers)]) <= CALLS or sum(counts[len(callers) :]) <= REGISTRATIONS
-
-    def repeat(index: int, function: Callable[[], None]) -> None:
-        try:
-            start.wait()
-            while not errors and (time.monotonic() < deadline or (too_few() and time.monotonic() < latest)):
-                function()
-                counts[index] += 1
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [
-        threading.Thread(target=repeat, args=(i, f), daemon=True) for i, f in enumerate(callers + registrars)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(seconds + 60)
-        assert not thread.is_alive(), "a thread hangs"
-    if errors:
-        raise errors[0]
-    return sum(counts[: len(callers)]), sum(counts[len(callers) :])
-
-
-def stress(callers: list[Callable[[], None]], registrars: list[Callable[[], None]], share: float) -> None:
-    """Run for a share of the time, and hold that the threads met and that nothing is left behind."""
+def stress(
+    callers: list[Callable[[], None]],
+    registrars: list[Callable[[], None]],
+    all_met: Callable[[], bool] = lambda: True,
+) -> None:
+    """Repeat every function in a thread of its own until there were enough calls of both kinds, and hold that nothing
+    is left behind. The first exception of any of them is raised."""
     before = DISPATCHER.get_all_op_names(), dict(operator_entry.fallbacks)
-    calls, registrations = run_together(callers, registrars, SECONDS * share)
-    assert calls > CALLS
-    assert registrations > REGISTRATIONS
+    functions = callers + registrars
+    counts = [0] * len(functions)
+    ended = threading.Event()
+    until = time.monotonic() + PATIENCE
+
+    def enough() -> bool:
+        calls, registrations = sum(counts[: len(callers)]), sum(counts[len(callers) :])
+        return calls > CALLS and registrations > REGISTRATIONS and all_met()
+
+    def repeated(index: int) -> Callable[[], None]:
+        def repeat() -> None:
+            try:
+                while not ended.is_set():
+                    functions[index]()
+                    counts[index] += 1
+                    if enough():
+                        ended.set()
+                    assert time.monotonic() < until, counts
+            finally:
+                ended.set()
+
+        return repeat
+
+    together(*[repeated(index) for index in range(len(functions))])
     assert (DISPATCHER.get_all_op_names(), dict(operator_entry.fallbacks)) == before
 
 
@@ -109,7 +97,7 @@ def test_kernels_come_and_go_under_calls_of_every_kind() -> None:
 
         return once
 
-    stress([call_functions, call_composite] * (CALLERS // 2), [register(2.0), register(3.0)], 0.4)
+    stress([call_functions, call_composite] * (CALLERS // 2), [register(2.0), register(3.0)])
     assert tt.mul(a, b).tolist() == [10.0] * 3
     assert tt.ops.aten.mul.Tensor(a, b).tolist() == [10.0] * 3
     assert tt.ops.aten.matmul.default(eye, eye).item() == 1.0
@@ -148,8 +136,9 @@ def test_fallbacks_come_and_go_under_calls() -> None:
                 time.sleep(MOMENT)
             time.sleep(2 * MOMENT)
 
-        stress([call] * CALLERS, [register_fallback, register_kernel], 0.3)
-        assert seen == {"missing", "fallback", "kernel"}
+        states = {"missing", "fallback", "kernel"}
+        stress([call] * CALLERS, [register_fallback, register_kernel], lambda: seen == states)
+        assert seen == states
         with pytest.raises(NotImplementedError):
             f.redispatch(ipu, x)
 
@@ -207,7 +196,11 @@ def test_definitions_come_and_go_under_calls() -> None:
 
     kernel = KernelFunction(lambda *args: "one" if len(args) == 1 else "two")
     with DISPATCHER.register_impl(name, "CPU", kernel):
-        stress([call, call_by_name] * (CALLERS // 2), [define, define, other_operators], 0.3)
+        stress(
+            [call, call_by_name] * (CALLERS // 2),
+            [define, define, other_operators],
+            lambda: seen >= {"one", "two"},
+        )
     assert seen >= {"one", "two"}
 
 

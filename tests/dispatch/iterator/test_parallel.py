@@ -3,7 +3,6 @@
 import contextvars
 import os
 import threading
-import time
 import weakref
 
 import numpy as np
@@ -20,6 +19,7 @@ from triten.dispatch.iterator.parallel import (
     parallel_reduce,
     set_num_threads,
 )
+from triten.tests.shared.threads import PATIENCE, eventually, join
 
 
 @pytest.fixture(params=[1, 4], autouse=True)
@@ -55,7 +55,7 @@ def test_chunks_run_on_several_threads_and_know_their_number(threads: int) -> No
     numbers, idents = set(), set()
 
     def meet(begin: int, end: int) -> None:
-        barrier.wait(10)
+        barrier.wait(PATIENCE)
         numbers.add(get_thread_num())
         idents.add(threading.get_ident())
 
@@ -140,19 +140,18 @@ def test_threads_that_are_busy_elsewhere_are_not_waited_for(threads: int) -> Non
     all_hold, leave = threading.Barrier(threads + 1), threading.Event()
 
     def hold(begin: int, end: int) -> None:
-        all_hold.wait(10)
-        assert leave.wait(10)
+        all_hold.wait(PATIENCE)
+        assert leave.wait(PATIENCE)
 
     holder = threading.Thread(target=parallel_for, args=(0, threads, 1, hold))
     holder.start()
-    all_hold.wait(10)  # every thread of the pool is in there now
+    all_hold.wait(PATIENCE)  # every thread of the pool is in there now
     seen = []
     parallel_for(0, 100, 1, lambda i, j: seen.append((i, j, get_thread_num())))
     assert sorted(k for i, j, _ in seen for k in range(i, j)) == list(range(100))
     assert {number for _, _, number in seen} == {0}
     leave.set()
-    holder.join(10)
-    assert not holder.is_alive()
+    join(holder)
 
 
 @pytest.mark.parametrize("threads", [4], indirect=True)
@@ -176,10 +175,7 @@ def test_threads_of_another_number_end(threads: int) -> None:
     for number in (2, 5, 1, threads):
         set_num_threads(number)
         parallel_for(0, 8, 1, lambda i, j: None)
-    until = time.monotonic() + 10
-    while time.monotonic() < until and _pool_threads() > threads - 1:
-        time.sleep(0.001)
-    assert _pool_threads() == threads - 1
+    assert eventually(lambda: _pool_threads() == threads - 1)
 
 
 def _pool_threads() -> int:
@@ -195,7 +191,4 @@ def test_nothing_is_kept_of_what_was_done(threads: int) -> None:
 
     parallel_for(0, 64, 1, use)
     del use, array
-    until = time.monotonic() + 10
-    while kept() is not None and time.monotonic() < until:
-        time.sleep(0.001)
-    assert kept() is None
+    assert eventually(lambda: kept() is None)

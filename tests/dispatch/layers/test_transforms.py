@@ -9,6 +9,7 @@ import triten as tt
 from triten.dispatch.layers.levels import current_levels
 from triten.func import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp, vmap
 from triten.runtime.local_dispatch_key_set import modes
+from triten.tests.shared import comparison
 
 X = np.array([0.5, 1.5, -2.0])
 
@@ -19,7 +20,7 @@ def tensor(values: Any, **options: Any) -> tt.Tensor:
 
 def close(found: Any, expected: Any) -> None:
     assert not found.requires_grad
-    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6, atol=1e-9)
+    comparison.close(found, expected, rtol=1e-6, atol=1e-9)
 
 
 @pytest.fixture(autouse=True)

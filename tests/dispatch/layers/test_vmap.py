@@ -4,6 +4,7 @@ import functools
 import sys
 import threading
 from collections import namedtuple
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import triten as tt
 from triten.dispatch.layers.batched_tensor import BatchedTensor
 from triten.dispatch.layers.levels import current_levels, entered_grad
 from triten.runtime.local_dispatch_key_set import local, modes
+from triten.tests.shared import comparison
 
 Pair = namedtuple("Pair", ["left", "right"])
 
@@ -20,8 +22,7 @@ def numbers(*sizes):
     return tt.arange(int(np.prod(sizes)), dtype=tt.float32).reshape(sizes)
 
 
-def same(a, b):
-    np.testing.assert_allclose(a.detach().cpu().numpy(), b.detach().cpu().numpy(), rtol=1e-5, atol=1e-6)
+same = partial(comparison.close, rtol=1e-5, atol=1e-6)
 
 
 def test_a_function_of_one_example_maps_over_many(device):

@@ -3,6 +3,7 @@
 import gc
 import warnings
 import weakref
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,12 +14,12 @@ from triten.dispatch.layers.batching import loop as loop_module
 from triten.dispatch.layers.batching.table import LOOPED, REFUSED, RULES
 from triten.runtime.dispatch_key import AUTOGRAD_BITS
 from triten.runtime.local_dispatch_key_set import ExcludeDispatchKeyGuard, local
+from triten.tests.shared import comparison
 
 F = tt.nn.functional
 
 
-def same(a, b, tolerance=1e-4):
-    np.testing.assert_allclose(a.detach().cpu().numpy(), b.detach().cpu().numpy(), rtol=tolerance, atol=1e-5)
+same = partial(comparison.close, rtol=1e-4, atol=1e-5)
 
 
 def normal(*sizes, seed=0):
@@ -521,14 +522,14 @@ def test_a_function_with_a_generated_rule(dims):
         lambda f: tt.vmap(twice_differentiated(f), dims),
     ):
         for got, expected in zip(wrap(Cube.apply)(*values), wrap(plain_cube)(*values), strict=True):
-            same(got, expected, 1e-3)
+            same(got, expected, rtol=1e-3)
 
 
 def test_a_generated_rule_in_two_levels():
     x, w = normal(2, 3, 4), normal(4, seed=1)
     nested = lambda f: twice_differentiated(tt.vmap(tt.vmap(f, (0, None)), (0, None)))  # noqa: E731
     for got, expected in zip(nested(Cube.apply)(x, w), nested(plain_cube)(x, w), strict=True):
-        same(got, expected, 1e-3)
+        same(got, expected, rtol=1e-3)
 
 
 def test_a_function_with_a_rule_of_its_own():

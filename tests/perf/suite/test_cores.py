@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -24,6 +23,7 @@ from triten.perf.suite.measurement import Effort, Measurement
 from triten.perf.suite.results import OURS, Result, read_results
 from triten.perf.suite.workload import Workload
 from triten.runtime import blas_threads as blas
+from triten.tests.shared.threads import eventually
 
 CALLER = 7
 pinning = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system pins no threads")
@@ -215,20 +215,12 @@ def test_a_thread_that_runs_is_seen_at_once_and_one_that_waits_is_not() -> None:
         while not end.is_set():
             hashlib.sha256(bytes(1 << 20))  # without the GIL
 
-    def becomes(running: bool) -> bool:
-        until = time.monotonic() + 10
-        while time.monotonic() < until:
-            if cores._others_run() is running:
-                return True
-            time.sleep(0.001)
-        return False
-
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        assert becomes(False)
+        assert eventually(lambda: cores._others_run() is False)
         begin.set()
-        assert becomes(True)
+        assert eventually(lambda: cores._others_run() is True)
     finally:
         begin.set()
         end.set()

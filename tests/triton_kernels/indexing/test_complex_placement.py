@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import triten as tt
+from triten.tests.shared import comparison
 
 DTYPES = {"complex64": 2e-5, "complex128": 1e-12}
 LAYOUTS = {
@@ -22,10 +23,8 @@ def cuda(x):
 
 
 def close(found, expected, dtype):
-    found = found.detach().cpu().numpy()
-    assert found.dtype == expected.dtype
-    assert found.shape == expected.shape
-    np.testing.assert_allclose(found, expected, rtol=DTYPES[dtype], atol=DTYPES[dtype])
+    assert found.dtype.np == expected.dtype
+    comparison.close(found, expected, DTYPES[dtype], DTYPES[dtype])
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import triten as tt
+from triten.tests.shared import comparison
 
 TOLERANCE = {tt.complex64: 2e-5, tt.complex128: 1e-12}
 TRANSPOSES = [(False, False), (True, False), (False, True), (True, True)]
@@ -22,7 +23,7 @@ def drawn(rng):
 
 def close(got, exact, dtype):
     assert got.dtype is dtype and got.is_cuda
-    np.testing.assert_allclose(got.cpu().numpy(), exact, rtol=TOLERANCE[dtype], atol=10 * TOLERANCE[dtype])
+    comparison.close(got, exact, TOLERANCE[dtype], 10 * TOLERANCE[dtype])
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=lambda d: d.name)

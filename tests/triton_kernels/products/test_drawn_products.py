@@ -118,20 +118,6 @@ def test_drawn_products(drawn, monkeypatch, dtype, limit):
         close(got, exact, magnitude, k)
 
 
-@pytest.fixture
-def kernels():
-    """The names of the kernels that a test has launched so far."""
-    names = []
-
-    def note(name, grid, stream, launch):
-        names.append(name)
-        launch()
-
-    before = driver().observe_launches(note)
-    yield names
-    driver().observe_launches(before)
-
-
 @pytest.mark.parametrize("rows, columns", [(1, 37), (37, 1), (1, 1)])
 @pytest.mark.parametrize("k", [0, 19, 260])
 @pytest.mark.parametrize("dtype", [tt.bfloat16, tt.float64, tt.int8], ids=lambda d: d.name)

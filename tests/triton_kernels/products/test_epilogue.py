@@ -5,7 +5,6 @@ import pytest
 from scipy.special import erf
 
 import triten as tt
-from triten.runtime.cuda.driver import driver
 
 TOLERANCE = {tt.float16: 2e-3, tt.bfloat16: 1.6e-2, tt.float32: 1e-5, tt.float64: 1e-12}
 
@@ -16,19 +15,6 @@ def relu(x):
 
 def gelu(x):
     return x * 0.5 * (1 + erf(x * np.sqrt(0.5)))
-
-
-@pytest.fixture
-def kernels():
-    names = []
-
-    def note(name, grid, stream, launch):
-        names.append(name)
-        launch()
-
-    before = driver().observe_launches(note)
-    yield names
-    driver().observe_launches(before)
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

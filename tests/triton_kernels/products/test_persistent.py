@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.runtime.cuda.driver import driver
 from triten.triton_kernels.products import bulk, repacked
 from triten.triton_kernels.products.problem import Matrices
 
@@ -22,20 +21,6 @@ def drawn(rng):
         return host.to("cuda"), host.to(tt.float64).numpy()
 
     return draw
-
-
-@pytest.fixture
-def kernels():
-    """The names of the kernels that a test has launched so far."""
-    names = []
-
-    def note(name, grid, stream, launch):
-        names.append(name)
-        launch()
-
-    before = driver().observe_launches(note)
-    yield names
-    driver().observe_launches(before)
 
 
 def close(got, exact, magnitude, k):

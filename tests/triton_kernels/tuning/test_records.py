@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 
+from triten.tests.shared.threads import PATIENCE
 from triten.triton_kernels.tuning.entry import Entry
 from triten.triton_kernels.tuning.records import Records
 
@@ -18,7 +19,7 @@ def entry(shape, warps=4):
 def write_many(directory, writer, barrier):
     """Questions of its own, and one that every writer answers, again and again."""
     records = Records(directory)
-    barrier.wait(60)
+    barrier.wait(PATIENCE)
     for number in range(QUESTIONS):
         records.write("GPU", entry(f"{writer} {number}"))
         records.write("GPU", entry("shared", 1 << writer))
@@ -31,7 +32,7 @@ def test_no_writer_loses_another_ones_results(tmp_path):
     writers = [context.Process(target=write_many, args=(tmp_path, n, barrier)) for n in range(WRITERS)]
     for writer in writers:
         writer.start()
-    barrier.wait(60)
+    barrier.wait(PATIENCE)
     records = Records(tmp_path)
     while any(writer.is_alive() for writer in writers):
         for path in records.folder("GPU", KERNEL).glob("*.json"):

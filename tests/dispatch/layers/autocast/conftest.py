@@ -3,18 +3,7 @@
 import pytest
 
 import triten as tt
-from triten.runtime.local_dispatch_key_set import local, modes
-
-
-def state():
-    return (
-        list(modes),
-        local.autocast,
-        local.included,
-        local.excluded,
-        [(tt.is_autocast_enabled(d), tt.get_autocast_dtype(d)) for d in ("cpu", "cuda")],
-        tt.is_autocast_cache_enabled(),
-    )
+from triten.tests.dispatch.layers.autocast.casts import state
 
 
 @pytest.fixture(autouse=True)

@@ -1,36 +1,17 @@
 """What autocast casts, to what, and where: products narrow, losses wide, the rest as it comes."""
 
-import io
 import threading
 
 import numpy as np
 import pytest
 
 import triten as tt
-from triten.runtime.local_dispatch_key_set import local, modes
+from triten.tests.dispatch.layers.autocast.casts import casts_in, state
+from triten.tests.shared.threads import PATIENCE
 
 F = tt.nn.functional
 
 NARROW = {"cpu": tt.bfloat16, "cuda": tt.float16}
-
-
-def state():
-    return (
-        list(modes),
-        local.autocast,
-        local.included,
-        local.excluded,
-        [(tt.is_autocast_enabled(d), tt.get_autocast_dtype(d)) for d in ("cpu", "cuda")],
-        tt.is_autocast_cache_enabled(),
-    )
-
-
-def casts_in(call):
-    """How many casts a call makes, as the dispatch trace shows them."""
-    file = io.StringIO()
-    with tt.dispatch.show_trace(file):
-        call()
-    return sum("[call] op=[aten::_to_copy]" in line for line in file.getvalue().splitlines())
 
 
 def test_products_are_narrow_losses_wide_and_the_rest_as_it_comes(device):
@@ -212,7 +193,7 @@ def test_it_is_of_its_thread_alone():
 
 
 def test_threads_with_one_decorated_function_do_not_mix():
-    decorated = tt.autocast("cpu")(lambda a, go, wait: (go.set(), wait.wait(10), tt.mm(a, a).dtype)[2])
+    decorated = tt.autocast("cpu")(lambda a, go, wait: (go.set(), wait.wait(PATIENCE), tt.mm(a, a).dtype)[2])
     first, second, found = threading.Event(), threading.Event(), []
 
     def work(dtype, go, wait):

@@ -9,16 +9,9 @@ import pytest
 import triten as tt
 from triten.dispatch.core.dispatcher import Dispatcher
 from triten.runtime.local_dispatch_key_set import ExcludeDispatchKeyGuard
+from triten.tests.dispatch.layers.autocast.casts import casts_in
 
 F = tt.nn.functional
-
-
-def casts_in(call):
-    """How many casts a call makes, as the dispatch trace shows them."""
-    file = io.StringIO()
-    with tt.dispatch.show_trace(file):
-        call()
-    return sum("[call] op=[aten::_to_copy]" in line for line in file.getvalue().splitlines())
 
 
 def test_composites_are_cast_as_a_whole_and_once():

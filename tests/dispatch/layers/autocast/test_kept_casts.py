@@ -1,25 +1,17 @@
 """A parameter is cast once in the outermost region; gradients are as wide as it."""
 
 import gc
-import io
 import weakref
 
 import numpy as np
 
 import triten as tt
 from triten.dispatch.layers.autocast.state import state as thread_state
+from triten.tests.dispatch.layers.autocast.casts import casts_in
 
 F = tt.nn.functional
 
 NARROW = {"cpu": tt.bfloat16, "cuda": tt.float16}
-
-
-def casts_in(call):
-    """How many casts a call makes, as the dispatch trace shows them."""
-    file = io.StringIO()
-    with tt.dispatch.show_trace(file):
-        call()
-    return sum("[call] op=[aten::_to_copy]" in line for line in file.getvalue().splitlines())
 
 
 def test_gradients_of_parameters_are_as_wide_as_they(device):

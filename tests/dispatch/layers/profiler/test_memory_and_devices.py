@@ -1,7 +1,6 @@
 """Memory and work of devices belong to the operators that caused them."""
 
 import gc
-import threading
 from importlib.util import find_spec
 
 import pytest
@@ -16,16 +15,11 @@ from triten.profiler import (
 from triten.runtime.allocator import Allocator, HostAllocator, get_allocator, set_allocator
 from triten.runtime.cuda.driver import driver
 from triten.runtime.data_ptr import DataPtr
+from triten.tests.shared.threads import in_thread
 
 CPU = [ProfilerActivity.CPU]
 
 needs_cuda = pytest.mark.skipif(find_spec("triton") is None, reason="triton has no wheel for this platform")
-
-
-def in_thread(call):
-    thread = threading.Thread(target=call, name="worker")
-    thread.start()
-    thread.join()
 
 
 def test_memory_is_attributed_to_operators(device, named, own_pool):
@@ -70,7 +64,7 @@ def test_memory_given_back_by_another_thread_is_known():
     a = tt.ones(16, 16)
     with profile(activities=CPU, profile_memory=True) as prof:
         held = [a + a]
-        in_thread(held.clear)
+        in_thread(held.clear, "worker")
     assert sum(e.self_cpu_memory_usage for e in prof.events()) == 0
 
 

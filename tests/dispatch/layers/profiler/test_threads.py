@@ -1,7 +1,5 @@
 """Profilers and threads: each sees its own, or all on request."""
 
-import threading
-
 import pytest
 
 import triten as tt
@@ -10,14 +8,9 @@ from triten.profiler import (
     profile,
     record_function,
 )
+from triten.tests.shared.threads import in_thread
 
 CPU = [ProfilerActivity.CPU]
-
-
-def in_thread(call):
-    thread = threading.Thread(target=call, name="worker")
-    thread.start()
-    thread.join()
 
 
 def test_other_threads_are_left_alone(tree, named):
@@ -30,7 +23,7 @@ def test_other_threads_are_left_alone(tree, named):
 
     with profile(activities=CPU, profile_memory=True) as prof:
         with record_function("range"):
-            in_thread(work)
+            in_thread(work, "worker")
         a.exp()
     assert seen == [[1.0, 1.0]] and w.grad.tolist() == [1.0, 1.0]
     assert [name for name, _ in tree(prof) if name != "[memory]"] == ["range", "aten::exp"]
@@ -57,7 +50,7 @@ def test_all_threads_on_request_each_with_its_own_nesting(tree, named):
 
     config = tt.profiler.ExperimentalConfig(profile_all_threads=True)
     with profile(activities=CPU, experimental_config=config) as prof, record_function("in main"):
-        in_thread(work)
+        in_thread(work, "worker")
         a.exp()
     assert ("aten::matmul", "in worker") in tree(prof) and ("aten::exp", "in main") in tree(prof)
     assert named(prof, "in worker").thread != named(prof, "in main").thread

@@ -1,35 +1,11 @@
 """Random numbers within graphs go on where the generator stands."""
 
-import threading
-
 import pytest
 
 import triten as tt
 import triten.nn.functional as F
-
-
-def captured(work, **options):
-    """A graph of `work`, which ran once before, and what the captured call returned."""
-    work()
-    graph = tt.cuda.CUDAGraph()
-    with tt.cuda.graph(graph, **options):
-        result = work()
-    return graph, result
-
-
-def in_thread(work):
-    outcome = []
-
-    def run():
-        try:
-            outcome.append(work())
-        except (RuntimeError, IndexError) as error:
-            outcome.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    return outcome[0]
+from triten.tests.runtime.cuda.cuda_graph.capture import captured
+from triten.tests.shared.threads import in_thread
 
 
 class TestRandomNumbers:

@@ -1,7 +1,6 @@
 """Streams that a test holds back: nothing of them runs, and a wait that cannot end raises."""
 
 import threading
-import time
 from contextlib import contextmanager
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 import triten as tt
 from triten.runtime.cuda.driver import driver
 from triten.runtime.cuda.interpreter.driver import InterpreterDriver
+from triten.tests.shared.threads import PATIENCE, eventually, join
 
 pytestmark = pytest.mark.interpreter
 
@@ -30,6 +30,11 @@ def held(*streams, releaser=None):
 def ones(stream, n=4):
     with tt.cuda.stream(stream):
         return tt.ones(n, device=stream.device)
+
+
+def waits(thread):
+    """Whether a thread waits for a release."""
+    return thread in driver().scheduler._waiting
 
 
 @pytest.fixture
@@ -99,11 +104,11 @@ def test_another_thread_waits_until_the_release(stream):
 
         thread = threading.Thread(target=wait)
         thread.start()
-        time.sleep(0.05)
+        assert eventually(lambda: waits(thread))
         assert got == [] and (tt.ones(2, device="cuda") + 1).tolist() == [2.0, 2.0], (
             "the wait blocks nobody else"
         )
-    thread.join(10)
+    join(thread)
     assert got == [[1.0] * 4]
 
 
@@ -111,7 +116,7 @@ def test_the_holder_may_name_who_releases(stream):
     release = threading.Event()
 
     def releasing():
-        release.wait(10)
+        release.wait(PATIENCE)
         driver().release(stream.cuda_stream)
 
     thread = threading.Thread(target=releasing)
@@ -125,7 +130,8 @@ def test_the_holder_may_name_who_releases(stream):
 
 
 def test_a_releaser_that_has_ended_is_no_hope(stream):
-    thread = threading.Thread(target=lambda: time.sleep(0.1), name="gone")
+    main = threading.current_thread()
+    thread = threading.Thread(target=lambda: eventually(lambda: waits(main)), name="gone")
     thread.start()
     with held(stream, releaser=thread):
         ones(stream)
@@ -149,8 +155,7 @@ def test_two_threads_that_wait_for_each_others_hold(stream):
     threads = [threading.Thread(target=wait_for, args=pair) for pair in ((stream, other), (other, stream))]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join(20)
+    join(*threads)
     assert len(errors) == 1 and "which is to release it, waits for this thread" in errors[0]
 
 
@@ -168,7 +173,7 @@ def test_patience_ends(stream, monkeypatch):
         ones(stream)
         thread = threading.Thread(target=wait)
         thread.start()
-        thread.join(20)
+        join(thread)
     assert len(errors) == 1 and "MainThread has not released it for 0.1 seconds" in errors[0]
 
 

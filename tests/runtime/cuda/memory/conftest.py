@@ -2,13 +2,7 @@
 
 import pytest
 
-from triten.perf.suite.workloads.allocator import address_driver
-from triten.runtime.cuda.memory.caching_allocator import CachingAllocator
-from triten.runtime.cuda.memory.options import AllocatorOptions
-
-
-def make(**options):
-    return CachingAllocator(address_driver(), AllocatorOptions(**options))
+from triten.tests.runtime.cuda.memory.allocation import make
 
 
 @pytest.fixture

@@ -5,23 +5,14 @@ import threading
 import pytest
 
 from triten.runtime.cuda.memory import inspection
-from triten.runtime.cuda.memory.statistics import flattened
 from triten.runtime.device import device as Device
 from triten.runtime.errors import OutOfMemoryError
+from triten.tests.runtime.cuda.memory.allocation import blocks, stats
+from triten.tests.shared.threads import join
 
 CUDA = Device("cuda", 0)
 
 KIB, MIB = 2**10, 2**20
-
-
-def stats(allocator):
-    return flattened(inspection.nested_stats(allocator, 0))
-
-
-def blocks(allocator, segment=0):
-    """(size, whether in use) of a segment's blocks."""
-    found = inspection.snapshot_segments(allocator)[segment]["blocks"]
-    return [(block["size"], block["state"] == "active_allocated") for block in found]
 
 
 def refuse(allocator, monkeypatch, times=10**9):
@@ -170,8 +161,7 @@ def test_running_out_collects_garbage_by_no_lock(allocator, monkeypatch):
         def __del__(self):
             thread = threading.Thread(target=lambda: free_elsewhere.append(allocator.allocate(1, CUDA)))
             thread.start()
-            thread.join(timeout=20)
-            assert not thread.is_alive()
+            join(thread)
 
     small = allocator.allocate(1, CUDA)
     Cycle()

@@ -15,6 +15,7 @@ from triten.runtime.cuda.memory.caching_allocator import CUDA_ALLOCATOR, Caching
 from triten.runtime.cuda.memory.inspection import device_stats, nested_stats, reset_peaks
 from triten.runtime.device import device as Device
 from triten.runtime.errors import OutOfMemoryError
+from triten.tests.shared.threads import join
 
 
 def stat(allocator, metric, kind="current", device=0):
@@ -244,8 +245,7 @@ def test_freeing_takes_no_lock(allocator):
     with allocator._lock:
         thread = threading.Thread(target=box.clear)
         thread.start()
-        thread.join(timeout=10)
-        assert not thread.is_alive()
+        join(thread)
 
 
 def test_the_process_has_one_allocator():

@@ -6,26 +6,12 @@ from triten.perf.suite.workloads.allocator import address_driver
 from triten.runtime.cuda.memory import inspection
 from triten.runtime.cuda.memory.caching_allocator import CachingAllocator
 from triten.runtime.cuda.memory.options import AllocatorOptions, parse_options
-from triten.runtime.cuda.memory.statistics import flattened
 from triten.runtime.device import device as Device
+from triten.tests.runtime.cuda.memory.allocation import blocks, make, stats
 
 CUDA = Device("cuda", 0)
 
 KIB, MIB = 2**10, 2**20
-
-
-def make(**options):
-    return CachingAllocator(address_driver(), AllocatorOptions(**options))
-
-
-def stats(allocator):
-    return flattened(inspection.nested_stats(allocator, 0))
-
-
-def blocks(allocator, segment=0):
-    """(size, whether in use) of a segment's blocks."""
-    found = inspection.snapshot_segments(allocator)[segment]["blocks"]
-    return [(block["size"], block["state"] == "active_allocated") for block in found]
 
 
 def test_blocks_beyond_max_split_size_stay_whole():

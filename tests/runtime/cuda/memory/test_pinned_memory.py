@@ -14,6 +14,7 @@ from triten.runtime.cuda.driver import driver
 from triten.runtime.cuda.interpreter.driver import InterpreterDriver
 from triten.runtime.cuda.memory.pinned import PINNED_ALLOCATOR, CachingHostAllocator
 from triten.runtime.errors import OutOfMemoryError
+from triten.tests.shared.threads import PATIENCE
 
 FACTORIES = [
     lambda pin: tt.empty(3, 5, pin_memory=pin),
@@ -229,7 +230,7 @@ def test_frees_inside_garbage_collection_take_no_lock(own):
     with own.allocator._lock:
         thread = threading.Thread(target=free)
         thread.start()
-        assert freed.wait(10)
+        assert freed.wait(PATIENCE)
     thread.join()
     assert own.allocator.stats()["active_requests"]["current"] == 0
 

@@ -5,14 +5,10 @@ import gc
 import pytest
 
 from triten.runtime.cuda.memory import inspection
-from triten.runtime.cuda.memory.statistics import flattened
 from triten.runtime.device import device as Device
+from triten.tests.runtime.cuda.memory.allocation import stats
 
 CUDA = Device("cuda", 0)
-
-
-def stats(allocator):
-    return flattened(inspection.nested_stats(allocator, 0))
 
 
 def test_a_private_pool_is_apart_until_it_is_released(allocator):

@@ -7,17 +7,13 @@ import pytest
 
 from triten.runtime.cuda.memory import inspection
 from triten.runtime.cuda.memory.report import summary_table
-from triten.runtime.cuda.memory.statistics import flattened
 from triten.runtime.device import device as Device
 from triten.runtime.errors import OutOfMemoryError
+from triten.tests.runtime.cuda.memory.allocation import stats
 
 CUDA = Device("cuda", 0)
 
 KIB, MIB = 2**10, 2**20
-
-
-def stats(allocator):
-    return flattened(inspection.nested_stats(allocator, 0))
 
 
 def test_peaks_and_sums_start_afresh(allocator):

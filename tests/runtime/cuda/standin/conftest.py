@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from triten.tests.shared.threads import PATIENCE
+
 FOLDER = Path(__file__).parent
 
 
@@ -50,11 +52,14 @@ class Worker:
             self.process.stdin.flush()
             return pickle.load(self.process.stdout)
         except (BrokenPipeError, EOFError, pickle.UnpicklingError):
-            return "died", f"the process ended with status {self.process.wait(10)}; its stderr says more"
+            return (
+                "died",
+                f"the process ended with status {self.process.wait(PATIENCE)}; its stderr says more",
+            )
 
     def close(self) -> None:
         self.process.kill()  # it holds nothing that an orderly end would save
-        self.process.wait(20)
+        self.process.wait(PATIENCE)
         self.process.stdin.close()
         self.process.stdout.close()
 

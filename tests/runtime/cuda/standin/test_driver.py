@@ -133,7 +133,7 @@ def test_two_events_with_timing_give_a_duration(standin):
     assert {call["flags"] for call in standin.named("cuEventCreate")} == {"0"}
     driver().record_event(start, stream)
     driver().record_event(end, stream)
-    assert 0 <= driver().elapsed(start, end) < 1000
+    assert driver().elapsed(start, end) >= 0
 
 
 def test_a_device_that_is_named_is_current_only_for_that_call(standin):

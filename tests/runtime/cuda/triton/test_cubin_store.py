@@ -23,6 +23,7 @@ from triten.runtime.cuda.triton.cubin_store import (
     store,
     unpack,
 )
+from triten.tests.shared.threads import PATIENCE
 
 HOUR = 3600
 
@@ -223,7 +224,7 @@ def test_a_full_disk_leaves_no_part_of_an_entry(tmp_path):
         """,
         tmp_path,
     )
-    output, errors = done.communicate(timeout=60)
+    output, errors = done.communicate(timeout=PATIENCE)
     assert output.strip() == "1 None b'code'", errors
     assert [path.name for path in tmp_path.iterdir()] == ["small.kernel"]
 
@@ -255,7 +256,7 @@ RACER = """
 def test_racing_processes_see_whole_entries_or_none(tmp_path):
     racers = [run(RACER, tmp_path, seed) for seed in range(4)]
     for racer in racers:
-        output, errors = racer.communicate(timeout=120)
+        output, errors = racer.communicate(timeout=PATIENCE)
         assert racer.returncode == 0, errors
         assert errors == ""
         assert 50 < int(output) < 600

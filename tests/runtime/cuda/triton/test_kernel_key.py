@@ -14,6 +14,7 @@ import pytest
 from triten.runtime.cuda.triton import kernel_key as module
 from triten.runtime.cuda.triton.kernel_key import digest, kernel_key, triton_identity
 from triten.runtime.cuda.triton.lazy_triton import tl
+from triten.tests.shared.threads import PATIENCE
 from triten.triton_kernels.elementwise import elementwise, pointwise_functions
 
 OTHER = """
@@ -117,7 +118,7 @@ def test_a_key_is_the_same_in_another_process(tmp_path):
         environment = {k: v for k, v in os.environ.items() if not k.startswith("TRIT")}
         environment["PYTHONHASHSEED"] = seed
         done = subprocess.run(
-            [sys.executable, "-P", program], env=environment, capture_output=True, text=True, timeout=60
+            [sys.executable, "-P", program], env=environment, capture_output=True, text=True, timeout=PATIENCE
         )
         keys.add(done.stdout)
         assert done.returncode == 0, done.stderr
@@ -432,7 +433,7 @@ def test_a_users_own_kernels_have_keys(tmp_path):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     same, unrelated, *changed, run_while_compiling, tuple_class = eval(done.stdout)

@@ -18,6 +18,7 @@ from triton.language.extra import libdevice as real_libdevice
 import triten.triton_kernels
 from triten.runtime.cuda.triton.lazy_kernel import LazyKernel, function_source
 from triten.runtime.cuda.triton.lazy_triton import libdevice, stand_in, tl, triton
+from triten.tests.shared.threads import PATIENCE
 
 REAL = {
     name: value for name, value in vars(real_tl).items() if type(value) is real_tl.dtype and name != "void"
@@ -186,7 +187,7 @@ def test_importing_the_kernels_does_not_import_triton():
         capture_output=True,
         text=True,
         env=environment,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert done.stdout.strip() == "['triton']", done.stderr
 

@@ -1,0 +1,18 @@
+"""What the tests of products share: the names of the kernels that a test launched."""
+
+import pytest
+
+from triten.runtime.cuda.driver import driver
+
+
+@pytest.fixture
+def kernels():
+    names = []
+
+    def note(name, grid, stream, launch):
+        names.append(name)
+        launch()
+
+    before = driver().observe_launches(note)
+    yield names
+    driver().observe_launches(before)
