@@ -40,6 +40,8 @@ def compiled(text: str, label: str) -> CodeType:
     filename = f"{WRITTEN}{label} #{next(_numbers)}>"
     code = compile(text, filename, "exec")
     with _lock:
+        if key in _codes:  # Another thread was quicker.
+            return _codes[key]
         linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
         _codes[key] = code
         while len(_codes) > MAX_TEXTS:
