@@ -48,7 +48,7 @@ def places_of_factory(factory: Callable[..., Any]) -> list[str]:
     return found
 
 
-def _inwards(function: Any, seen: set[int]) -> Iterator[Callable[..., Any]]:
+def _inwards(function: Any, seen: set[int]) -> Iterator[Any]:
     """The Python functions that a callable consists of, outermost first."""
     if isinstance(function, functools.partial):
         function = function.func
