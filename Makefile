@@ -75,10 +75,12 @@ lint: $(DEV_READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-# mypy does not read the import hook of an editable install, so it gets the root under the package's name.
+# mypy does not read the import hook of an editable install, so it gets the root under the package's name; it starts
+# beside it, since some of the root's folders have names of Python's own modules.
 type: $(DEV_READY)
 	mkdir -p $(VENV)/typing && ln -sfn "$(CURDIR)" $(VENV)/typing/triten
-	MYPYPATH=$(VENV)/typing $(RUN) -m mypy -p triten.runtime -p triten.dispatch
+	cd $(VENV)/typing && $(abspath $(BIN))/python -P -m mypy --config-file triten/pyproject.toml \
+		-p triten.runtime -p triten.dispatch
 
 generate: $(DEV_READY)
 	$(RUN) -m triten.dispatch.codegen
