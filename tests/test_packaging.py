@@ -1,5 +1,6 @@
 """What is installed is what is in the tree, once, and importing it stays cheap."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -59,7 +60,7 @@ def test_package_data_covers_every_data_file() -> None:
         path.relative_to(ROOT).as_posix()
         for folder in [ROOT, *(child for child in ROOT.iterdir() if child in set(package_folders()))]
         for path in (folder.iterdir() if folder == ROOT else folder.rglob("*"))
-        if path.suffix in DATA_SUFFIXES
+        if path.suffix in DATA_SUFFIXES and not path.name.startswith(".")
     ]
     assert "py.typed" in files
     assert [name for name in files if not any(fnmatch(name, pattern) for pattern in patterns)] == []
@@ -103,3 +104,47 @@ print(*sorted(name for name in sys.modules if name.startswith("triten.runtime.cu
     )
     # The choice of the driver is registered, and has chosen nothing.
     assert run.stdout.split() == ["triten.runtime.cuda.choose", "triten.runtime.cuda.provider"]
+
+
+SHARED_NAMES = sorted(
+    folder.name for folder in package_folders() if folder != ROOT and not (folder / "__init__.py").exists()
+)
+"""Public packages with names of Python's own modules."""
+
+
+@pytest.mark.parametrize("name", SHARED_NAMES)
+def test_a_name_of_python_s_own_means_python_s_module_in_the_root(name: str) -> None:
+    program = f"import {name}; print({name}.__file__)"
+    found = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    assert not Path(found.strip()).is_relative_to(ROOT)
+
+
+@pytest.mark.parametrize("name", SHARED_NAMES)
+def test_such_a_package_is_imported_and_its_names_are_those_of_its_stub(name: str) -> None:
+    module = importlib.import_module(f"triten.{name}")
+    assert module is getattr(tt, name) and module.__doc__
+    content = importlib.import_module(f"triten.{name}.namespace")
+    assert all(getattr(module, each) is getattr(content, each) for each in content.__all__)
+    stub = (ROOT / name / "__init__.pyi").read_text()
+    assert "from .namespace import *" in stub or all(f"{each} as {each}" in stub for each in content.__all__)
+
+
+def test_a_type_checker_finds_such_packages(tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
+    (tmp_path / "triten").symlink_to(ROOT)
+    (tmp_path / "program.py").write_text(
+        "import random\n"
+        "import types\n"
+        "import triten.random\n"
+        "from triten.signal.windows import hann\n"
+        "from triten.types import Number\n"
+        "x: Number = random.random()\n"
+        "namespace = types.SimpleNamespace()\n"
+        "window = hann(4)\n"
+        "triten.random.manual_seed(0)\n"
+    )
+    command = [sys.executable, "-P", "-m", "mypy", "--follow-imports=silent", "program.py"]
+    checked = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout
