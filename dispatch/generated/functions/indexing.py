@@ -1319,12 +1319,10 @@ def index_fill(input: Any, dim: Any, index: Any, value: Any) -> Any:
     index_fill.Dimname_Tensor(Tensor self, Dimname dim, Tensor index, Tensor value) -> Tensor"""
     if modes:
         return index_fill_packet.call_parameters(input, dim, index, value)
-    kind = value.__class__
+    cls = value.__class__
     try:
         plan = index_fill_plans[input._spec][
-            dim,
-            index._spec,
-            (kind if kind is float or kind is int else None if value is None else value._spec),
+            dim, index._spec, (cls if cls is float or cls is int else None if value is None else value._spec)
         ]
     except (KeyError, AttributeError, TypeError):
         plan = index_fill_packet.miss(input, dim, index, value)
@@ -1512,10 +1510,10 @@ def masked_fill(input: Any, mask: Any, value: Any) -> Any:
     masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor"""
     if modes:
         return masked_fill_packet.call_parameters(input, mask, value)
-    kind = value.__class__
+    cls = value.__class__
     try:
         plan = masked_fill_plans[input._spec][
-            mask._spec, (kind if kind is float or kind is int else None if value is None else value._spec)
+            mask._spec, (cls if cls is float or cls is int else None if value is None else value._spec)
         ]
     except (KeyError, AttributeError, TypeError):
         plan = masked_fill_packet.miss(input, mask, value)
@@ -1528,10 +1526,10 @@ def masked_fill_(input: Any, mask: Any, value: Any) -> Any:
     masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)"""
     if modes:
         return masked_fill__packet.call_parameters(input, mask, value)
-    kind = value.__class__
+    cls = value.__class__
     try:
         plan = masked_fill__plans[input._spec][
-            mask._spec, (kind if kind is float or kind is int else None if value is None else value._spec)
+            mask._spec, (cls if cls is float or cls is int else None if value is None else value._spec)
         ]
     except (KeyError, AttributeError, TypeError):
         plan = masked_fill__packet.miss(input, mask, value)

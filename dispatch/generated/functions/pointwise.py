@@ -2691,13 +2691,13 @@ def add(input: Any, other: Any, *more: Any, alpha: Any = INT_1, out: Any = None)
     if modes or out is not None:
         if modes:
             return add_packet.call_parameters(input, other, alpha, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = add_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -2709,18 +2709,18 @@ def add(input: Any, other: Any, *more: Any, alpha: Any = INT_1, out: Any = None)
             plan = add_packet.miss_out(input, other, alpha, out)
         return plan(input, other, alpha, out)
     if alpha is INT_1:
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = add_plans[input._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = add_packet.miss(input, other, alpha)
         return plan(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = add_scaled[input._spec][
-            (kind if kind is float or kind is int else None if other is None else other._spec),
+            (cls if cls is float or cls is int else None if other is None else other._spec),
             (None if alpha is INT_1 else alpha.__class__),
         ]
     except (KeyError, AttributeError, TypeError):
@@ -2735,18 +2735,18 @@ def add_(input: Any, other: Any, *more: Any, alpha: Any = INT_1) -> Any:
     if modes:
         return add__packet.call_parameters(input, other, alpha)
     if alpha is INT_1:
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = add__plans[input._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = add__packet.miss(input, other, alpha)
         return plan(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = add__scaled[input._spec][
-            (kind if kind is float or kind is int else None if other is None else other._spec),
+            (cls if cls is float or cls is int else None if other is None else other._spec),
             (None if alpha is INT_1 else alpha.__class__),
         ]
     except (KeyError, AttributeError, TypeError):
@@ -2761,13 +2761,13 @@ def sub(input: Any, other: Any, *more: Any, alpha: Any = INT_1, out: Any = None)
     if modes or out is not None:
         if modes:
             return sub_packet.call_parameters(input, other, alpha, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = sub_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -2779,18 +2779,18 @@ def sub(input: Any, other: Any, *more: Any, alpha: Any = INT_1, out: Any = None)
             plan = sub_packet.miss_out(input, other, alpha, out)
         return plan(input, other, alpha, out)
     if alpha is INT_1:
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = sub_plans[input._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = sub_packet.miss(input, other, alpha)
         return plan(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = sub_scaled[input._spec][
-            (kind if kind is float or kind is int else None if other is None else other._spec),
+            (cls if cls is float or cls is int else None if other is None else other._spec),
             (None if alpha is INT_1 else alpha.__class__),
         ]
     except (KeyError, AttributeError, TypeError):
@@ -2805,18 +2805,18 @@ def sub_(input: Any, other: Any, *more: Any, alpha: Any = INT_1) -> Any:
     if modes:
         return sub__packet.call_parameters(input, other, alpha)
     if alpha is INT_1:
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = sub__plans[input._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = sub__packet.miss(input, other, alpha)
         return plan(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = sub__scaled[input._spec][
-            (kind if kind is float or kind is int else None if other is None else other._spec),
+            (cls if cls is float or cls is int else None if other is None else other._spec),
             (None if alpha is INT_1 else alpha.__class__),
         ]
     except (KeyError, AttributeError, TypeError):
@@ -2829,18 +2829,18 @@ def rsub(input: Any, other: Any, *, alpha: Any = INT_1) -> Any:
     if modes:
         return rsub_packet.call_parameters(input, other, alpha)
     if alpha is INT_1:
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = rsub_plans[input._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = rsub_packet.miss(input, other, alpha)
         return plan(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = rsub_scaled[input._spec][
-            (kind if kind is float or kind is int else None if other is None else other._spec),
+            (cls if cls is float or cls is int else None if other is None else other._spec),
             (None if alpha is INT_1 else alpha.__class__),
         ]
     except (KeyError, AttributeError, TypeError):
@@ -2853,13 +2853,13 @@ def mul(input: Any, other: Any, *, out: Any = None) -> Any:
     if modes or out is not None:
         if modes:
             return mul_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = mul_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -2869,10 +2869,10 @@ def mul(input: Any, other: Any, *, out: Any = None) -> Any:
         except (KeyError, AttributeError, TypeError):
             plan = mul_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = mul_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = mul_packet.miss(input, other)
@@ -2883,10 +2883,10 @@ def mul_(input: Any, other: Any) -> Any:
     """mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     if modes:
         return mul__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = mul__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = mul__packet.miss(input, other)
@@ -2900,13 +2900,13 @@ def div(input: Any, other: Any, *, rounding_mode: Any = NOT_GIVEN, out: Any = No
     if modes or out is not None:
         if modes:
             return div_packet.call_parameters(input, other, rounding_mode, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = div_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -2917,10 +2917,10 @@ def div(input: Any, other: Any, *, rounding_mode: Any = NOT_GIVEN, out: Any = No
         except (KeyError, AttributeError, TypeError):
             plan = div_packet.miss_out(input, other, rounding_mode, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = div_plans[input._spec][
-            (kind if kind is float or kind is int else None if other is None else other._spec), rounding_mode
+            (cls if cls is float or cls is int else None if other is None else other._spec), rounding_mode
         ]
     except (KeyError, AttributeError, TypeError):
         plan = div_packet.miss(input, other, rounding_mode)
@@ -2933,10 +2933,10 @@ def div_(input: Any, other: Any, *, rounding_mode: Any = NOT_GIVEN) -> Any:
     div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)"""
     if modes:
         return div__packet.call_parameters(input, other, rounding_mode)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = div__plans[input._spec][
-            (kind if kind is float or kind is int else None if other is None else other._spec), rounding_mode
+            (cls if cls is float or cls is int else None if other is None else other._spec), rounding_mode
         ]
     except (KeyError, AttributeError, TypeError):
         plan = div__packet.miss(input, other, rounding_mode)
@@ -2948,13 +2948,13 @@ def floor_divide(input: Any, other: Any, *, out: Any = None) -> Any:
     if modes or out is not None:
         if modes:
             return floor_divide_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = floor_divide_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -2964,10 +2964,10 @@ def floor_divide(input: Any, other: Any, *, out: Any = None) -> Any:
         except (KeyError, AttributeError, TypeError):
             plan = floor_divide_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = floor_divide_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = floor_divide_packet.miss(input, other)
@@ -2978,10 +2978,10 @@ def floor_divide_(input: Any, other: Any) -> Any:
     """floor_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     if modes:
         return floor_divide__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = floor_divide__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = floor_divide__packet.miss(input, other)
@@ -2993,13 +2993,13 @@ def remainder(input: Any, other: Any, *, out: Any = None) -> Any:
     if modes or out is not None:
         if modes:
             return remainder_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = remainder_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -3009,10 +3009,10 @@ def remainder(input: Any, other: Any, *, out: Any = None) -> Any:
         except (KeyError, AttributeError, TypeError):
             plan = remainder_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = remainder_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = remainder_packet.miss(input, other)
@@ -3023,10 +3023,10 @@ def remainder_(input: Any, other: Any) -> Any:
     """remainder_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     if modes:
         return remainder__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = remainder__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = remainder__packet.miss(input, other)
@@ -3038,13 +3038,13 @@ def fmod(input: Any, other: Any, *, out: Any = None) -> Any:
     if modes or out is not None:
         if modes:
             return fmod_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = fmod_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -3054,10 +3054,10 @@ def fmod(input: Any, other: Any, *, out: Any = None) -> Any:
         except (KeyError, AttributeError, TypeError):
             plan = fmod_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = fmod_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = fmod_packet.miss(input, other)
@@ -3068,10 +3068,10 @@ def fmod_(input: Any, other: Any) -> Any:
     """fmod_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     if modes:
         return fmod__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = fmod__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = fmod__packet.miss(input, other)
@@ -3087,20 +3087,20 @@ def pow(input: Any, exponent: Any, *, out: Any = None) -> Any:
     if modes or out is not None:
         if modes:
             return pow_packet.call_parameters(input, exponent, out=out)
-        kind_self = input.__class__
-        kind_exponent = exponent.__class__
+        cls_self = input.__class__
+        cls_exponent = exponent.__class__
         try:
             plan = pow_outs[
                 (
-                    kind_self
-                    if kind_self is float or kind_self is int
+                    cls_self
+                    if cls_self is float or cls_self is int
                     else None
                     if input is None
                     else input._spec
                 ),
                 (
-                    kind_exponent
-                    if kind_exponent is float or kind_exponent is int
+                    cls_exponent
+                    if cls_exponent is float or cls_exponent is int
                     else None
                     if exponent is None
                     else exponent._spec
@@ -3110,14 +3110,14 @@ def pow(input: Any, exponent: Any, *, out: Any = None) -> Any:
         except (KeyError, AttributeError, TypeError):
             plan = pow_packet.miss_out(input, exponent, out)
         return plan(input, exponent, out)
-    kind_self = input.__class__
-    kind_exponent = exponent.__class__
+    cls_self = input.__class__
+    cls_exponent = exponent.__class__
     try:
         plan = pow_plans[
-            kind_self if kind_self is float or kind_self is int else None if input is None else input._spec
+            cls_self if cls_self is float or cls_self is int else None if input is None else input._spec
         ][
-            kind_exponent
-            if kind_exponent is float or kind_exponent is int
+            cls_exponent
+            if cls_exponent is float or cls_exponent is int
             else None
             if exponent is None
             else exponent._spec
@@ -3133,10 +3133,10 @@ def pow_(input: Any, exponent: Any) -> Any:
     pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)"""
     if modes:
         return pow__packet.call_parameters(input, exponent)
-    kind = exponent.__class__
+    cls = exponent.__class__
     try:
         plan = pow__plans[input._spec][
-            kind if kind is float or kind is int else None if exponent is None else exponent._spec
+            cls if cls is float or cls is int else None if exponent is None else exponent._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = pow__packet.miss(input, exponent)
@@ -4774,13 +4774,13 @@ def eq(input: Any, other: Any, *, out: Any = None) -> Any:
     if modes or out is not None:
         if modes:
             return eq_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = eq_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -4790,10 +4790,10 @@ def eq(input: Any, other: Any, *, out: Any = None) -> Any:
         except (KeyError, AttributeError, TypeError):
             plan = eq_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = eq_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = eq_packet.miss(input, other)
@@ -4804,10 +4804,10 @@ def eq_(input: Any, other: Any) -> Any:
     """eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     if modes:
         return eq__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = eq__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = eq__packet.miss(input, other)
@@ -4819,13 +4819,13 @@ def ne(input: Any, other: Any, *, out: Any = None) -> Any:
     if modes or out is not None:
         if modes:
             return ne_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = ne_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -4835,10 +4835,10 @@ def ne(input: Any, other: Any, *, out: Any = None) -> Any:
         except (KeyError, AttributeError, TypeError):
             plan = ne_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = ne_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = ne_packet.miss(input, other)
@@ -4849,10 +4849,10 @@ def ne_(input: Any, other: Any) -> Any:
     """ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     if modes:
         return ne__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = ne__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = ne__packet.miss(input, other)
@@ -4864,13 +4864,13 @@ def lt(input: Any, other: Any, *, out: Any = None) -> Any:
     if modes or out is not None:
         if modes:
             return lt_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = lt_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -4880,10 +4880,10 @@ def lt(input: Any, other: Any, *, out: Any = None) -> Any:
         except (KeyError, AttributeError, TypeError):
             plan = lt_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = lt_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = lt_packet.miss(input, other)
@@ -4894,10 +4894,10 @@ def lt_(input: Any, other: Any) -> Any:
     """lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     if modes:
         return lt__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = lt__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = lt__packet.miss(input, other)
@@ -4909,13 +4909,13 @@ def le(input: Any, other: Any, *, out: Any = None) -> Any:
     if modes or out is not None:
         if modes:
             return le_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = le_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -4925,10 +4925,10 @@ def le(input: Any, other: Any, *, out: Any = None) -> Any:
         except (KeyError, AttributeError, TypeError):
             plan = le_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = le_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = le_packet.miss(input, other)
@@ -4939,10 +4939,10 @@ def le_(input: Any, other: Any) -> Any:
     """le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     if modes:
         return le__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = le__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = le__packet.miss(input, other)
@@ -4954,13 +4954,13 @@ def gt(input: Any, other: Any, *, out: Any = None) -> Any:
     if modes or out is not None:
         if modes:
             return gt_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = gt_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -4970,10 +4970,10 @@ def gt(input: Any, other: Any, *, out: Any = None) -> Any:
         except (KeyError, AttributeError, TypeError):
             plan = gt_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = gt_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = gt_packet.miss(input, other)
@@ -4984,10 +4984,10 @@ def gt_(input: Any, other: Any) -> Any:
     """gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     if modes:
         return gt__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = gt__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = gt__packet.miss(input, other)
@@ -4999,13 +4999,13 @@ def ge(input: Any, other: Any, *, out: Any = None) -> Any:
     if modes or out is not None:
         if modes:
             return ge_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = ge_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -5015,10 +5015,10 @@ def ge(input: Any, other: Any, *, out: Any = None) -> Any:
         except (KeyError, AttributeError, TypeError):
             plan = ge_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = ge_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = ge_packet.miss(input, other)
@@ -5029,10 +5029,10 @@ def ge_(input: Any, other: Any) -> Any:
     """ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     if modes:
         return ge__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = ge__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = ge__packet.miss(input, other)
@@ -5044,13 +5044,13 @@ def greater(input: Any, other: Any, *, out: Any = None) -> Any:
     if modes or out is not None:
         if modes:
             return greater_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = greater_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -5060,10 +5060,10 @@ def greater(input: Any, other: Any, *, out: Any = None) -> Any:
         except (KeyError, AttributeError, TypeError):
             plan = greater_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = greater_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = greater_packet.miss(input, other)
@@ -5074,10 +5074,10 @@ def greater_(input: Any, other: Any) -> Any:
     """greater_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     if modes:
         return greater__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = greater__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = greater__packet.miss(input, other)
@@ -5089,13 +5089,13 @@ def greater_equal(input: Any, other: Any, *, out: Any = None) -> Any:
     if modes or out is not None:
         if modes:
             return greater_equal_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = greater_equal_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -5105,10 +5105,10 @@ def greater_equal(input: Any, other: Any, *, out: Any = None) -> Any:
         except (KeyError, AttributeError, TypeError):
             plan = greater_equal_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = greater_equal_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = greater_equal_packet.miss(input, other)
@@ -5119,10 +5119,10 @@ def greater_equal_(input: Any, other: Any) -> Any:
     """greater_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     if modes:
         return greater_equal__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = greater_equal__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = greater_equal__packet.miss(input, other)
@@ -5134,13 +5134,13 @@ def less(input: Any, other: Any, *, out: Any = None) -> Any:
     if modes or out is not None:
         if modes:
             return less_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = less_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -5150,10 +5150,10 @@ def less(input: Any, other: Any, *, out: Any = None) -> Any:
         except (KeyError, AttributeError, TypeError):
             plan = less_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = less_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = less_packet.miss(input, other)
@@ -5164,10 +5164,10 @@ def less_(input: Any, other: Any) -> Any:
     """less_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     if modes:
         return less__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = less__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = less__packet.miss(input, other)
@@ -5179,13 +5179,13 @@ def less_equal(input: Any, other: Any, *, out: Any = None) -> Any:
     if modes or out is not None:
         if modes:
             return less_equal_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = less_equal_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -5195,10 +5195,10 @@ def less_equal(input: Any, other: Any, *, out: Any = None) -> Any:
         except (KeyError, AttributeError, TypeError):
             plan = less_equal_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = less_equal_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = less_equal_packet.miss(input, other)
@@ -5209,10 +5209,10 @@ def less_equal_(input: Any, other: Any) -> Any:
     """less_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     if modes:
         return less_equal__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = less_equal__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = less_equal__packet.miss(input, other)
@@ -5224,13 +5224,13 @@ def not_equal(input: Any, other: Any, *, out: Any = None) -> Any:
     if modes or out is not None:
         if modes:
             return not_equal_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = not_equal_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -5240,10 +5240,10 @@ def not_equal(input: Any, other: Any, *, out: Any = None) -> Any:
         except (KeyError, AttributeError, TypeError):
             plan = not_equal_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = not_equal_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = not_equal_packet.miss(input, other)
@@ -5254,10 +5254,10 @@ def not_equal_(input: Any, other: Any) -> Any:
     """not_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     if modes:
         return not_equal__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = not_equal__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = not_equal__packet.miss(input, other)
@@ -5414,13 +5414,13 @@ def bitwise_and(input: Any, other: Any, *, out: Any = None) -> Any:
     if modes or out is not None:
         if modes:
             return bitwise_and_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = bitwise_and_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -5430,10 +5430,10 @@ def bitwise_and(input: Any, other: Any, *, out: Any = None) -> Any:
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_and_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = bitwise_and_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = bitwise_and_packet.miss(input, other)
@@ -5444,10 +5444,10 @@ def bitwise_and_(input: Any, other: Any) -> Any:
     """bitwise_and_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     if modes:
         return bitwise_and__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = bitwise_and__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = bitwise_and__packet.miss(input, other)
@@ -5459,13 +5459,13 @@ def bitwise_or(input: Any, other: Any, *, out: Any = None) -> Any:
     if modes or out is not None:
         if modes:
             return bitwise_or_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = bitwise_or_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -5475,10 +5475,10 @@ def bitwise_or(input: Any, other: Any, *, out: Any = None) -> Any:
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_or_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = bitwise_or_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = bitwise_or_packet.miss(input, other)
@@ -5489,10 +5489,10 @@ def bitwise_or_(input: Any, other: Any) -> Any:
     """bitwise_or_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     if modes:
         return bitwise_or__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = bitwise_or__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = bitwise_or__packet.miss(input, other)
@@ -5504,13 +5504,13 @@ def bitwise_xor(input: Any, other: Any, *, out: Any = None) -> Any:
     if modes or out is not None:
         if modes:
             return bitwise_xor_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = bitwise_xor_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -5520,10 +5520,10 @@ def bitwise_xor(input: Any, other: Any, *, out: Any = None) -> Any:
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_xor_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = bitwise_xor_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = bitwise_xor_packet.miss(input, other)
@@ -5534,10 +5534,10 @@ def bitwise_xor_(input: Any, other: Any) -> Any:
     """bitwise_xor_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     if modes:
         return bitwise_xor__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = bitwise_xor__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = bitwise_xor__packet.miss(input, other)
@@ -5549,13 +5549,13 @@ def bitwise_left_shift(input: Any, other: Any, *, out: Any = None) -> Any:
     if modes or out is not None:
         if modes:
             return bitwise_left_shift_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = bitwise_left_shift_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -5565,10 +5565,10 @@ def bitwise_left_shift(input: Any, other: Any, *, out: Any = None) -> Any:
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_left_shift_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = bitwise_left_shift_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = bitwise_left_shift_packet.miss(input, other)
@@ -5579,10 +5579,10 @@ def bitwise_left_shift_(input: Any, other: Any) -> Any:
     """bitwise_left_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     if modes:
         return bitwise_left_shift__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = bitwise_left_shift__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = bitwise_left_shift__packet.miss(input, other)
@@ -5594,13 +5594,13 @@ def bitwise_right_shift(input: Any, other: Any, *, out: Any = None) -> Any:
     if modes or out is not None:
         if modes:
             return bitwise_right_shift_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = bitwise_right_shift_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -5610,10 +5610,10 @@ def bitwise_right_shift(input: Any, other: Any, *, out: Any = None) -> Any:
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_right_shift_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = bitwise_right_shift_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = bitwise_right_shift_packet.miss(input, other)
@@ -5624,10 +5624,10 @@ def bitwise_right_shift_(input: Any, other: Any) -> Any:
     """bitwise_right_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     if modes:
         return bitwise_right_shift__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = bitwise_right_shift__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = bitwise_right_shift__packet.miss(input, other)
@@ -5725,24 +5725,24 @@ def clamp(input: Any, min: Any = None, max: Any = None, *, out: Any = None) -> A
     if modes or out is not None:
         if modes:
             return clamp_packet.call_parameters(input, min, max, out=out)
-        kind_min = min.__class__
-        kind_max = max.__class__
+        cls_min = min.__class__
+        cls_max = max.__class__
         try:
             plan = clamp_outs[
                 input._spec,
-                (kind_min if kind_min is float or kind_min is int else None if min is None else min._spec),
-                (kind_max if kind_max is float or kind_max is int else None if max is None else max._spec),
+                (cls_min if cls_min is float or cls_min is int else None if min is None else min._spec),
+                (cls_max if cls_max is float or cls_max is int else None if max is None else max._spec),
                 out._spec,
             ]
         except (KeyError, AttributeError, TypeError):
             plan = clamp_packet.miss_out(input, min, max, out)
         return plan(input, min, max, out)
-    kind_min = min.__class__
-    kind_max = max.__class__
+    cls_min = min.__class__
+    cls_max = max.__class__
     try:
         plan = clamp_plans[input._spec][
-            (kind_min if kind_min is float or kind_min is int else None if min is None else min._spec),
-            (kind_max if kind_max is float or kind_max is int else None if max is None else max._spec),
+            (cls_min if cls_min is float or cls_min is int else None if min is None else min._spec),
+            (cls_max if cls_max is float or cls_max is int else None if max is None else max._spec),
         ]
     except (KeyError, AttributeError, TypeError):
         plan = clamp_packet.miss(input, min, max)
@@ -5755,12 +5755,12 @@ def clamp_(input: Any, min: Any = None, max: Any = None) -> Any:
     clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)"""
     if modes:
         return clamp__packet.call_parameters(input, min, max)
-    kind_min = min.__class__
-    kind_max = max.__class__
+    cls_min = min.__class__
+    cls_max = max.__class__
     try:
         plan = clamp__plans[input._spec][
-            (kind_min if kind_min is float or kind_min is int else None if min is None else min._spec),
-            (kind_max if kind_max is float or kind_max is int else None if max is None else max._spec),
+            (cls_min if cls_min is float or cls_min is int else None if min is None else min._spec),
+            (cls_max if cls_max is float or cls_max is int else None if max is None else max._spec),
         ]
     except (KeyError, AttributeError, TypeError):
         plan = clamp__packet.miss(input, min, max)
@@ -5774,20 +5774,20 @@ def clamp_min(input: Any, min: Any, *, out: Any = None) -> Any:
     if modes or out is not None:
         if modes:
             return clamp_min_packet.call_parameters(input, min, out=out)
-        kind_min = min.__class__
+        cls_min = min.__class__
         try:
             plan = clamp_min_outs[
                 input._spec,
-                (kind_min if kind_min is float or kind_min is int else None if min is None else min._spec),
+                (cls_min if cls_min is float or cls_min is int else None if min is None else min._spec),
                 out._spec,
             ]
         except (KeyError, AttributeError, TypeError):
             plan = clamp_min_packet.miss_out(input, min, out)
         return plan(input, min, out)
-    kind = min.__class__
+    cls = min.__class__
     try:
         plan = clamp_min_plans[input._spec][
-            kind if kind is float or kind is int else None if min is None else min._spec
+            cls if cls is float or cls is int else None if min is None else min._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = clamp_min_packet.miss(input, min)
@@ -5800,10 +5800,10 @@ def clamp_min_(input: Any, min: Any) -> Any:
     clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)"""
     if modes:
         return clamp_min__packet.call_parameters(input, min)
-    kind = min.__class__
+    cls = min.__class__
     try:
         plan = clamp_min__plans[input._spec][
-            kind if kind is float or kind is int else None if min is None else min._spec
+            cls if cls is float or cls is int else None if min is None else min._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = clamp_min__packet.miss(input, min)
@@ -5817,20 +5817,20 @@ def clamp_max(input: Any, max: Any, *, out: Any = None) -> Any:
     if modes or out is not None:
         if modes:
             return clamp_max_packet.call_parameters(input, max, out=out)
-        kind_max = max.__class__
+        cls_max = max.__class__
         try:
             plan = clamp_max_outs[
                 input._spec,
-                (kind_max if kind_max is float or kind_max is int else None if max is None else max._spec),
+                (cls_max if cls_max is float or cls_max is int else None if max is None else max._spec),
                 out._spec,
             ]
         except (KeyError, AttributeError, TypeError):
             plan = clamp_max_packet.miss_out(input, max, out)
         return plan(input, max, out)
-    kind = max.__class__
+    cls = max.__class__
     try:
         plan = clamp_max_plans[input._spec][
-            kind if kind is float or kind is int else None if max is None else max._spec
+            cls if cls is float or cls is int else None if max is None else max._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = clamp_max_packet.miss(input, max)
@@ -5843,10 +5843,10 @@ def clamp_max_(input: Any, max: Any) -> Any:
     clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)"""
     if modes:
         return clamp_max__packet.call_parameters(input, max)
-    kind = max.__class__
+    cls = max.__class__
     try:
         plan = clamp_max__plans[input._spec][
-            kind if kind is float or kind is int else None if max is None else max._spec
+            cls if cls is float or cls is int else None if max is None else max._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = clamp_max__packet.miss(input, max)
@@ -5859,12 +5859,12 @@ def clip(input: Any, min: Any = None, max: Any = None) -> Any:
     clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor"""
     if modes:
         return clip_packet.call_parameters(input, min, max)
-    kind_min = min.__class__
-    kind_max = max.__class__
+    cls_min = min.__class__
+    cls_max = max.__class__
     try:
         plan = clip_plans[input._spec][
-            (kind_min if kind_min is float or kind_min is int else None if min is None else min._spec),
-            (kind_max if kind_max is float or kind_max is int else None if max is None else max._spec),
+            (cls_min if cls_min is float or cls_min is int else None if min is None else min._spec),
+            (cls_max if cls_max is float or cls_max is int else None if max is None else max._spec),
         ]
     except (KeyError, AttributeError, TypeError):
         plan = clip_packet.miss(input, min, max)
@@ -5877,12 +5877,12 @@ def clip_(input: Any, min: Any = None, max: Any = None) -> Any:
     clip_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)"""
     if modes:
         return clip__packet.call_parameters(input, min, max)
-    kind_min = min.__class__
-    kind_max = max.__class__
+    cls_min = min.__class__
+    cls_max = max.__class__
     try:
         plan = clip__plans[input._spec][
-            (kind_min if kind_min is float or kind_min is int else None if min is None else min._spec),
-            (kind_max if kind_max is float or kind_max is int else None if max is None else max._spec),
+            (cls_min if cls_min is float or cls_min is int else None if min is None else min._spec),
+            (cls_max if cls_max is float or cls_max is int else None if max is None else max._spec),
         ]
     except (KeyError, AttributeError, TypeError):
         plan = clip__packet.miss(input, min, max)
@@ -5896,14 +5896,14 @@ def where(condition: Any, input: Any = NOT_GIVEN, other: Any = NOT_GIVEN, *, out
     if modes or out is not None:
         if modes:
             return where_packet.call_parameters(condition, input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = where_outs[
                 condition._spec,
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -5913,10 +5913,10 @@ def where(condition: Any, input: Any = NOT_GIVEN, other: Any = NOT_GIVEN, *, out
         except (KeyError, AttributeError, TypeError):
             plan = where_packet.miss_out(condition, input, other, out)
         return plan(condition, input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = where_plans[condition._spec][
-            input._spec, (kind if kind is float or kind is int else None if other is None else other._spec)
+            input._spec, (cls if cls is float or cls is int else None if other is None else other._spec)
         ]
     except (KeyError, AttributeError, TypeError):
         plan = where_packet.miss(condition, input, other)
@@ -5930,14 +5930,14 @@ def lerp(input: Any, end: Any, weight: Any, *, out: Any = None) -> Any:
     if modes or out is not None:
         if modes:
             return lerp_packet.call_parameters(input, end, weight, out=out)
-        kind_weight = weight.__class__
+        cls_weight = weight.__class__
         try:
             plan = lerp_outs[
                 input._spec,
                 end._spec,
                 (
-                    kind_weight
-                    if kind_weight is float or kind_weight is int
+                    cls_weight
+                    if cls_weight is float or cls_weight is int
                     else None
                     if weight is None
                     else weight._spec
@@ -5947,10 +5947,10 @@ def lerp(input: Any, end: Any, weight: Any, *, out: Any = None) -> Any:
         except (KeyError, AttributeError, TypeError):
             plan = lerp_packet.miss_out(input, end, weight, out)
         return plan(input, end, weight, out)
-    kind = weight.__class__
+    cls = weight.__class__
     try:
         plan = lerp_plans[input._spec][
-            end._spec, (kind if kind is float or kind is int else None if weight is None else weight._spec)
+            end._spec, (cls if cls is float or cls is int else None if weight is None else weight._spec)
         ]
     except (KeyError, AttributeError, TypeError):
         plan = lerp_packet.miss(input, end, weight)
@@ -5963,10 +5963,10 @@ def lerp_(input: Any, end: Any, weight: Any) -> Any:
     lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)"""
     if modes:
         return lerp__packet.call_parameters(input, end, weight)
-    kind = weight.__class__
+    cls = weight.__class__
     try:
         plan = lerp__plans[input._spec][
-            end._spec, (kind if kind is float or kind is int else None if weight is None else weight._spec)
+            end._spec, (cls if cls is float or cls is int else None if weight is None else weight._spec)
         ]
     except (KeyError, AttributeError, TypeError):
         plan = lerp__packet.miss(input, end, weight)
@@ -6163,13 +6163,13 @@ def copysign(input: Any, other: Any, *, out: Any = None) -> Any:
     if modes or out is not None:
         if modes:
             return copysign_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = copysign_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -6179,10 +6179,10 @@ def copysign(input: Any, other: Any, *, out: Any = None) -> Any:
         except (KeyError, AttributeError, TypeError):
             plan = copysign_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = copysign_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = copysign_packet.miss(input, other)
@@ -6193,10 +6193,10 @@ def copysign_(input: Any, other: Any) -> Any:
     """copysign_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     if modes:
         return copysign__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = copysign__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = copysign__packet.miss(input, other)
@@ -6479,13 +6479,13 @@ def xlogy(input: Any, other: Any, *, out: Any = None) -> Any:
     if modes or out is not None:
         if modes:
             return xlogy_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = xlogy_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -6495,10 +6495,10 @@ def xlogy(input: Any, other: Any, *, out: Any = None) -> Any:
         except (KeyError, AttributeError, TypeError):
             plan = xlogy_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = xlogy_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = xlogy_packet.miss(input, other)
@@ -6509,10 +6509,10 @@ def xlogy_(input: Any, other: Any) -> Any:
     """xlogy_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     if modes:
         return xlogy__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = xlogy__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = xlogy__packet.miss(input, other)
@@ -6591,13 +6591,13 @@ def multiply(input: Any, other: Any, *, out: Any = None) -> Any:
     if modes or out is not None:
         if modes:
             return multiply_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = multiply_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -6607,10 +6607,10 @@ def multiply(input: Any, other: Any, *, out: Any = None) -> Any:
         except (KeyError, AttributeError, TypeError):
             plan = multiply_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = multiply_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = multiply_packet.miss(input, other)
@@ -6621,10 +6621,10 @@ def multiply_(input: Any, other: Any) -> Any:
     """multiply_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     if modes:
         return multiply__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = multiply__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = multiply__packet.miss(input, other)
@@ -6636,13 +6636,13 @@ def subtract(input: Any, other: Any, *, alpha: Any = INT_1, out: Any = None) -> 
     if modes or out is not None:
         if modes:
             return subtract_packet.call_parameters(input, other, alpha, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = subtract_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -6654,18 +6654,18 @@ def subtract(input: Any, other: Any, *, alpha: Any = INT_1, out: Any = None) -> 
             plan = subtract_packet.miss_out(input, other, alpha, out)
         return plan(input, other, alpha, out)
     if alpha is INT_1:
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = subtract_plans[input._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = subtract_packet.miss(input, other, alpha)
         return plan(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = subtract_scaled[input._spec][
-            (kind if kind is float or kind is int else None if other is None else other._spec),
+            (cls if cls is float or cls is int else None if other is None else other._spec),
             (None if alpha is INT_1 else alpha.__class__),
         ]
     except (KeyError, AttributeError, TypeError):
@@ -6678,18 +6678,18 @@ def subtract_(input: Any, other: Any, *, alpha: Any = INT_1) -> Any:
     if modes:
         return subtract__packet.call_parameters(input, other, alpha)
     if alpha is INT_1:
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = subtract__plans[input._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = subtract__packet.miss(input, other, alpha)
         return plan(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = subtract__scaled[input._spec][
-            (kind if kind is float or kind is int else None if other is None else other._spec),
+            (cls if cls is float or cls is int else None if other is None else other._spec),
             (None if alpha is INT_1 else alpha.__class__),
         ]
     except (KeyError, AttributeError, TypeError):
@@ -6704,13 +6704,13 @@ def divide(input: Any, other: Any, *, rounding_mode: Any = NOT_GIVEN, out: Any =
     if modes or out is not None:
         if modes:
             return divide_packet.call_parameters(input, other, rounding_mode, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = divide_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -6721,10 +6721,10 @@ def divide(input: Any, other: Any, *, rounding_mode: Any = NOT_GIVEN, out: Any =
         except (KeyError, AttributeError, TypeError):
             plan = divide_packet.miss_out(input, other, rounding_mode, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = divide_plans[input._spec][
-            (kind if kind is float or kind is int else None if other is None else other._spec), rounding_mode
+            (cls if cls is float or cls is int else None if other is None else other._spec), rounding_mode
         ]
     except (KeyError, AttributeError, TypeError):
         plan = divide_packet.miss(input, other, rounding_mode)
@@ -6737,10 +6737,10 @@ def divide_(input: Any, other: Any, *, rounding_mode: Any = NOT_GIVEN) -> Any:
     divide_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)"""
     if modes:
         return divide__packet.call_parameters(input, other, rounding_mode)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = divide__plans[input._spec][
-            (kind if kind is float or kind is int else None if other is None else other._spec), rounding_mode
+            (cls if cls is float or cls is int else None if other is None else other._spec), rounding_mode
         ]
     except (KeyError, AttributeError, TypeError):
         plan = divide__packet.miss(input, other, rounding_mode)
@@ -6752,13 +6752,13 @@ def true_divide(input: Any, other: Any, *, out: Any = None) -> Any:
     if modes or out is not None:
         if modes:
             return true_divide_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = true_divide_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -6768,10 +6768,10 @@ def true_divide(input: Any, other: Any, *, out: Any = None) -> Any:
         except (KeyError, AttributeError, TypeError):
             plan = true_divide_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = true_divide_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = true_divide_packet.miss(input, other)
@@ -6782,10 +6782,10 @@ def true_divide_(input: Any, other: Any) -> Any:
     """true_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     if modes:
         return true_divide__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = true_divide__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = true_divide__packet.miss(input, other)
@@ -6801,20 +6801,20 @@ def float_power(input: Any, exponent: Any, *, out: Any = None) -> Any:
     if modes or out is not None:
         if modes:
             return float_power_packet.call_parameters(input, exponent, out=out)
-        kind_self = input.__class__
-        kind_exponent = exponent.__class__
+        cls_self = input.__class__
+        cls_exponent = exponent.__class__
         try:
             plan = float_power_outs[
                 (
-                    kind_self
-                    if kind_self is float or kind_self is int
+                    cls_self
+                    if cls_self is float or cls_self is int
                     else None
                     if input is None
                     else input._spec
                 ),
                 (
-                    kind_exponent
-                    if kind_exponent is float or kind_exponent is int
+                    cls_exponent
+                    if cls_exponent is float or cls_exponent is int
                     else None
                     if exponent is None
                     else exponent._spec
@@ -6824,14 +6824,14 @@ def float_power(input: Any, exponent: Any, *, out: Any = None) -> Any:
         except (KeyError, AttributeError, TypeError):
             plan = float_power_packet.miss_out(input, exponent, out)
         return plan(input, exponent, out)
-    kind_self = input.__class__
-    kind_exponent = exponent.__class__
+    cls_self = input.__class__
+    cls_exponent = exponent.__class__
     try:
         plan = float_power_plans[
-            kind_self if kind_self is float or kind_self is int else None if input is None else input._spec
+            cls_self if cls_self is float or cls_self is int else None if input is None else input._spec
         ][
-            kind_exponent
-            if kind_exponent is float or kind_exponent is int
+            cls_exponent
+            if cls_exponent is float or cls_exponent is int
             else None
             if exponent is None
             else exponent._spec

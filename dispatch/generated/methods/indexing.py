@@ -316,12 +316,12 @@ class IndexingMethods:
         index_fill.Dimname_Tensor(Tensor self, Dimname dim, Tensor index, Tensor value) -> Tensor"""
         if modes:
             return index_fill_packet.call_method_parameters(self, dim, index, value)
-        kind = value.__class__
+        cls = value.__class__
         try:
             plan = index_fill_plans[self._spec][
                 dim,
                 index._spec,
-                (kind if kind is float or kind is int else None if value is None else value._spec),
+                (cls if cls is float or cls is int else None if value is None else value._spec),
             ]
         except (KeyError, AttributeError, TypeError):
             plan = index_fill_packet.miss_method(self, dim, index, value)
@@ -337,12 +337,12 @@ class IndexingMethods:
         index_fill_.Dimname_Tensor(Tensor(a!) self, Dimname dim, Tensor index, Tensor value) -> Tensor(a!)"""
         if modes:
             return index_fill__packet.call_method_parameters(self, dim, index, value)
-        kind = value.__class__
+        cls = value.__class__
         try:
             plan = index_fill__plans[self._spec][
                 dim,
                 index._spec,
-                (kind if kind is float or kind is int else None if value is None else value._spec),
+                (cls if cls is float or cls is int else None if value is None else value._spec),
             ]
         except (KeyError, AttributeError, TypeError):
             plan = index_fill__packet.miss_method(self, dim, index, value)
@@ -492,10 +492,10 @@ class IndexingMethods:
         masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor"""
         if modes:
             return masked_fill_packet.call_method_parameters(self, mask, value)
-        kind = value.__class__
+        cls = value.__class__
         try:
             plan = masked_fill_plans[self._spec][
-                mask._spec, (kind if kind is float or kind is int else None if value is None else value._spec)
+                mask._spec, (cls if cls is float or cls is int else None if value is None else value._spec)
             ]
         except (KeyError, AttributeError, TypeError):
             plan = masked_fill_packet.miss_method(self, mask, value)
@@ -507,10 +507,10 @@ class IndexingMethods:
         masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)"""
         if modes:
             return masked_fill__packet.call_method_parameters(self, mask, value)
-        kind = value.__class__
+        cls = value.__class__
         try:
             plan = masked_fill__plans[self._spec][
-                mask._spec, (kind if kind is float or kind is int else None if value is None else value._spec)
+                mask._spec, (cls if cls is float or cls is int else None if value is None else value._spec)
             ]
         except (KeyError, AttributeError, TypeError):
             plan = masked_fill__packet.miss_method(self, mask, value)

@@ -602,13 +602,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return add_packet.call_method_parameters(self, other, alpha, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = add_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -620,18 +620,18 @@ class PointwiseMethods:
                 plan = add_packet.miss_out_method(self, other, alpha, out)
             return plan(self, other, alpha, out)
         if alpha is INT_1:
-            kind = other.__class__
+            cls = other.__class__
             try:
                 plan = add_plans[self._spec][
-                    kind if kind is float or kind is int else None if other is None else other._spec
+                    cls if cls is float or cls is int else None if other is None else other._spec
                 ]
             except (KeyError, AttributeError, TypeError):
                 plan = add_packet.miss_method(self, other, alpha)
             return plan(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = add_scaled[self._spec][
-                (kind if kind is float or kind is int else None if other is None else other._spec),
+                (cls if cls is float or cls is int else None if other is None else other._spec),
                 (None if alpha is INT_1 else alpha.__class__),
             ]
         except (KeyError, AttributeError, TypeError):
@@ -641,10 +641,10 @@ class PointwiseMethods:
     def __add__(self, other: Any) -> Any:
         if modes:
             return add_packet.call_operator("__add__", self, other, INT_1)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = add_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = add_packet.operator_miss("__add__", self, other, INT_1)
@@ -653,10 +653,10 @@ class PointwiseMethods:
     def __radd__(self, other: Any) -> Any:
         if modes:
             return add_packet.call_operator("__radd__", self, other, INT_1)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = add_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = add_packet.operator_miss("__radd__", self, other, INT_1)
@@ -669,18 +669,18 @@ class PointwiseMethods:
         if modes:
             return add__packet.call_method_parameters(self, other, alpha)
         if alpha is INT_1:
-            kind = other.__class__
+            cls = other.__class__
             try:
                 plan = add__plans[self._spec][
-                    kind if kind is float or kind is int else None if other is None else other._spec
+                    cls if cls is float or cls is int else None if other is None else other._spec
                 ]
             except (KeyError, AttributeError, TypeError):
                 plan = add__packet.miss_method(self, other, alpha)
             return plan(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = add__scaled[self._spec][
-                (kind if kind is float or kind is int else None if other is None else other._spec),
+                (cls if cls is float or cls is int else None if other is None else other._spec),
                 (None if alpha is INT_1 else alpha.__class__),
             ]
         except (KeyError, AttributeError, TypeError):
@@ -690,10 +690,10 @@ class PointwiseMethods:
     def __iadd__(self, other: Any) -> Any:
         if modes:
             return add__packet.call_operator("__iadd__", self, other, INT_1)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = add__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = add__packet.operator_miss("__iadd__", self, other, INT_1)
@@ -706,13 +706,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return sub_packet.call_method_parameters(self, other, alpha, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = sub_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -724,18 +724,18 @@ class PointwiseMethods:
                 plan = sub_packet.miss_out_method(self, other, alpha, out)
             return plan(self, other, alpha, out)
         if alpha is INT_1:
-            kind = other.__class__
+            cls = other.__class__
             try:
                 plan = sub_plans[self._spec][
-                    kind if kind is float or kind is int else None if other is None else other._spec
+                    cls if cls is float or cls is int else None if other is None else other._spec
                 ]
             except (KeyError, AttributeError, TypeError):
                 plan = sub_packet.miss_method(self, other, alpha)
             return plan(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = sub_scaled[self._spec][
-                (kind if kind is float or kind is int else None if other is None else other._spec),
+                (cls if cls is float or cls is int else None if other is None else other._spec),
                 (None if alpha is INT_1 else alpha.__class__),
             ]
         except (KeyError, AttributeError, TypeError):
@@ -745,10 +745,10 @@ class PointwiseMethods:
     def __sub__(self, other: Any) -> Any:
         if modes:
             return sub_packet.call_operator("__sub__", self, other, INT_1)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = sub_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = sub_packet.operator_miss("__sub__", self, other, INT_1)
@@ -761,18 +761,18 @@ class PointwiseMethods:
         if modes:
             return sub__packet.call_method_parameters(self, other, alpha)
         if alpha is INT_1:
-            kind = other.__class__
+            cls = other.__class__
             try:
                 plan = sub__plans[self._spec][
-                    kind if kind is float or kind is int else None if other is None else other._spec
+                    cls if cls is float or cls is int else None if other is None else other._spec
                 ]
             except (KeyError, AttributeError, TypeError):
                 plan = sub__packet.miss_method(self, other, alpha)
             return plan(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = sub__scaled[self._spec][
-                (kind if kind is float or kind is int else None if other is None else other._spec),
+                (cls if cls is float or cls is int else None if other is None else other._spec),
                 (None if alpha is INT_1 else alpha.__class__),
             ]
         except (KeyError, AttributeError, TypeError):
@@ -782,10 +782,10 @@ class PointwiseMethods:
     def __isub__(self, other: Any) -> Any:
         if modes:
             return sub__packet.call_operator("__isub__", self, other, INT_1)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = sub__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = sub__packet.operator_miss("__isub__", self, other, INT_1)
@@ -796,18 +796,18 @@ class PointwiseMethods:
         if modes:
             return rsub_packet.call_method_parameters(self, other, alpha)
         if alpha is INT_1:
-            kind = other.__class__
+            cls = other.__class__
             try:
                 plan = rsub_plans[self._spec][
-                    kind if kind is float or kind is int else None if other is None else other._spec
+                    cls if cls is float or cls is int else None if other is None else other._spec
                 ]
             except (KeyError, AttributeError, TypeError):
                 plan = rsub_packet.miss_method(self, other, alpha)
             return plan(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = rsub_scaled[self._spec][
-                (kind if kind is float or kind is int else None if other is None else other._spec),
+                (cls if cls is float or cls is int else None if other is None else other._spec),
                 (None if alpha is INT_1 else alpha.__class__),
             ]
         except (KeyError, AttributeError, TypeError):
@@ -817,10 +817,10 @@ class PointwiseMethods:
     def __rsub__(self, other: Any) -> Any:
         if modes:
             return rsub_packet.call_operator("__rsub__", self, other, INT_1)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = rsub_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = rsub_packet.operator_miss("__rsub__", self, other, INT_1)
@@ -831,13 +831,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return mul_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = mul_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -847,10 +847,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = mul_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = mul_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = mul_packet.miss_method(self, other)
@@ -859,10 +859,10 @@ class PointwiseMethods:
     def __mul__(self, other: Any) -> Any:
         if modes:
             return mul_packet.call_operator("__mul__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = mul_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = mul_packet.operator_miss("__mul__", self, other)
@@ -871,10 +871,10 @@ class PointwiseMethods:
     def __rmul__(self, other: Any) -> Any:
         if modes:
             return mul_packet.call_operator("__rmul__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = mul_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = mul_packet.operator_miss("__rmul__", self, other)
@@ -884,10 +884,10 @@ class PointwiseMethods:
         """mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
             return mul__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = mul__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = mul__packet.miss_method(self, other)
@@ -896,10 +896,10 @@ class PointwiseMethods:
     def __imul__(self, other: Any) -> Any:
         if modes:
             return mul__packet.call_operator("__imul__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = mul__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = mul__packet.operator_miss("__imul__", self, other)
@@ -912,13 +912,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return div_packet.call_method_parameters(self, other, rounding_mode, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = div_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -929,11 +929,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = div_packet.miss_out_method(self, other, rounding_mode, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = div_plans[self._spec][
-                (kind if kind is float or kind is int else None if other is None else other._spec),
-                rounding_mode,
+                (cls if cls is float or cls is int else None if other is None else other._spec), rounding_mode
             ]
         except (KeyError, AttributeError, TypeError):
             plan = div_packet.miss_method(self, other, rounding_mode)
@@ -942,10 +941,10 @@ class PointwiseMethods:
     def __truediv__(self, other: Any) -> Any:
         if modes:
             return div_packet.call_operator("__truediv__", self, other, NOT_GIVEN)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = div_plans[self._spec][
-                (kind if kind is float or kind is int else None if other is None else other._spec), NOT_GIVEN
+                (cls if cls is float or cls is int else None if other is None else other._spec), NOT_GIVEN
             ]
         except (KeyError, AttributeError, TypeError):
             plan = div_packet.operator_miss("__truediv__", self, other, NOT_GIVEN)
@@ -957,11 +956,10 @@ class PointwiseMethods:
         div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)"""
         if modes:
             return div__packet.call_method_parameters(self, other, rounding_mode)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = div__plans[self._spec][
-                (kind if kind is float or kind is int else None if other is None else other._spec),
-                rounding_mode,
+                (cls if cls is float or cls is int else None if other is None else other._spec), rounding_mode
             ]
         except (KeyError, AttributeError, TypeError):
             plan = div__packet.miss_method(self, other, rounding_mode)
@@ -970,10 +968,10 @@ class PointwiseMethods:
     def __itruediv__(self, other: Any) -> Any:
         if modes:
             return div__packet.call_operator("__itruediv__", self, other, NOT_GIVEN)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = div__plans[self._spec][
-                (kind if kind is float or kind is int else None if other is None else other._spec), NOT_GIVEN
+                (cls if cls is float or cls is int else None if other is None else other._spec), NOT_GIVEN
             ]
         except (KeyError, AttributeError, TypeError):
             plan = div__packet.operator_miss("__itruediv__", self, other, NOT_GIVEN)
@@ -984,13 +982,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return floor_divide_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = floor_divide_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -1000,10 +998,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = floor_divide_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = floor_divide_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = floor_divide_packet.miss_method(self, other)
@@ -1012,10 +1010,10 @@ class PointwiseMethods:
     def __floordiv__(self, other: Any) -> Any:
         if modes:
             return floor_divide_packet.call_operator("__floordiv__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = floor_divide_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = floor_divide_packet.operator_miss("__floordiv__", self, other)
@@ -1025,10 +1023,10 @@ class PointwiseMethods:
         """floor_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
             return floor_divide__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = floor_divide__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = floor_divide__packet.miss_method(self, other)
@@ -1037,10 +1035,10 @@ class PointwiseMethods:
     def __ifloordiv__(self, other: Any) -> Any:
         if modes:
             return floor_divide__packet.call_operator("__ifloordiv__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = floor_divide__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = floor_divide__packet.operator_miss("__ifloordiv__", self, other)
@@ -1051,13 +1049,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return remainder_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = remainder_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -1067,10 +1065,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = remainder_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = remainder_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = remainder_packet.miss_method(self, other)
@@ -1079,10 +1077,10 @@ class PointwiseMethods:
     def __mod__(self, other: Any) -> Any:
         if modes:
             return remainder_packet.call_operator("__mod__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = remainder_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = remainder_packet.operator_miss("__mod__", self, other)
@@ -1092,10 +1090,10 @@ class PointwiseMethods:
         """remainder_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
             return remainder__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = remainder__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = remainder__packet.miss_method(self, other)
@@ -1104,10 +1102,10 @@ class PointwiseMethods:
     def __imod__(self, other: Any) -> Any:
         if modes:
             return remainder__packet.call_operator("__imod__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = remainder__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = remainder__packet.operator_miss("__imod__", self, other)
@@ -1118,13 +1116,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return fmod_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = fmod_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -1134,10 +1132,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = fmod_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = fmod_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = fmod_packet.miss_method(self, other)
@@ -1147,10 +1145,10 @@ class PointwiseMethods:
         """fmod_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
             return fmod__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = fmod__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = fmod__packet.miss_method(self, other)
@@ -1165,13 +1163,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return pow_packet.call_method_parameters(self, exponent, out=out)
-            kind_exponent = exponent.__class__
+            cls_exponent = exponent.__class__
             try:
                 plan = pow_outs[
                     self._spec,
                     (
-                        kind_exponent
-                        if kind_exponent is float or kind_exponent is int
+                        cls_exponent
+                        if cls_exponent is float or cls_exponent is int
                         else None
                         if exponent is None
                         else exponent._spec
@@ -1181,10 +1179,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = pow_packet.miss_out_method(self, exponent, out)
             return plan(self, exponent, out)
-        kind = exponent.__class__
+        cls = exponent.__class__
         try:
             plan = pow_plans[self._spec][
-                kind if kind is float or kind is int else None if exponent is None else exponent._spec
+                cls if cls is float or cls is int else None if exponent is None else exponent._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = pow_packet.miss_method(self, exponent)
@@ -1193,10 +1191,10 @@ class PointwiseMethods:
     def __pow__(self, exponent: Any) -> Any:
         if modes:
             return pow_packet.call_operator("__pow__", self, exponent)
-        kind = exponent.__class__
+        cls = exponent.__class__
         try:
             plan = pow_plans[self._spec][
-                kind if kind is float or kind is int else None if exponent is None else exponent._spec
+                cls if cls is float or cls is int else None if exponent is None else exponent._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = pow_packet.operator_miss("__pow__", self, exponent)
@@ -1208,10 +1206,10 @@ class PointwiseMethods:
         pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)"""
         if modes:
             return pow__packet.call_method_parameters(self, exponent)
-        kind = exponent.__class__
+        cls = exponent.__class__
         try:
             plan = pow__plans[self._spec][
-                kind if kind is float or kind is int else None if exponent is None else exponent._spec
+                cls if cls is float or cls is int else None if exponent is None else exponent._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = pow__packet.miss_method(self, exponent)
@@ -1220,10 +1218,10 @@ class PointwiseMethods:
     def __ipow__(self, exponent: Any) -> Any:
         if modes:
             return pow__packet.call_operator("__ipow__", self, exponent)
-        kind = exponent.__class__
+        cls = exponent.__class__
         try:
             plan = pow__plans[self._spec][
-                kind if kind is float or kind is int else None if exponent is None else exponent._spec
+                cls if cls is float or cls is int else None if exponent is None else exponent._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = pow__packet.operator_miss("__ipow__", self, exponent)
@@ -2605,13 +2603,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return eq_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = eq_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -2621,10 +2619,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = eq_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = eq_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = eq_packet.miss_method(self, other)
@@ -2633,10 +2631,10 @@ class PointwiseMethods:
     def __eq__(self, other: Any) -> Any:
         if modes:
             return eq_packet.call_operator("__eq__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = eq_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = eq_packet.operator_miss("__eq__", self, other)
@@ -2646,10 +2644,10 @@ class PointwiseMethods:
         """eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
             return eq__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = eq__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = eq__packet.miss_method(self, other)
@@ -2660,13 +2658,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return ne_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = ne_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -2676,10 +2674,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = ne_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = ne_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = ne_packet.miss_method(self, other)
@@ -2688,10 +2686,10 @@ class PointwiseMethods:
     def __ne__(self, other: Any) -> Any:
         if modes:
             return ne_packet.call_operator("__ne__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = ne_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = ne_packet.operator_miss("__ne__", self, other)
@@ -2701,10 +2699,10 @@ class PointwiseMethods:
         """ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
             return ne__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = ne__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = ne__packet.miss_method(self, other)
@@ -2715,13 +2713,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return lt_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = lt_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -2731,10 +2729,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = lt_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = lt_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = lt_packet.miss_method(self, other)
@@ -2743,10 +2741,10 @@ class PointwiseMethods:
     def __lt__(self, other: Any) -> Any:
         if modes:
             return lt_packet.call_operator("__lt__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = lt_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = lt_packet.operator_miss("__lt__", self, other)
@@ -2756,10 +2754,10 @@ class PointwiseMethods:
         """lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
             return lt__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = lt__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = lt__packet.miss_method(self, other)
@@ -2770,13 +2768,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return le_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = le_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -2786,10 +2784,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = le_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = le_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = le_packet.miss_method(self, other)
@@ -2798,10 +2796,10 @@ class PointwiseMethods:
     def __le__(self, other: Any) -> Any:
         if modes:
             return le_packet.call_operator("__le__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = le_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = le_packet.operator_miss("__le__", self, other)
@@ -2811,10 +2809,10 @@ class PointwiseMethods:
         """le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
             return le__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = le__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = le__packet.miss_method(self, other)
@@ -2825,13 +2823,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return gt_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = gt_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -2841,10 +2839,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = gt_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = gt_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = gt_packet.miss_method(self, other)
@@ -2853,10 +2851,10 @@ class PointwiseMethods:
     def __gt__(self, other: Any) -> Any:
         if modes:
             return gt_packet.call_operator("__gt__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = gt_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = gt_packet.operator_miss("__gt__", self, other)
@@ -2866,10 +2864,10 @@ class PointwiseMethods:
         """gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
             return gt__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = gt__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = gt__packet.miss_method(self, other)
@@ -2880,13 +2878,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return ge_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = ge_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -2896,10 +2894,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = ge_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = ge_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = ge_packet.miss_method(self, other)
@@ -2908,10 +2906,10 @@ class PointwiseMethods:
     def __ge__(self, other: Any) -> Any:
         if modes:
             return ge_packet.call_operator("__ge__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = ge_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = ge_packet.operator_miss("__ge__", self, other)
@@ -2921,10 +2919,10 @@ class PointwiseMethods:
         """ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
             return ge__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = ge__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = ge__packet.miss_method(self, other)
@@ -2935,13 +2933,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return greater_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = greater_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -2951,10 +2949,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = greater_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = greater_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = greater_packet.miss_method(self, other)
@@ -2964,10 +2962,10 @@ class PointwiseMethods:
         """greater_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
             return greater__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = greater__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = greater__packet.miss_method(self, other)
@@ -2978,13 +2976,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return greater_equal_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = greater_equal_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -2994,10 +2992,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = greater_equal_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = greater_equal_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = greater_equal_packet.miss_method(self, other)
@@ -3007,10 +3005,10 @@ class PointwiseMethods:
         """greater_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
             return greater_equal__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = greater_equal__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = greater_equal__packet.miss_method(self, other)
@@ -3021,13 +3019,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return less_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = less_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -3037,10 +3035,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = less_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = less_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = less_packet.miss_method(self, other)
@@ -3050,10 +3048,10 @@ class PointwiseMethods:
         """less_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
             return less__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = less__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = less__packet.miss_method(self, other)
@@ -3064,13 +3062,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return less_equal_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = less_equal_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -3080,10 +3078,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = less_equal_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = less_equal_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = less_equal_packet.miss_method(self, other)
@@ -3093,10 +3091,10 @@ class PointwiseMethods:
         """less_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
             return less_equal__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = less_equal__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = less_equal__packet.miss_method(self, other)
@@ -3107,13 +3105,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return not_equal_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = not_equal_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -3123,10 +3121,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = not_equal_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = not_equal_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = not_equal_packet.miss_method(self, other)
@@ -3136,10 +3134,10 @@ class PointwiseMethods:
         """not_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
             return not_equal__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = not_equal__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = not_equal__packet.miss_method(self, other)
@@ -3284,13 +3282,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return bitwise_and_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = bitwise_and_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -3300,10 +3298,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = bitwise_and_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_and_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_and_packet.miss_method(self, other)
@@ -3312,10 +3310,10 @@ class PointwiseMethods:
     def __and__(self, other: Any) -> Any:
         if modes:
             return bitwise_and_packet.call_operator("__and__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_and_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_and_packet.operator_miss("__and__", self, other)
@@ -3324,10 +3322,10 @@ class PointwiseMethods:
     def __rand__(self, other: Any) -> Any:
         if modes:
             return bitwise_and_packet.call_operator("__rand__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_and_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_and_packet.operator_miss("__rand__", self, other)
@@ -3337,10 +3335,10 @@ class PointwiseMethods:
         """bitwise_and_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
             return bitwise_and__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_and__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_and__packet.miss_method(self, other)
@@ -3349,10 +3347,10 @@ class PointwiseMethods:
     def __iand__(self, other: Any) -> Any:
         if modes:
             return bitwise_and__packet.call_operator("__iand__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_and__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_and__packet.operator_miss("__iand__", self, other)
@@ -3363,13 +3361,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return bitwise_or_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = bitwise_or_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -3379,10 +3377,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = bitwise_or_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_or_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_or_packet.miss_method(self, other)
@@ -3391,10 +3389,10 @@ class PointwiseMethods:
     def __or__(self, other: Any) -> Any:
         if modes:
             return bitwise_or_packet.call_operator("__or__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_or_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_or_packet.operator_miss("__or__", self, other)
@@ -3403,10 +3401,10 @@ class PointwiseMethods:
     def __ror__(self, other: Any) -> Any:
         if modes:
             return bitwise_or_packet.call_operator("__ror__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_or_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_or_packet.operator_miss("__ror__", self, other)
@@ -3416,10 +3414,10 @@ class PointwiseMethods:
         """bitwise_or_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
             return bitwise_or__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_or__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_or__packet.miss_method(self, other)
@@ -3428,10 +3426,10 @@ class PointwiseMethods:
     def __ior__(self, other: Any) -> Any:
         if modes:
             return bitwise_or__packet.call_operator("__ior__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_or__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_or__packet.operator_miss("__ior__", self, other)
@@ -3442,13 +3440,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return bitwise_xor_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = bitwise_xor_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -3458,10 +3456,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = bitwise_xor_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_xor_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_xor_packet.miss_method(self, other)
@@ -3470,10 +3468,10 @@ class PointwiseMethods:
     def __xor__(self, other: Any) -> Any:
         if modes:
             return bitwise_xor_packet.call_operator("__xor__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_xor_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_xor_packet.operator_miss("__xor__", self, other)
@@ -3482,10 +3480,10 @@ class PointwiseMethods:
     def __rxor__(self, other: Any) -> Any:
         if modes:
             return bitwise_xor_packet.call_operator("__rxor__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_xor_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_xor_packet.operator_miss("__rxor__", self, other)
@@ -3495,10 +3493,10 @@ class PointwiseMethods:
         """bitwise_xor_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
             return bitwise_xor__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_xor__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_xor__packet.miss_method(self, other)
@@ -3507,10 +3505,10 @@ class PointwiseMethods:
     def __ixor__(self, other: Any) -> Any:
         if modes:
             return bitwise_xor__packet.call_operator("__ixor__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_xor__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_xor__packet.operator_miss("__ixor__", self, other)
@@ -3521,13 +3519,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return bitwise_left_shift_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = bitwise_left_shift_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -3537,10 +3535,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = bitwise_left_shift_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_left_shift_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_left_shift_packet.miss_method(self, other)
@@ -3549,10 +3547,10 @@ class PointwiseMethods:
     def __lshift__(self, other: Any) -> Any:
         if modes:
             return bitwise_left_shift_packet.call_operator("__lshift__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_left_shift_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_left_shift_packet.operator_miss("__lshift__", self, other)
@@ -3562,10 +3560,10 @@ class PointwiseMethods:
         """bitwise_left_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
             return bitwise_left_shift__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_left_shift__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_left_shift__packet.miss_method(self, other)
@@ -3574,10 +3572,10 @@ class PointwiseMethods:
     def __ilshift__(self, other: Any) -> Any:
         if modes:
             return bitwise_left_shift__packet.call_operator("__ilshift__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_left_shift__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_left_shift__packet.operator_miss("__ilshift__", self, other)
@@ -3588,13 +3586,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return bitwise_right_shift_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = bitwise_right_shift_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -3604,10 +3602,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = bitwise_right_shift_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_right_shift_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_right_shift_packet.miss_method(self, other)
@@ -3616,10 +3614,10 @@ class PointwiseMethods:
     def __rshift__(self, other: Any) -> Any:
         if modes:
             return bitwise_right_shift_packet.call_operator("__rshift__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_right_shift_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_right_shift_packet.operator_miss("__rshift__", self, other)
@@ -3629,10 +3627,10 @@ class PointwiseMethods:
         """bitwise_right_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
             return bitwise_right_shift__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_right_shift__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_right_shift__packet.miss_method(self, other)
@@ -3641,10 +3639,10 @@ class PointwiseMethods:
     def __irshift__(self, other: Any) -> Any:
         if modes:
             return bitwise_right_shift__packet.call_operator("__irshift__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_right_shift__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_right_shift__packet.operator_miss("__irshift__", self, other)
@@ -3744,36 +3742,24 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return clamp_packet.call_method_parameters(self, min, max, out=out)
-            kind_min = min.__class__
-            kind_max = max.__class__
+            cls_min = min.__class__
+            cls_max = max.__class__
             try:
                 plan = clamp_outs[
                     self._spec,
-                    (
-                        kind_min
-                        if kind_min is float or kind_min is int
-                        else None
-                        if min is None
-                        else min._spec
-                    ),
-                    (
-                        kind_max
-                        if kind_max is float or kind_max is int
-                        else None
-                        if max is None
-                        else max._spec
-                    ),
+                    (cls_min if cls_min is float or cls_min is int else None if min is None else min._spec),
+                    (cls_max if cls_max is float or cls_max is int else None if max is None else max._spec),
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
                 plan = clamp_packet.miss_out_method(self, min, max, out)
             return plan(self, min, max, out)
-        kind_min = min.__class__
-        kind_max = max.__class__
+        cls_min = min.__class__
+        cls_max = max.__class__
         try:
             plan = clamp_plans[self._spec][
-                (kind_min if kind_min is float or kind_min is int else None if min is None else min._spec),
-                (kind_max if kind_max is float or kind_max is int else None if max is None else max._spec),
+                (cls_min if cls_min is float or cls_min is int else None if min is None else min._spec),
+                (cls_max if cls_max is float or cls_max is int else None if max is None else max._spec),
             ]
         except (KeyError, AttributeError, TypeError):
             plan = clamp_packet.miss_method(self, min, max)
@@ -3785,12 +3771,12 @@ class PointwiseMethods:
         clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)"""
         if modes:
             return clamp__packet.call_method_parameters(self, min, max)
-        kind_min = min.__class__
-        kind_max = max.__class__
+        cls_min = min.__class__
+        cls_max = max.__class__
         try:
             plan = clamp__plans[self._spec][
-                (kind_min if kind_min is float or kind_min is int else None if min is None else min._spec),
-                (kind_max if kind_max is float or kind_max is int else None if max is None else max._spec),
+                (cls_min if cls_min is float or cls_min is int else None if min is None else min._spec),
+                (cls_max if cls_max is float or cls_max is int else None if max is None else max._spec),
             ]
         except (KeyError, AttributeError, TypeError):
             plan = clamp__packet.miss_method(self, min, max)
@@ -3803,26 +3789,20 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return clamp_min_packet.call_method_parameters(self, min, out=out)
-            kind_min = min.__class__
+            cls_min = min.__class__
             try:
                 plan = clamp_min_outs[
                     self._spec,
-                    (
-                        kind_min
-                        if kind_min is float or kind_min is int
-                        else None
-                        if min is None
-                        else min._spec
-                    ),
+                    (cls_min if cls_min is float or cls_min is int else None if min is None else min._spec),
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
                 plan = clamp_min_packet.miss_out_method(self, min, out)
             return plan(self, min, out)
-        kind = min.__class__
+        cls = min.__class__
         try:
             plan = clamp_min_plans[self._spec][
-                kind if kind is float or kind is int else None if min is None else min._spec
+                cls if cls is float or cls is int else None if min is None else min._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = clamp_min_packet.miss_method(self, min)
@@ -3834,10 +3814,10 @@ class PointwiseMethods:
         clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)"""
         if modes:
             return clamp_min__packet.call_method_parameters(self, min)
-        kind = min.__class__
+        cls = min.__class__
         try:
             plan = clamp_min__plans[self._spec][
-                kind if kind is float or kind is int else None if min is None else min._spec
+                cls if cls is float or cls is int else None if min is None else min._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = clamp_min__packet.miss_method(self, min)
@@ -3850,26 +3830,20 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return clamp_max_packet.call_method_parameters(self, max, out=out)
-            kind_max = max.__class__
+            cls_max = max.__class__
             try:
                 plan = clamp_max_outs[
                     self._spec,
-                    (
-                        kind_max
-                        if kind_max is float or kind_max is int
-                        else None
-                        if max is None
-                        else max._spec
-                    ),
+                    (cls_max if cls_max is float or cls_max is int else None if max is None else max._spec),
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
                 plan = clamp_max_packet.miss_out_method(self, max, out)
             return plan(self, max, out)
-        kind = max.__class__
+        cls = max.__class__
         try:
             plan = clamp_max_plans[self._spec][
-                kind if kind is float or kind is int else None if max is None else max._spec
+                cls if cls is float or cls is int else None if max is None else max._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = clamp_max_packet.miss_method(self, max)
@@ -3881,10 +3855,10 @@ class PointwiseMethods:
         clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)"""
         if modes:
             return clamp_max__packet.call_method_parameters(self, max)
-        kind = max.__class__
+        cls = max.__class__
         try:
             plan = clamp_max__plans[self._spec][
-                kind if kind is float or kind is int else None if max is None else max._spec
+                cls if cls is float or cls is int else None if max is None else max._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = clamp_max__packet.miss_method(self, max)
@@ -3896,12 +3870,12 @@ class PointwiseMethods:
         clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor"""
         if modes:
             return clip_packet.call_method_parameters(self, min, max)
-        kind_min = min.__class__
-        kind_max = max.__class__
+        cls_min = min.__class__
+        cls_max = max.__class__
         try:
             plan = clip_plans[self._spec][
-                (kind_min if kind_min is float or kind_min is int else None if min is None else min._spec),
-                (kind_max if kind_max is float or kind_max is int else None if max is None else max._spec),
+                (cls_min if cls_min is float or cls_min is int else None if min is None else min._spec),
+                (cls_max if cls_max is float or cls_max is int else None if max is None else max._spec),
             ]
         except (KeyError, AttributeError, TypeError):
             plan = clip_packet.miss_method(self, min, max)
@@ -3913,12 +3887,12 @@ class PointwiseMethods:
         clip_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)"""
         if modes:
             return clip__packet.call_method_parameters(self, min, max)
-        kind_min = min.__class__
-        kind_max = max.__class__
+        cls_min = min.__class__
+        cls_max = max.__class__
         try:
             plan = clip__plans[self._spec][
-                (kind_min if kind_min is float or kind_min is int else None if min is None else min._spec),
-                (kind_max if kind_max is float or kind_max is int else None if max is None else max._spec),
+                (cls_min if cls_min is float or cls_min is int else None if min is None else min._spec),
+                (cls_max if cls_max is float or cls_max is int else None if max is None else max._spec),
             ]
         except (KeyError, AttributeError, TypeError):
             plan = clip__packet.miss_method(self, min, max)
@@ -3931,14 +3905,14 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return where_packet.call_method_parameters(condition, self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = where_outs[
                     condition._spec,
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -3948,10 +3922,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = where_packet.miss_out_method(condition, self, other, out)
             return plan(condition, self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = where_plans[condition._spec][
-                self._spec, (kind if kind is float or kind is int else None if other is None else other._spec)
+                self._spec, (cls if cls is float or cls is int else None if other is None else other._spec)
             ]
         except (KeyError, AttributeError, TypeError):
             plan = where_packet.miss_method(condition, self, other)
@@ -3964,14 +3938,14 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return lerp_packet.call_method_parameters(self, end, weight, out=out)
-            kind_weight = weight.__class__
+            cls_weight = weight.__class__
             try:
                 plan = lerp_outs[
                     self._spec,
                     end._spec,
                     (
-                        kind_weight
-                        if kind_weight is float or kind_weight is int
+                        cls_weight
+                        if cls_weight is float or cls_weight is int
                         else None
                         if weight is None
                         else weight._spec
@@ -3981,11 +3955,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = lerp_packet.miss_out_method(self, end, weight, out)
             return plan(self, end, weight, out)
-        kind = weight.__class__
+        cls = weight.__class__
         try:
             plan = lerp_plans[self._spec][
-                end._spec,
-                (kind if kind is float or kind is int else None if weight is None else weight._spec),
+                end._spec, (cls if cls is float or cls is int else None if weight is None else weight._spec)
             ]
         except (KeyError, AttributeError, TypeError):
             plan = lerp_packet.miss_method(self, end, weight)
@@ -3997,11 +3970,10 @@ class PointwiseMethods:
         lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)"""
         if modes:
             return lerp__packet.call_method_parameters(self, end, weight)
-        kind = weight.__class__
+        cls = weight.__class__
         try:
             plan = lerp__plans[self._spec][
-                end._spec,
-                (kind if kind is float or kind is int else None if weight is None else weight._spec),
+                end._spec, (cls if cls is float or cls is int else None if weight is None else weight._spec)
             ]
         except (KeyError, AttributeError, TypeError):
             plan = lerp__packet.miss_method(self, end, weight)
@@ -4188,13 +4160,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return copysign_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = copysign_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -4204,10 +4176,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = copysign_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = copysign_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = copysign_packet.miss_method(self, other)
@@ -4217,10 +4189,10 @@ class PointwiseMethods:
         """copysign_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
             return copysign__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = copysign__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = copysign__packet.miss_method(self, other)
@@ -4463,13 +4435,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return xlogy_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = xlogy_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -4479,10 +4451,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = xlogy_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = xlogy_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = xlogy_packet.miss_method(self, other)
@@ -4492,10 +4464,10 @@ class PointwiseMethods:
         """xlogy_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
             return xlogy__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = xlogy__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = xlogy__packet.miss_method(self, other)
@@ -4558,13 +4530,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return multiply_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = multiply_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -4574,10 +4546,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = multiply_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = multiply_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = multiply_packet.miss_method(self, other)
@@ -4587,10 +4559,10 @@ class PointwiseMethods:
         """multiply_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
             return multiply__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = multiply__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = multiply__packet.miss_method(self, other)
@@ -4601,13 +4573,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return subtract_packet.call_method_parameters(self, other, alpha, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = subtract_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -4619,18 +4591,18 @@ class PointwiseMethods:
                 plan = subtract_packet.miss_out_method(self, other, alpha, out)
             return plan(self, other, alpha, out)
         if alpha is INT_1:
-            kind = other.__class__
+            cls = other.__class__
             try:
                 plan = subtract_plans[self._spec][
-                    kind if kind is float or kind is int else None if other is None else other._spec
+                    cls if cls is float or cls is int else None if other is None else other._spec
                 ]
             except (KeyError, AttributeError, TypeError):
                 plan = subtract_packet.miss_method(self, other, alpha)
             return plan(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = subtract_scaled[self._spec][
-                (kind if kind is float or kind is int else None if other is None else other._spec),
+                (cls if cls is float or cls is int else None if other is None else other._spec),
                 (None if alpha is INT_1 else alpha.__class__),
             ]
         except (KeyError, AttributeError, TypeError):
@@ -4642,18 +4614,18 @@ class PointwiseMethods:
         if modes:
             return subtract__packet.call_method_parameters(self, other, alpha)
         if alpha is INT_1:
-            kind = other.__class__
+            cls = other.__class__
             try:
                 plan = subtract__plans[self._spec][
-                    kind if kind is float or kind is int else None if other is None else other._spec
+                    cls if cls is float or cls is int else None if other is None else other._spec
                 ]
             except (KeyError, AttributeError, TypeError):
                 plan = subtract__packet.miss_method(self, other, alpha)
             return plan(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = subtract__scaled[self._spec][
-                (kind if kind is float or kind is int else None if other is None else other._spec),
+                (cls if cls is float or cls is int else None if other is None else other._spec),
                 (None if alpha is INT_1 else alpha.__class__),
             ]
         except (KeyError, AttributeError, TypeError):
@@ -4667,13 +4639,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return divide_packet.call_method_parameters(self, other, rounding_mode, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = divide_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -4684,11 +4656,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = divide_packet.miss_out_method(self, other, rounding_mode, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = divide_plans[self._spec][
-                (kind if kind is float or kind is int else None if other is None else other._spec),
-                rounding_mode,
+                (cls if cls is float or cls is int else None if other is None else other._spec), rounding_mode
             ]
         except (KeyError, AttributeError, TypeError):
             plan = divide_packet.miss_method(self, other, rounding_mode)
@@ -4700,11 +4671,10 @@ class PointwiseMethods:
         divide_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)"""
         if modes:
             return divide__packet.call_method_parameters(self, other, rounding_mode)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = divide__plans[self._spec][
-                (kind if kind is float or kind is int else None if other is None else other._spec),
-                rounding_mode,
+                (cls if cls is float or cls is int else None if other is None else other._spec), rounding_mode
             ]
         except (KeyError, AttributeError, TypeError):
             plan = divide__packet.miss_method(self, other, rounding_mode)
@@ -4715,13 +4685,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return true_divide_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = true_divide_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -4731,10 +4701,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = true_divide_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = true_divide_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = true_divide_packet.miss_method(self, other)
@@ -4744,10 +4714,10 @@ class PointwiseMethods:
         """true_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
             return true_divide__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = true_divide__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = true_divide__packet.miss_method(self, other)
@@ -4762,13 +4732,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return float_power_packet.call_method_parameters(self, exponent, out=out)
-            kind_exponent = exponent.__class__
+            cls_exponent = exponent.__class__
             try:
                 plan = float_power_outs[
                     self._spec,
                     (
-                        kind_exponent
-                        if kind_exponent is float or kind_exponent is int
+                        cls_exponent
+                        if cls_exponent is float or cls_exponent is int
                         else None
                         if exponent is None
                         else exponent._spec
@@ -4778,10 +4748,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = float_power_packet.miss_out_method(self, exponent, out)
             return plan(self, exponent, out)
-        kind = exponent.__class__
+        cls = exponent.__class__
         try:
             plan = float_power_plans[self._spec][
-                kind if kind is float or kind is int else None if exponent is None else exponent._spec
+                cls if cls is float or cls is int else None if exponent is None else exponent._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = float_power_packet.miss_method(self, exponent)
@@ -4793,10 +4763,10 @@ class PointwiseMethods:
         float_power_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)"""
         if modes:
             return float_power__packet.call_method_parameters(self, exponent)
-        kind = exponent.__class__
+        cls = exponent.__class__
         try:
             plan = float_power__plans[self._spec][
-                kind if kind is float or kind is int else None if exponent is None else exponent._spec
+                cls if cls is float or cls is int else None if exponent is None else exponent._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = float_power__packet.miss_method(self, exponent)
