@@ -5,8 +5,8 @@ Submodules lie where PyTorch has them; those that a training loop does not need 
 
 from ..dispatch.autograd.anomaly import detect_anomaly, set_detect_anomaly
 from ..dispatch.autograd.function import Function
-from ..dispatch.autograd.functional import backward, grad
 from ..dispatch.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
+from ..dispatch.autograd.gradients import backward, grad
 from ..runtime.lazy_import import lazy_names
 
 # The submodule has the function's name, which has to be bound after it.

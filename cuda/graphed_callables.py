@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..dispatch.autograd.function import Function
-from ..dispatch.autograd.functional import grad
+from ..dispatch.autograd.gradients import grad
 from ..dispatch.generated.functions import empty_like
 from ..dispatch.layers.autocast.state import is_autocast_cache_enabled, is_autocast_enabled
 from ..dispatch.layers.pytree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten

@@ -68,9 +68,9 @@ UPWARDS = {
     ("dispatch.core.overload_packet", "dispatch.tensor_data"): "`tensor == ndarray` makes the array a tensor",
     ("dispatch.core.version_tracking", "dispatch.autograd.creation"): "custom operators that return views",
     ("dispatch.tensor_meta", "dispatch.layers.overrides.subclass_attributes"): "made with the first subclass",
-    ("dispatch.autograd.functional", "dispatch.structured.meta.factories"): "the plan of a gradient of ones",
-    ("dispatch.autograd.functional", "dispatch.layers.named.key"): "gradients of named tensors have no names",
-    ("dispatch.autograd.functional", "dispatch.layers.vmap"): "`is_grads_batched`",
+    ("dispatch.autograd.gradients", "dispatch.structured.meta.factories"): "the plan of a gradient of ones",
+    ("dispatch.autograd.gradients", "dispatch.layers.named.key"): "gradients of named tensors have no names",
+    ("dispatch.autograd.gradients", "dispatch.layers.vmap"): "`is_grads_batched`",
     ("dispatch.autograd.function", "dispatch.layers.named.key"): "saved tensors are given back without names",
     ("dispatch.autograd.function", "dispatch.layers.batching.function"): "a Function under vmap",
     (

@@ -278,12 +278,12 @@ def aminmax(call: StructuredCall) -> PlannedKernel:
     # One axis of a contiguous array is reduced several times as quickly as all of several.
     whole = spec.is_contiguous and spec.ndim > 0 and len(dims) == spec.ndim
 
-    def native(low: Any, high: Any, array: Any) -> None:
+    def over_line(low: Any, high: Any, array: Any) -> None:
         lowest(array.reshape(-1), 0, None, low.reshape(()))
         highest(array.reshape(-1), 0, None, high.reshape(()))
 
     if whole and spec.np_dtype == np_dtype:
-        return PlannedKernel(quietly(native))
+        return PlannedKernel(quietly(over_line))
 
     def into(low: Any, high: Any, array: Any) -> None:
         wide = array.astype(np_dtype, copy=False)

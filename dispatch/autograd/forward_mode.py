@@ -18,7 +18,7 @@ from ...runtime.tensor_impl import TensorImpl
 from ..core.argument_roles import tensors_in
 from ..core.dispatcher import Dispatcher
 from ..core.operator_entry import AUTOGRAD, OperatorEntry
-from . import functional
+from . import gradients as functional
 from .creation import unmark
 from .node import NotImplementedBackward
 from .recording import never_differentiable

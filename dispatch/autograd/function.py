@@ -10,7 +10,7 @@ from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import hide_inner_frames
 from .creation import Creation, unmark
-from .functional import zeros_of
+from .gradients import zeros_of
 from .inplace import check_inplace, rebase_history
 from .node import (
     FREED,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ...runtime.tensor_impl import TensorImpl
 from ..core.argument_roles import tensors_in
 from .forward_mode import below, fitted, is_differentiable, without_tangents
-from .functional import zeros_of
+from .gradients import zeros_of
 from .node import saved_version
 from .tangents import set_tangents, tangents_of
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary
-from .functional import grad
+from .gradients import grad
 
 
 class GradcheckError(RuntimeError):

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 from ...runtime.tensor_impl import TensorImpl
-from . import engine, functional
+from . import engine
+from . import gradients as functional
 from .node import GradientEdge, Node, RemovableHandle, root_edge
 from .saved_tensors import disable_saved_tensors_hooks, save_on_cpu, saved_tensors_hooks
 

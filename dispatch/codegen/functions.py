@@ -78,12 +78,12 @@ UNARY_OPERATORS = frozenset({"neg", "positive", "abs", "bitwise_not"})
 
 
 def key_expression(parameter: PythonParameter, name: str) -> str:
-    """The key part of a parameter, as source; `kind_<name>` is set where the role is operand."""
+    """The key part of a parameter, as source; `cls`, its class, is set where the role is operand."""
     return {
         "tensor": f"{name}._spec",
         "optional": f"None if {name} is None else {name}._spec",
         "list": _specs_in(name, "None" in parameter.annotation),
-        "operand": f"kind if kind is float or kind is int else None if {name} is None else {name}._spec",
+        "operand": f"cls if cls is float or cls is int else None if {name} is None else {name}._spec",
         "number": f"{name}.__class__",
         "scale": f"None if {name} is {_constant(parameter.default)} else {name}.__class__",
         "static": name,
@@ -166,9 +166,9 @@ class _Body:
             elif p.role == "operand" and not self.is_operand(p):
                 parts.append("self._spec")
             elif p.role == "operand":
-                kind = f"kind_{p.name}"
-                lines.append(f"{kind} = {self.name_of(p)}.__class__")
-                parts.append(key_expression(p, self.name_of(p)).replace("kind ", f"{kind} "))
+                cls = f"cls_{p.name}"
+                lines.append(f"{cls} = {self.name_of(p)}.__class__")
+                parts.append(key_expression(p, self.name_of(p)).replace("cls ", f"{cls} "))
             else:
                 parts.append(key_expression(p, self.name_of(p)))
         key = ", ".join(f"({part})" if " if " in part else part for part in parts)
@@ -200,10 +200,10 @@ class _Body:
             expression = key_expression(p, self.name_of(p))
             if p.role == "operand":
                 if len(operands) == 1:
-                    lines.append(f"kind = {self.name_of(p)}.__class__")
+                    lines.append(f"cls = {self.name_of(p)}.__class__")
                 else:
-                    lines.append(f"kind_{p.name} = {self.name_of(p)}.__class__")
-                    expression = expression.replace("kind ", f"kind_{p.name} ")
+                    lines.append(f"cls_{p.name} = {self.name_of(p)}.__class__")
+                    expression = expression.replace("cls ", f"cls_{p.name} ")
             if len(keyed) > 2 and p.role in ("optional", "operand", "scale"):
                 expression = f"({expression})" if "if" in expression else expression
             parts.append(expression)

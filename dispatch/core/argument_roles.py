@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.tensor_impl import TensorImpl
-from ...runtime.tensor_spec import TensorSpec
 from ..schema.types import Type, base_type
 
 RUNTIME_TYPES = frozenset({"Tensor", "Scalar", "Generator", "Storage", "Stream", "float"})
@@ -57,21 +56,3 @@ def tensors_in(args: Sequence[Any]) -> list[TensorImpl]:
         elif value.__class__ is list or value.__class__ is tuple:
             found.extend(v for v in value if isinstance(v, TensorImpl))
     return found
-
-
-def kind_of(parts: Sequence[Any]) -> tuple[Any, ...] | None:
-    """What a call has in common with those on other shapes.
-
-    `parts` are specs, classes of numbers and static values. None for calls whose plans are made one by one.
-    """
-    kind: list[Any] = []
-    for part in parts:
-        if part.__class__ is TensorSpec:
-            kind.append(part.kind)
-        elif part is None or part.__class__ is type or part.__class__ is str:
-            kind.append(part)
-        elif part.__class__ is tuple:
-            return None
-        else:
-            kind.append((part.__class__, part))
-    return tuple(kind)

@@ -62,8 +62,8 @@ _LARGEST = 1 << 62
 
 def plain_number(value: Any) -> Any:
     """A NumPy scalar, or an instance of a subclass of a number, as the Python number that it stands for."""
-    kind = value.__class__
-    if kind in NUMBERS:
+    cls = value.__class__
+    if cls in NUMBERS:
         return value
     if isinstance(value, np.number | np.bool_):
         return value.item()
@@ -149,11 +149,11 @@ def part_of(value: Any) -> Any:
 
 def general_part(value: Any) -> Any:
     """The key part of an argument whose role is not known yet: numbers stand by class and value."""
-    kind = value.__class__
-    if kind is int or kind is bool:
-        return (kind, value)
+    cls = value.__class__
+    if cls is int or cls is bool:
+        return (cls, value)
     if isinstance(value, TensorImpl):
         return value._spec
-    if kind is list or kind is tuple:
+    if cls is list or cls is tuple:
         return tuple([general_part(v) for v in value])
-    return (kind, value) if kind is float or kind is int or kind is bool or kind is complex else value
+    return (cls, value) if cls is float or cls is int or cls is bool or cls is complex else value

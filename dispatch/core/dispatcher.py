@@ -185,7 +185,7 @@ class Dispatcher:
     ) -> RegistrationHandle:
         """Register the kernel of a key for every operator without one; a function is a boxed kernel.
 
-        A fallthrough, which is what the functional keys of this package start with, is no kernel: another takes its
+        A fallthrough, which is what the keys of layers start with, is no kernel: another takes its
         place while it is registered. Raises RuntimeError for a second one.
         """
         key = parse(key)

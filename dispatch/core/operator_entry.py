@@ -108,7 +108,7 @@ class OperatorEntry:
     `kernels` holds, by key, the kernels in the order of their registration, of which the last counts. A registration
     replaces it whole, so that other threads may read it meanwhile. For the same reason a schema, once given, is never
     changed: the operator is retired and another one takes its name. `names` counts the registrations of the name
-    alone. `kinds` is where a planner keeps what it decided for calls of any shape (see `kind_of`).
+    alone. `replanners` are what planners keep for calls of known kinds on new shapes (see `call_kind.py`).
     """
 
     __slots__ = (
@@ -123,11 +123,11 @@ class OperatorEntry:
         "is_mutable",
         "is_retired",
         "kernels",
-        "kinds",
         "name",
         "names",
         "numbers_as_tensors",
         "positions",
+        "replanners",
         "roles",
         "source",
         "tags",
@@ -147,7 +147,7 @@ class OperatorEntry:
         self._always: list[int] = []
         self._table: dict[int, KernelFunction] = {}
         self._plans: dict[Any, Plan] = {}
-        self.kinds: dict[Any, Callable[[Sequence[Any]], Plan | None]] = {}
+        self.replanners: dict[Any, Callable[[Sequence[Any]], Plan | None]] = {}
         self.roles: tuple[bool, ...] | None = None
         self.positions: list[int] = []
         self.bakeable: list[tuple[int, int]] = []
@@ -205,7 +205,7 @@ class OperatorEntry:
         self._always = []
         self._table = {}
         self._plans = {}
-        self.kinds = {}
+        self.replanners = {}
 
     def lookup(self, bits: int) -> KernelFunction:
         """The kernel that serves a key set. Raises NotImplementedError where there is none."""

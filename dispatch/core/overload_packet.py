@@ -23,6 +23,7 @@ from ...runtime.traceback_filter import hide_inner_frames
 from ...runtime.written_code import WRITTEN, is_written
 from ..schema import FunctionSchema, resolve
 from . import tensor_function as overrides
+from .call_kind import CallKind, adapted
 from .call_parts import (
     NOT_GIVEN,
     PLAIN,
@@ -40,7 +41,6 @@ from .deprecated_call import call_deprecated
 from .dispatcher import Dispatcher
 from .factory_options import OPTIONS, without_options
 from .kernel_function import Plan
-from .kind_binding import KindBinding, adapted
 from .operator_entry import MAX_PLANS, OperatorEntry
 from .public_form import FUNCTION, METHOD, public_form
 
@@ -96,9 +96,9 @@ class OverloadPacket:
 
     __slots__ = (
         "_below",
-        "_bindings",
         "_entries",
         "_general",
+        "_kinds",
         "count",
         "declared",
         "deprecated",
@@ -131,7 +131,7 @@ class OverloadPacket:
         self.outs: dict[Any, Plan] = {}
         self.guarded: dict[Any, Plan] = {}
         self.short: dict[Any, Plan] = {}
-        self._bindings: dict[Any, KindBinding] = {}
+        self._kinds: dict[Any, CallKind] = {}
         self._general: dict[Any, tuple[Plan, list[int | str]]] = {}
         self._below: dict[Any, Plan] = {}
         self._entries: dict[int, OperatorEntry] | None = None
@@ -158,7 +158,7 @@ class OverloadPacket:
         self.scaled.clear()
         self.outs.clear()
         self.guarded.clear()
-        self._bindings.clear()
+        self._kinds.clear()
         self._general.clear()
         self.short.clear()
         self._below.clear()
@@ -237,15 +237,15 @@ class OverloadPacket:
             if found is not None:
                 return found  # type: ignore[no-any-return]
         epoch = _epoch[0]
-        binding = None if kind is None else self._bindings.get(kind)
-        if binding is None:
+        call_kind = None if kind is None else self._kinds.get(kind)
+        if call_kind is None:
             handled = self._plan_overridden(args, parts, scaled, keep, form, epoch)
             if handled is not None:
                 return handled
             plan, holds = self._plan_anew(args, kind, scaled, epoch)
             keep = keep and holds
         else:
-            plan = binding.plan(args, parts)
+            plan = call_kind.plan(args, parts)
         if keep:
             self._store(epoch, table, parts[0], rest, nested, plan)
         # `is_written`, without the call.
@@ -331,16 +331,16 @@ class OverloadPacket:
         scaled: bool,
         epoch: int,
     ) -> tuple[Plan, bool]:
-        """The plan of a call of a new kind, and whether it holds for its key; the kind's binding is remembered."""
+        """The plan of a call of a new kind, and whether it holds for its key; the kind is remembered."""
         entry, bound = self.resolve(*self._split(args))
         plan, holds, picks = adapted(entry, bound, self._runtime(args, scaled))
         if kind is not None and holds:
-            binding = KindBinding.of(self.parameters, args, entry, bound, plan, picks)
+            call_kind = CallKind.of(self.parameters, args, entry, bound, plan, picks)
             with _lock:
-                if binding is not None and epoch == _epoch[0]:
-                    if len(self._bindings) >= MAX_PLANS:
-                        self._bindings.clear()
-                    self._bindings[kind] = binding
+                if call_kind is not None and epoch == _epoch[0]:
+                    if len(self._kinds) >= MAX_PLANS:
+                        self._kinds.clear()
+                    self._kinds[kind] = call_kind
                     _planned.add(self)
         return plan, holds
 

@@ -82,13 +82,13 @@ class OperandInfo:
         self.current_dtype = self.target_dtype
 
     def _set_number(self, operand: object, is_output: bool) -> None:
-        kind = operand if isinstance(operand, type) else operand.__class__
-        if kind not in _NUMBERS or is_output:
+        cls = operand if isinstance(operand, type) else operand.__class__
+        if cls not in _NUMBERS or is_output:
             role = "an output" if is_output else "an input"
             expected = "a spec, a tensor or None" if is_output else "a spec, a tensor or a number"
-            raise TypeError(f"TensorIterator: {role} must be {expected}, not {kind.__name__}")
-        self.number = kind
-        self.target_dtype = dtype_of_number(kind)
+            raise TypeError(f"TensorIterator: {role} must be {expected}, not {cls.__name__}")
+        self.number = cls
+        self.target_dtype = dtype_of_number(cls)
         if not isinstance(operand, type):
             self.value = operand  # type: ignore[assignment]
 

@@ -12,8 +12,8 @@ from typing import Any
 from ...runtime.grad_mode import is_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary
-from ..autograd.functional import grad
 from ..autograd.grad_mode import enable_grad, set_grad_enabled
+from ..autograd.gradients import grad
 from ..generated import functions as ops
 from .transforms import jvp as jvp_of
 from .vmap import vmap

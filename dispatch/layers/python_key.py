@@ -25,7 +25,7 @@ from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import get_default_dtype
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import OVERRIDE_FLAG, TensorSpec
-from ..autograd.functional import keep_backward_below
+from ..autograd.gradients import keep_backward_below
 from ..core.argument_roles import tensors_in
 from ..core.dispatcher import Dispatcher
 from ..core.op_overload import OpOverload

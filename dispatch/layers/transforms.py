@@ -16,7 +16,7 @@ from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary
 from ..autograd.creation import unmark
 from ..autograd.forward_ad import dual_level, make_dual, unpack_dual
-from ..autograd.functional import grad as gradients
+from ..autograd.gradients import grad as gradients
 from ..autograd.node import AccumulateGrad, Node, root_edge
 from .batched_tensor import batched, level_of
 from .levels import entered_grad, innermost_vmap, run_below

@@ -12,7 +12,7 @@ import numpy as np
 from ...runtime.grad_mode import is_inference_mode_enabled
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import hide_inner_frames
-from ..autograd import functional
+from ..autograd import gradients as functional
 from ..autograd.engine import own_copy
 from ..autograd.node import AccumulateGrad, Node, NodeHooks, RemovableHandle, edge_of, leaf_meta, root_edge
 from ..core.tensor_function import handle_tensor_function, has_tensor_function_unary

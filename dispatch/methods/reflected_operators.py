@@ -20,8 +20,8 @@ else:
 
 def reflected(special: str, name: str, other: Any, self: Any) -> Any:
     """``other <operator> self``, or NotImplemented for an operand of a foreign type; `special` is the method."""
-    kind = other.__class__
-    if kind is self.__class__ and kind in plain_classes:
+    cls = other.__class__
+    if cls is self.__class__ and cls in plain_classes:
         return _function(name)(other, self)
     packet = packets[name]
     askers = overloaded((self, other), {})

@@ -41,7 +41,7 @@ _BATCHED = functionality_bit(Functionality.Batched)
 """Marks a number that differs between the examples of a `vmap`: it indexes as a tensor, since nobody can read it."""
 
 NEW_AXIS, INTEGER, RANGE = 0, 1, 2
-"""Kinds of items of `_basic_index`; `structured/native/views.py` reads them."""
+"""Kinds of items of `_basic_index`; `structured/meta/views.py` reads them."""
 
 _basic_plans: dict[TensorSpec, dict[Any, Plan]] = {}
 _count = [0]
@@ -63,14 +63,14 @@ class SubscriptMethods(_Base):
     def __getitem__(self, index: Any) -> Any:
         tensor: Any = self
         if not modes:
-            kind = index.__class__
-            if kind is int:
+            cls = index.__class__
+            if cls is int:
                 try:
                     plan = _select_first_plans[self._spec][int]
                 except KeyError:
                     plan = _select_first_packet.miss(self, index)
                 return plan(self, index)
-            if kind is slice:
+            if cls is slice:
                 step = index.step
                 try:
                     plan = _slice_first_plans[self._spec][
@@ -83,16 +83,16 @@ class SubscriptMethods(_Base):
                         hide_inner_frames()
                         raise
                 return plan(self)
-            if kind is tuple or index is None or index is Ellipsis:
-                basic = _basic(tensor, index if kind is tuple else (index,))
+            if cls is tuple or index is None or index is Ellipsis:
+                basic = _basic(tensor, index if cls is tuple else (index,))
                 if basic is not None:
                     return basic
-            if kind in plain_classes and isinstance(index, TensorImpl) and index._spec.ndim:
+            if cls in plain_classes and isinstance(index, TensorImpl) and index._spec.ndim:
                 try: return tensor.index((index,))  # fmt: skip
                 except BaseException:
                     hide_inner_frames()
                     raise
-            if kind is list and tensor._spec.device is CPU and all_ints(index) and index:
+            if cls is list and tensor._spec.device is CPU and all_ints(index) and index:
                 from ..tensor_data import from_numpy
 
                 try: return tensor.index((from_numpy(np.array(index, np.int64)),))  # fmt: skip
@@ -126,13 +126,13 @@ class SubscriptMethods(_Base):
             if not is_tensor:
                 value = _number(value, tensor)
             basic = None
-            kind = index.__class__
-            if not modes and (kind is int or kind is slice or index is Ellipsis or index is None):
+            cls = index.__class__
+            if not modes and (cls is int or cls is slice or index is Ellipsis or index is None):
                 basic = tensor[index]
-            elif kind is tuple and not modes:
+            elif cls is tuple and not modes:
                 basic = _basic(tensor, index)
             advanced: Sequence[Any] | None = None
-            if basic is None and kind not in plain_classes:
+            if basic is None and cls not in plain_classes:
                 askers = overloaded((tensor, index), {})
                 if askers:
                     handle(_public("__setitem__"), askers, (tensor, index, value), {})
@@ -166,8 +166,8 @@ def _number(value: Any, tensor: Any) -> Any:
         if lost or (isinstance(value, float) and dtype.is_integral and not math.isfinite(value)):
             raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow")
         return value
-    kind = type(value)
-    name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+    cls = type(value)
+    name = cls.__name__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__name__}"
     raise TypeError(f"can't assign a {name} to a triten.{tensor.dtype.scalar_name}Tensor")
 
 
@@ -236,11 +236,11 @@ def _basic(tensor: Any, index: tuple[Any, ...]) -> Any:
     key: list[Any] = []
     numbers = 0
     for item in index:
-        kind = item.__class__
-        if kind is int:
+        cls = item.__class__
+        if cls is int:
             key.append(item)
             numbers += 1
-        elif kind is slice:
+        elif cls is slice:
             key.append((item.start, item.stop, item.step))
         elif item is None or item is Ellipsis:
             key.append(item)

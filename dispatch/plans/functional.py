@@ -53,33 +53,26 @@ def list_length(specs: Any) -> int:
     return min(len(specs), MANY)
 
 
-def roles_of(specs: Sequence[Any]) -> Roles:
-    """The roles of runtime arguments, from their specs."""
-    return tuple([TENSOR if spec.__class__ is TensorSpec else list_length(spec) or VALUE for spec in specs])
+def role_of(spec: Any) -> str | int:
+    """The role of a runtime argument, from its spec."""
+    return TENSOR if isinstance(spec, TensorSpec) else list_length(spec) or VALUE
 
 
 class FunctionalForm:
-    """How calls of one kind are made plans of: what their texts depend on, and the functions made of them so far.
+    """How calls whose arguments have these roles are made plans of, and the functions written for them so far.
 
     Args:
-        kinds: which runtime arguments are tensors.
+        roles: of the runtime arguments.
         result_type: what makes the result of several outputs.
-        listed: of how many tensors each of the others is a list, `MANY` for more; 0 for what is none.
     """
 
     __slots__ = ("_into", "fresh", "fresh_quiet", "gather", "roles")
 
-    def __init__(
-        self,
-        kinds: Sequence[bool],
-        result_type: Callable[[Sequence[Any]], Any] | None,
-        listed: Sequence[int] = (),
-    ) -> None:
-        lists = iter(listed)
-        self.roles: Roles = tuple([TENSOR if kind else min(next(lists, 0), MANY) or VALUE for kind in kinds])
+    def __init__(self, roles: Roles, result_type: Callable[[Sequence[Any]], Any] | None) -> None:
+        self.roles = roles
         self.gather = result_type
-        self.fresh = fresh_maker(self.roles, False)
-        self.fresh_quiet = fresh_maker(self.roles, True)
+        self.fresh = fresh_maker(roles, False)
+        self.fresh_quiet = fresh_maker(roles, True)
         self._into: dict[tuple[int, bool], Callable[..., Plan]] = {}
 
     def plan(self, kernel: PlannedKernel, outputs: tuple[TensorSpec, ...]) -> Plan:

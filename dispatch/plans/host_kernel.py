@@ -33,7 +33,7 @@ from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry, concerns, guarded_below_autograd, observers
 from ..structured.allocation import allocator_of
 from ..structured.stub import HOST_STUB, StructuredCall, find_host_kernel, recorders
-from .functional import fresh_maker, host_kernel_maker, into_maker, roles_of
+from .functional import fresh_maker, host_kernel_maker, into_maker, role_of
 from .register import planned_by
 from .structured import Frame, frame_of
 
@@ -120,7 +120,8 @@ class HostPlanner:
         if hasattr(compute, "alone"):
             compute, quiet = compute.alone, True
         count, fills = len(outputs), allocators is not None
-        roles, gathered = roles_of([specs[i] for i in runtime]), gather is not None and gather is not tuple
+        roles = tuple([role_of(specs[i]) for i in runtime])
+        gathered = gather is not None and gather is not tuple
         if declines or (count > 1 and not fills):
             composed = guarded_below_autograd(args, op.rebind(op.lookup(key_set).bind(op, key_set), args))
             make = host_kernel_maker(roles, count, gathered, quiet, fills)

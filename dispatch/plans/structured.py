@@ -1,8 +1,8 @@
 """Plans of a structured operator's form, made from the specs of a call's arguments.
 
-What calls of one kind have in common (dtypes, devices, contiguity, values of flags) is found once; a call on new
-shapes then pays for the meta function and the choice of a kernel, or, where the kernel depends on no sizes and a rule
-gives the output's, for neither.
+What the calls of one kind have in common is found once (`core/call_kind.py`). A call on new shapes then pays for the
+meta function and the choice of a kernel, or, where the kernel depends on no sizes and a rule gives the output's, for
+neither.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from ...runtime.device import device as Device
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
+from ..core.call_kind import Replanner
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..core.result_types import result_type_of
 from ..schema import FunctionSchema
 from ..structured.meta_base import MetaBase
 from ..structured.stub import KernelFactory, PlannedKernel, StructuredCall, find_kernel
-from .functional import FunctionalForm, list_length
+from .functional import FunctionalForm, list_length, role_of
 from .writing import compute_nothing, writing_plan
 
 MetaFunction = Callable[..., None]
 PlanFor = Callable[[PlannedKernel, tuple[TensorSpec, ...]], Plan]
-OfKind = Callable[[Sequence[Any]], Plan | None]
 
 
 class Frame(NamedTuple):
@@ -54,8 +54,10 @@ def frame_of(op: OperatorEntry) -> Frame:
     )
 
 
-class KindPlanner:
-    """Plans the calls of one kind from specs of tensors, classes of numbers and values of the rest.
+class FormPlanner:
+    """Plans a form's calls from specs of tensors, classes of numbers and values of the rest.
+
+    It serves the calls that run on one device and have tensors in the same places. Called with specs, it replans.
 
     Args:
         meta: ``meta(builder, *arguments)``.
@@ -63,21 +65,22 @@ class KindPlanner:
         form: ``functional``, ``inplace`` or ``out``.
         frame: of the operator.
         runtime: positions of the arguments that plans are called with.
-        kinds: which of those are tensors.
+        are_tensors: which of those are tensors.
         device: where the calls run.
     """
 
     __slots__ = (
+        "are_tensors",
         "device",
         "factory",
         "form",
+        "forms",
         "frame",
-        "functional",
         "given",
-        "kinds",
         "meta",
         "others",
         "passed",
+        "runtime",
         "stub",
         "written",
     )
@@ -89,29 +92,30 @@ class KindPlanner:
         form: str,
         frame: Frame,
         runtime: Sequence[int],
-        kinds: Sequence[bool],
+        are_tensors: Sequence[bool],
         device: Device,
     ) -> None:
         self.meta = meta
         self.stub = stub
         self.form = form
         self.frame = frame
-        self.kinds = kinds
+        self.are_tensors = are_tensors
         self.device = device
+        self.runtime = runtime
         outs, names = frame.outs, frame.names
         self.given = [] if form == "functional" else [0] if form == "inplace" else outs
         self.passed = tuple([names[i] for i in runtime if i not in outs])
         self.written = len(self.passed) if form == "out" else 0
-        self.others = [i for i, kind in zip(runtime, kinds, strict=True) if not kind]
-        self.functional: dict[tuple[int, ...], FunctionalForm] = {}
+        self.others = [i for i, is_tensor in zip(runtime, are_tensors, strict=True) if not is_tensor]
+        self.forms: dict[tuple[int, ...], FunctionalForm] = {}
         self.factory: tuple[Device, KernelFactory] | None = None
 
     def __call__(self, specs: Sequence[Any]) -> Plan:
-        """The plan of another call of the kind."""
+        """The plan of another call."""
         return self.plan(specs, False)[0]
 
-    def plan(self, specs: Sequence[Any], serves_shapes: bool) -> tuple[Plan, OfKind | None, bool]:
-        """The plan of a call; what plans others of its kind with less than this; whether an iterator decides them.
+    def plan(self, specs: Sequence[Any], serves_shapes: bool) -> tuple[Plan, Replanner | None, bool]:
+        """The plan of a call; what replans its kind with less than this; whether an iterator decides the outputs.
 
         Args:
             specs: the call's arguments.
@@ -138,41 +142,43 @@ class KindPlanner:
         is_functional = self.form == "functional"
         if is_functional:
             listed = tuple([list_length(specs[i]) for i in self.others]) if self.others else ()
-            form = self.functional.get(listed)
+            form = self.forms.get(listed)
             if form is None:
-                form = self.functional[listed] = FunctionalForm(self.kinds, result_type, listed)
+                roles = tuple([role_of(specs[i]) for i in self.runtime])
+                form = self.forms[listed] = FunctionalForm(roles, result_type)
             plan_for: PlanFor = form.plan
         else:
             plan_for = self._writing(builder)
-        plan, of_kind = plan_for(kernel, outputs), None
+        plan, replanner = plan_for(kernel, outputs), None
         if builder.rule is not None and is_functional and where.type != "meta":
-            of_kind = self._by_rule(builder.rule, call, kernel, plan_for)
+            replanner = self._rule_replanner(builder.rule, call, kernel, plan_for)
         elif kernel.any_shape and serves_shapes and _is_plain(builder, specs):
-            of_kind = plans_of_kind(plan_for, kernel, outputs[0].dtype, is_functional)
-        return plan, of_kind, builder.iterator is not None
+            replanner = plain_replanner(plan_for, kernel, outputs[0].dtype, is_functional)
+        return plan, replanner, builder.iterator is not None
 
     def _writing(self, builder: MetaBase) -> PlanFor:
         """A function from a kernel and outputs to the plan of an in-place or ``out=`` form."""
-        kinds, written, passed, gather = self.kinds, self.written, self.passed, self.frame.result_type
+        are_tensors, written, passed = self.are_tensors, self.written, self.passed
+        gather = self.frame.result_type
 
         def plan_for(kernel: PlannedKernel, outputs: tuple[TensorSpec, ...]) -> Plan:
-            return writing_plan(kernel, builder, outputs, kinds, written, gather, passed)
+            return writing_plan(kernel, builder, outputs, are_tensors, written, gather, passed)
 
         return plan_for
 
-    def _by_rule(
+    def _rule_replanner(
         self,
         rule: Callable[[Sequence[Any]], TensorSpec | None],
         call: StructuredCall,
         kernel: PlannedKernel,
         plan_for: PlanFor,
-    ) -> OfKind:
-        """A function from another call of the kind to its plan, whose one output a meta function's `rule` tells."""
+    ) -> Replanner:
+        """The replanner of calls whose one output a meta function's `rule` tells."""
         assert self.factory is not None
         factory, largest, sized, names = self.factory[1], kernel.any_shape, kernel.sized, self.frame.names
         name, _, passed, _, _, where, extra = call
 
-        def of_kind(specs: Sequence[Any]) -> Plan | None:
+        def replanner(specs: Sequence[Any]) -> Plan | None:
             out = rule(specs)
             if out is None:
                 return self(specs)
@@ -181,7 +187,7 @@ class KindPlanner:
             args = dict(zip(names, specs))  # noqa: B905 - as many as the operator has
             return plan_for(factory(StructuredCall(name, args, passed, (out,), None, where, extra)), (out,))
 
-        return of_kind
+        return replanner
 
 
 def _is_plain(builder: MetaBase, specs: Sequence[Any]) -> bool:
@@ -195,13 +201,10 @@ def _is_plain(builder: MetaBase, specs: Sequence[Any]) -> bool:
     return all(s.is_contiguous and s.ndim and not s.is_inference and not s.read_only for s in tensors)
 
 
-def plans_of_kind(
-    plan_for: PlanFor,
-    kernel: PlannedKernel,
-    dtype: ScalarType,
-    functional: bool,
-) -> Callable[[Sequence[Any]], Plan | None]:
-    """A function from a call on contiguous tensors of the same dtypes to its plan.
+def plain_replanner(
+    plan_for: PlanFor, kernel: PlannedKernel, dtype: ScalarType, is_functional: bool
+) -> Replanner:
+    """The replanner of calls on contiguous tensors.
 
     A stream of new shapes then pays for neither meta function nor kernel choice. It gives None for calls that take
     the long way: of more elements than the kernel serves, or that do not broadcast plainly.
@@ -209,23 +212,23 @@ def plans_of_kind(
     Args:
         plan_for: makes a plan from a kernel and the output's spec.
         dtype: of the output.
-        functional: whether the output is new, or the first argument.
+        is_functional: whether the output is new, or the first argument.
     """
 
     largest, sized = kernel.any_shape, kernel.sized
 
-    def of_kind(parts: Sequence[Any]) -> Plan | None:
-        first = parts[0]
+    def replanner(specs: Sequence[Any]) -> Plan | None:
+        first = specs[0]
         if first.__class__ is not TensorSpec:
             return None
         sizes = first.sizes
-        for part in parts:
-            if part.__class__ is TensorSpec and part is not first and part.sizes != sizes:
-                broadcast = plain_broadcast(sizes, part.sizes)
-                if broadcast is None or part.strides != contiguous_strides(part.sizes):
+        for spec in specs:
+            if spec.__class__ is TensorSpec and spec is not first and spec.sizes != sizes:
+                broadcast = plain_broadcast(sizes, spec.sizes)
+                if broadcast is None or spec.strides != contiguous_strides(spec.sizes):
                     return None
                 sizes = broadcast
-        if not functional:
+        if not is_functional:
             result = first
             if sizes != first.sizes:
                 return None
@@ -240,7 +243,7 @@ def plans_of_kind(
             return None
         return plan_for(kernel if sized is None else sized(sizes), (result,))
 
-    return of_kind
+    return replanner
 
 
 def plain_broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] | None:

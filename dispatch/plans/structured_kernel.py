@@ -1,6 +1,6 @@
 """Structured kernels: functional, in-place and ``out=`` forms of an operator from one meta and one stub.
 
-`StructuredKernel` turns bound arguments into specs, which are all that planning needs (`kind_plans.py`).
+`StructuredKernel` turns bound arguments into specs, which are all that planning needs (`structured.py`).
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from ...runtime.device import device as Device
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
-from ..core.argument_roles import kind_of, spec_of
+from ..core.argument_roles import spec_of
+from ..core.call_kind import kind_of, leave_replanner
 from ..core.kernel_function import Plan
 from ..core.operator_entry import MAX_PLANS, OperatorEntry
 from ..tensor import Tensor
-from .structured import Frame, KindPlanner, MetaFunction, frame_of
+from .structured import FormPlanner, Frame, MetaFunction, frame_of
 
 _STATIC = frozenset({int, bool, str, float, ScalarType, None.__class__})
 
@@ -53,39 +54,36 @@ class StructuredKernel:
             else spec_of(value)
             for value in args
         ]
-        kinds = []
+        are_tensors = []
         for position in runtime:
             value = args[position]
             is_tensor = isinstance(value, TensorImpl)
-            kinds.append(is_tensor)
+            are_tensors.append(is_tensor)
             if not is_tensor and isinstance(value, int | float | complex):
                 specs[position] = value.__class__
-        known = op.kinds
+        known = op.replanners
         kind = kind_of(specs) if self.serves_shapes else None
         if kind in known:
-            of_kind = known[kind]
-            plan = of_kind(specs)
+            replanner = known[kind]
+            plan = replanner(specs)
             if plan is not None:
-                plan.of_kind = (op, of_kind)  # type: ignore[attr-defined]
-                return plan
+                return leave_replanner(plan, op, replanner)
         read = [specs[i] for i in frame.inputs]
         # An output decides where the call runs only if nothing else does.
         has_tensors = bool(frame.outs) and any(spec.__class__ is TensorSpec for spec in read)
         device = device_of(read if has_tensors else specs)
-        shared = (self, tuple(runtime), tuple(kinds), device)
+        shared = (self, tuple(runtime), tuple(are_tensors), device)
         planner = known.get(shared)
-        if not isinstance(planner, KindPlanner):
-            planner = known[shared] = KindPlanner(
-                self.meta, self.stub, self.form, frame, runtime, kinds, device
+        if not isinstance(planner, FormPlanner):
+            planner = known[shared] = FormPlanner(
+                self.meta, self.stub, self.form, frame, runtime, are_tensors, device
             )
         plan, found, is_iterator = planner.plan(specs, kind is not None)
         if not is_iterator:
             self.serves_shapes = False
         elif kind is not None and found is not None and len(known) < MAX_PLANS:
             known[kind] = found
-        if self.form != "out":
-            plan.of_kind = (op, found or planner)  # type: ignore[attr-defined]
-        return plan
+        return plan if self.form == "out" else leave_replanner(plan, op, found or planner)
 
 
 def device_of(specs: Sequence[Any]) -> Device:

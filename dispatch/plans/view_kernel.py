@@ -22,6 +22,7 @@ from ...runtime.tensor_spec import TensorSpec
 from ...runtime.traceback_filter import hide_inner_frames
 from ...runtime.written_code import defined
 from ..autograd.creation import mark_unrecorded
+from ..core.call_kind import leave_replanner
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..tensor import Tensor
@@ -56,9 +57,7 @@ class ViewKernel:
 
     def __call__(self, op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         """The plan for bound arguments."""
-        plan = self.plan_for([args[0]._spec, *args[1:]])
-        plan.of_kind = (op, self.plan_for)  # type: ignore[attr-defined]
-        return plan
+        return leave_replanner(self.plan_for([args[0]._spec, *args[1:]]), op, self.plan_for)
 
     def plan_for(self, specs: Sequence[Any]) -> Plan:
         """The plan for a tensor of this spec and static arguments."""

@@ -33,7 +33,7 @@ def writing_plan(
     kernel: PlannedKernel,
     builder: MetaBase,
     outputs: tuple[TensorSpec, ...],
-    kinds: Sequence[bool],
+    are_tensors: Sequence[bool],
     first_out: int,
     result_type: Callable[[Sequence[Any]], Any] | None,
     read_names: Sequence[str],
@@ -47,12 +47,17 @@ def writing_plan(
     separate = [name in apart for name in read_names]  # type: ignore[operator]
     into = quietly(kernel.into) if kernel.quiet else kernel.into
     inplace = builder.form == "inplace"
-    direct = not builder.proxy and not builder.resized and not apart and all(kinds)
+    direct = not builder.proxy and not builder.resized and not apart and all(are_tensors)
     ufunc = kernel.fresh
-    if direct and isinstance(ufunc, np.ufunc) and ufunc.nout == 1 and ufunc.nin == len(kinds) - (not inplace):
-        return _ufunc_writing(ufunc, len(kinds), inplace)
-    if inplace and not builder.proxy and not apart and len(kinds) <= 2 and all(kinds):
-        if len(kinds) == 1:
+    if (
+        direct
+        and isinstance(ufunc, np.ufunc)
+        and ufunc.nout == 1
+        and ufunc.nin == len(are_tensors) - (not inplace)
+    ):
+        return _ufunc_writing(ufunc, len(are_tensors), inplace)
+    if inplace and not builder.proxy and not apart and len(are_tensors) <= 2 and all(are_tensors):
+        if len(are_tensors) == 1:
 
             def unary_(self: Any) -> Any:
                 data = self._data
@@ -80,8 +85,14 @@ def writing_plan(
             return self
 
         return binary_
-    if not builder.proxy and not builder.resized and not apart and len(outputs) == 1 and len(kinds) <= 4:
-        plan = _writing_one(into, kinds, inplace)
+    if (
+        not builder.proxy
+        and not builder.resized
+        and not apart
+        and len(outputs) == 1
+        and len(are_tensors) <= 4
+    ):
+        plan = _writing_one(into, are_tensors, inplace)
         if plan is not None:
             return plan
     resized = {i: outputs[i] for i in builder.resized}
@@ -232,10 +243,10 @@ def _restore(target: Any, data: Any, spec: TensorSpec, cell: list[int] | None, v
         cell[0] = version or 0
 
 
-def _writing_one(into: Callable[..., Any], kinds: Sequence[bool], inplace: bool) -> Plan | None:
+def _writing_one(into: Callable[..., Any], are_tensors: Sequence[bool], inplace: bool) -> Plan | None:
     """The plan that writes one output as it is, from tensors first and numbers after them; None for other calls."""
     if inplace:
-        if list(kinds) == [True, False]:
+        if list(are_tensors) == [True, False]:
 
             def number_(self: Any, number: Any) -> Any:
                 data = self._data
@@ -248,7 +259,7 @@ def _writing_one(into: Callable[..., Any], kinds: Sequence[bool], inplace: bool)
                 return self
 
             return number_
-        if list(kinds) == [True, True, False]:
+        if list(are_tensors) == [True, True, False]:
 
             def binary_scaled_(self: Any, other: Any, number: Any) -> Any:
                 data = self._data
@@ -265,7 +276,7 @@ def _writing_one(into: Callable[..., Any], kinds: Sequence[bool], inplace: bool)
 
             return binary_scaled_
         return None
-    if list(kinds) == [True, True]:
+    if list(are_tensors) == [True, True]:
 
         def unary_out(self: Any, out: Any) -> Any:
             cell = out._version_cell
@@ -279,7 +290,7 @@ def _writing_one(into: Callable[..., Any], kinds: Sequence[bool], inplace: bool)
             return out
 
         return unary_out
-    if list(kinds) == [True, True, True]:
+    if list(are_tensors) == [True, True, True]:
 
         def binary_out(self: Any, other: Any, out: Any) -> Any:
             cell = out._version_cell

@@ -14,7 +14,7 @@ from ...runtime.scalar_type import dtype as ScalarType
 __all__ = ["CPU_KERNELS", "C_NAMES", "DTYPES", "ROUNDING_NUMBERS", "check_dtype", "kernel_name"]
 
 FLOATING = "nf"
-"""Kinds of dtype, a letter each: ``b`` bool, ``u`` unsigned and ``i`` signed integers, ``n`` floats of 8 and 16 bits,
+"""Classes of dtype, a letter each: ``b`` bool, ``u`` unsigned and ``i`` signed integers, ``n`` floats of 8 and 16 bits,
 ``f`` float32 and float64, ``c`` complex numbers."""
 
 FULL_FLOATS = tuple(
@@ -55,7 +55,7 @@ DTYPES: dict[str, str] = {
     "smooth_l1_loss": FLOATING,
     "threshold": "uinf",
 } | dict.fromkeys(FULL_FLOATS, "f")
-"""The kinds of dtype that an operator has, of its operands' common dtype."""
+"""The classes of dtype that an operator has, of its operands' common dtype."""
 
 CPU_KERNELS: dict[str, str] = {
     "_adaptive_avg_pool2d": "adaptive_avg_pool2d",
@@ -142,13 +142,13 @@ def check_dtype(operator: str, dtype: ScalarType, device: Device) -> None:
     Raises:
         NotImplementedError: in PyTorch's words.
     """
-    if _kind(dtype) not in DTYPES[operator]:
+    if _class_of(dtype) not in DTYPES[operator]:
         raise NotImplementedError(
             f"\"{kernel_name(operator, device.type)}\" not implemented for '{dtype.scalar_name}'"
         )
 
 
-def _kind(dtype: ScalarType) -> str:
+def _class_of(dtype: ScalarType) -> str:
     if dtype.is_floating_point:
         return "f" if dtype is float32 or dtype is float64 else "n"
     if dtype.is_complex:

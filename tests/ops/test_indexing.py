@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.dispatch.autograd.functional import grad
+from triten.dispatch.autograd.gradients import grad
 from triten.runtime.memory_format import channels_last
 
 DTYPES = ["float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool", "complex64"]

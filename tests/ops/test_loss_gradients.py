@@ -10,7 +10,7 @@ import pytest
 
 import triten as tt
 import triten.nn
-from triten.dispatch.autograd.functional import grad
+from triten.dispatch.autograd.gradients import grad
 
 F = triten.nn.functional
 STEP = 1e-6

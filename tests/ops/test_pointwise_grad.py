@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.dispatch.autograd.functional import grad
+from triten.dispatch.autograd.gradients import grad
 
 STEP = 1e-6
 

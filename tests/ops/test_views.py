@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.dispatch.autograd.functional import grad
+from triten.dispatch.autograd.gradients import grad
 
 
 def arange(*sizes, dtype=np.float64):

@@ -1068,10 +1068,10 @@ def fill_(input: Tensor, value: Number | Tensor) -> Tensor:
     """
     if modes:
         return fill__packet.call_parameters(input, value)
-    kind = value.__class__
+    cls = value.__class__
     try:
         plan = fill__plans[input._spec][
-            kind if kind is float or kind is int else None if value is None else value._spec
+            cls if cls is float or cls is int else None if value is None else value._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = fill__packet.miss(input, value)
@@ -1111,10 +1111,10 @@ def fill(input: Tensor, value: Number | Tensor) -> Tensor:
     """
     if modes:
         return fill_packet.call_parameters(input, value)
-    kind = value.__class__
+    cls = value.__class__
     try:
         plan = fill_plans[input._spec][
-            kind if kind is float or kind is int else None if value is None else value._spec
+            cls if cls is float or cls is int else None if value is None else value._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = fill_packet.miss(input, value)
@@ -1400,19 +1400,13 @@ def linspace(
     if modes or out is not None:
         made = linspace_packet.call_parameters(start, end, steps, dtype, layout, device, pin_memory, out=out)
         return made.requires_grad_() if requires_grad else made
-    kind_start = start.__class__
-    kind_end = end.__class__
+    cls_start = start.__class__
+    cls_end = end.__class__
     try:
         plan = linspace_plans[
-            (
-                kind_start
-                if kind_start is float or kind_start is int
-                else None
-                if start is None
-                else start._spec
-            )
+            (cls_start if cls_start is float or cls_start is int else None if start is None else start._spec)
         ][
-            (kind_end if kind_end is float or kind_end is int else None if end is None else end._spec),
+            (cls_end if cls_end is float or cls_end is int else None if end is None else end._spec),
             steps,
             dtype,
             layout,
@@ -1561,19 +1555,13 @@ def logspace(
             start, end, steps, base, dtype, layout, device, pin_memory, out=out
         )
         return made.requires_grad_() if requires_grad else made
-    kind_start = start.__class__
-    kind_end = end.__class__
+    cls_start = start.__class__
+    cls_end = end.__class__
     try:
         plan = logspace_plans[
-            (
-                kind_start
-                if kind_start is float or kind_start is int
-                else None
-                if start is None
-                else start._spec
-            )
+            (cls_start if cls_start is float or cls_start is int else None if start is None else start._spec)
         ][
-            (kind_end if kind_end is float or kind_end is int else None if end is None else end._spec),
+            (cls_end if cls_end is float or cls_end is int else None if end is None else end._spec),
             steps,
             base.__class__,
             dtype,

@@ -1888,12 +1888,10 @@ def index_fill(input: Tensor, dim: int | str, index: Tensor, value: Number | Ten
     """
     if modes:
         return index_fill_packet.call_parameters(input, dim, index, value)
-    kind = value.__class__
+    cls = value.__class__
     try:
         plan = index_fill_plans[input._spec][
-            dim,
-            index._spec,
-            (kind if kind is float or kind is int else None if value is None else value._spec),
+            dim, index._spec, (cls if cls is float or cls is int else None if value is None else value._spec)
         ]
     except (KeyError, AttributeError, TypeError):
         plan = index_fill_packet.miss(input, dim, index, value)
@@ -2422,10 +2420,10 @@ def masked_fill(input: Tensor, mask: Tensor, value: Number | Tensor) -> Tensor:
     """
     if modes:
         return masked_fill_packet.call_parameters(input, mask, value)
-    kind = value.__class__
+    cls = value.__class__
     try:
         plan = masked_fill_plans[input._spec][
-            mask._spec, (kind if kind is float or kind is int else None if value is None else value._spec)
+            mask._spec, (cls if cls is float or cls is int else None if value is None else value._spec)
         ]
     except (KeyError, AttributeError, TypeError):
         plan = masked_fill_packet.miss(input, mask, value)
@@ -2468,10 +2466,10 @@ def masked_fill_(input: Tensor, mask: Tensor, value: Number | Tensor) -> Tensor:
     """
     if modes:
         return masked_fill__packet.call_parameters(input, mask, value)
-    kind = value.__class__
+    cls = value.__class__
     try:
         plan = masked_fill__plans[input._spec][
-            mask._spec, (kind if kind is float or kind is int else None if value is None else value._spec)
+            mask._spec, (cls if cls is float or cls is int else None if value is None else value._spec)
         ]
     except (KeyError, AttributeError, TypeError):
         plan = masked_fill__packet.miss(input, mask, value)

@@ -188,7 +188,7 @@ def _fused_sgd_(
             grad_scale,
             found_inf,
         )
-    kind = lr.__class__
+    cls = lr.__class__
     try:
         plan = _fused_sgd__plans[
             ((input[0]._spec, input[1]._spec) if len(input) == 2 else tuple([t._spec for t in input]))
@@ -201,7 +201,7 @@ def _fused_sgd_(
             ),
             weight_decay.__class__,
             momentum.__class__,
-            (kind if kind is float or kind is int else None if lr is None else lr._spec),
+            (cls if cls is float or cls is int else None if lr is None else lr._spec),
             dampening.__class__,
             nesterov,
             maximize,
@@ -317,7 +317,7 @@ def _fused_adam_(
             grad_scale,
             found_inf,
         )
-    kind = lr.__class__
+    cls = lr.__class__
     try:
         plan = _fused_adam__plans[
             ((input[0]._spec, input[1]._spec) if len(input) == 2 else tuple([t._spec for t in input]))
@@ -343,7 +343,7 @@ def _fused_adam_(
                 if len(state_steps) == 2
                 else tuple([t._spec for t in state_steps])
             ),
-            (kind if kind is float or kind is int else None if lr is None else lr._spec),
+            (cls if cls is float or cls is int else None if lr is None else lr._spec),
             beta1.__class__,
             beta2.__class__,
             weight_decay.__class__,
@@ -476,7 +476,7 @@ def _fused_adamw_(
             grad_scale,
             found_inf,
         )
-    kind = lr.__class__
+    cls = lr.__class__
     try:
         plan = _fused_adamw__plans[
             ((input[0]._spec, input[1]._spec) if len(input) == 2 else tuple([t._spec for t in input]))
@@ -502,7 +502,7 @@ def _fused_adamw_(
                 if len(state_steps) == 2
                 else tuple([t._spec for t in state_steps])
             ),
-            (kind if kind is float or kind is int else None if lr is None else lr._spec),
+            (cls if cls is float or cls is int else None if lr is None else lr._spec),
             beta1.__class__,
             beta2.__class__,
             weight_decay.__class__,

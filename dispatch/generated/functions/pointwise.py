@@ -2722,13 +2722,13 @@ def add(
     if modes or out is not None:
         if modes:
             return add_packet.call_parameters(input, other, alpha, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = add_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -2740,18 +2740,18 @@ def add(
             plan = add_packet.miss_out(input, other, alpha, out)
         return plan(input, other, alpha, out)
     if alpha is INT_1:
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = add_plans[input._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = add_packet.miss(input, other, alpha)
         return plan(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = add_scaled[input._spec][
-            (kind if kind is float or kind is int else None if other is None else other._spec),
+            (cls if cls is float or cls is int else None if other is None else other._spec),
             (None if alpha is INT_1 else alpha.__class__),
         ]
     except (KeyError, AttributeError, TypeError):
@@ -2796,18 +2796,18 @@ def add_(input: Tensor, other: Tensor | Number, *more: Any, alpha: Number = INT_
     if modes:
         return add__packet.call_parameters(input, other, alpha)
     if alpha is INT_1:
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = add__plans[input._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = add__packet.miss(input, other, alpha)
         return plan(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = add__scaled[input._spec][
-            (kind if kind is float or kind is int else None if other is None else other._spec),
+            (cls if cls is float or cls is int else None if other is None else other._spec),
             (None if alpha is INT_1 else alpha.__class__),
         ]
     except (KeyError, AttributeError, TypeError):
@@ -2854,13 +2854,13 @@ def sub(
     if modes or out is not None:
         if modes:
             return sub_packet.call_parameters(input, other, alpha, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = sub_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -2872,18 +2872,18 @@ def sub(
             plan = sub_packet.miss_out(input, other, alpha, out)
         return plan(input, other, alpha, out)
     if alpha is INT_1:
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = sub_plans[input._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = sub_packet.miss(input, other, alpha)
         return plan(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = sub_scaled[input._spec][
-            (kind if kind is float or kind is int else None if other is None else other._spec),
+            (cls if cls is float or cls is int else None if other is None else other._spec),
             (None if alpha is INT_1 else alpha.__class__),
         ]
     except (KeyError, AttributeError, TypeError):
@@ -2927,18 +2927,18 @@ def sub_(input: Tensor, other: Tensor | Number, *more: Any, alpha: Number = INT_
     if modes:
         return sub__packet.call_parameters(input, other, alpha)
     if alpha is INT_1:
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = sub__plans[input._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = sub__packet.miss(input, other, alpha)
         return plan(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = sub__scaled[input._spec][
-            (kind if kind is float or kind is int else None if other is None else other._spec),
+            (cls if cls is float or cls is int else None if other is None else other._spec),
             (None if alpha is INT_1 else alpha.__class__),
         ]
     except (KeyError, AttributeError, TypeError):
@@ -2976,18 +2976,18 @@ def rsub(input: Tensor, other: Tensor | Number, *, alpha: Number = INT_1) -> Ten
     if modes:
         return rsub_packet.call_parameters(input, other, alpha)
     if alpha is INT_1:
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = rsub_plans[input._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = rsub_packet.miss(input, other, alpha)
         return plan(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = rsub_scaled[input._spec][
-            (kind if kind is float or kind is int else None if other is None else other._spec),
+            (cls if cls is float or cls is int else None if other is None else other._spec),
             (None if alpha is INT_1 else alpha.__class__),
         ]
     except (KeyError, AttributeError, TypeError):
@@ -3028,13 +3028,13 @@ def mul(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> 
     if modes or out is not None:
         if modes:
             return mul_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = mul_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -3044,10 +3044,10 @@ def mul(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> 
         except (KeyError, AttributeError, TypeError):
             plan = mul_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = mul_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = mul_packet.miss(input, other)
@@ -3085,10 +3085,10 @@ def mul_(input: Tensor, other: Tensor | Number) -> Tensor:
     """
     if modes:
         return mul__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = mul__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = mul__packet.miss(input, other)
@@ -3143,13 +3143,13 @@ def div(
     if modes or out is not None:
         if modes:
             return div_packet.call_parameters(input, other, rounding_mode, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = div_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -3160,10 +3160,10 @@ def div(
         except (KeyError, AttributeError, TypeError):
             plan = div_packet.miss_out(input, other, rounding_mode, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = div_plans[input._spec][
-            (kind if kind is float or kind is int else None if other is None else other._spec), rounding_mode
+            (cls if cls is float or cls is int else None if other is None else other._spec), rounding_mode
         ]
     except (KeyError, AttributeError, TypeError):
         plan = div_packet.miss(input, other, rounding_mode)
@@ -3213,10 +3213,10 @@ def div_(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None = N
     """
     if modes:
         return div__packet.call_parameters(input, other, rounding_mode)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = div__plans[input._spec][
-            (kind if kind is float or kind is int else None if other is None else other._spec), rounding_mode
+            (cls if cls is float or cls is int else None if other is None else other._spec), rounding_mode
         ]
     except (KeyError, AttributeError, TypeError):
         plan = div__packet.miss(input, other, rounding_mode)
@@ -3260,13 +3260,13 @@ def floor_divide(input: Tensor, other: Tensor | Number, *, out: Tensor | None = 
     if modes or out is not None:
         if modes:
             return floor_divide_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = floor_divide_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -3276,10 +3276,10 @@ def floor_divide(input: Tensor, other: Tensor | Number, *, out: Tensor | None = 
         except (KeyError, AttributeError, TypeError):
             plan = floor_divide_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = floor_divide_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = floor_divide_packet.miss(input, other)
@@ -3320,10 +3320,10 @@ def floor_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
     """
     if modes:
         return floor_divide__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = floor_divide__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = floor_divide__packet.miss(input, other)
@@ -3364,13 +3364,13 @@ def remainder(input: Tensor, other: Tensor | Number, *, out: Tensor | None = Non
     if modes or out is not None:
         if modes:
             return remainder_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = remainder_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -3380,10 +3380,10 @@ def remainder(input: Tensor, other: Tensor | Number, *, out: Tensor | None = Non
         except (KeyError, AttributeError, TypeError):
             plan = remainder_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = remainder_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = remainder_packet.miss(input, other)
@@ -3423,10 +3423,10 @@ def remainder_(input: Tensor, other: Tensor | Number) -> Tensor:
     """
     if modes:
         return remainder__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = remainder__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = remainder__packet.miss(input, other)
@@ -3467,13 +3467,13 @@ def fmod(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) ->
     if modes or out is not None:
         if modes:
             return fmod_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = fmod_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -3483,10 +3483,10 @@ def fmod(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) ->
         except (KeyError, AttributeError, TypeError):
             plan = fmod_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = fmod_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = fmod_packet.miss(input, other)
@@ -3525,10 +3525,10 @@ def fmod_(input: Tensor, other: Tensor | Number) -> Tensor:
     """
     if modes:
         return fmod__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = fmod__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = fmod__packet.miss(input, other)
@@ -3579,20 +3579,20 @@ def pow(input: Tensor | Number, exponent: Tensor | Number, *, out: Tensor | None
     if modes or out is not None:
         if modes:
             return pow_packet.call_parameters(input, exponent, out=out)
-        kind_self = input.__class__
-        kind_exponent = exponent.__class__
+        cls_self = input.__class__
+        cls_exponent = exponent.__class__
         try:
             plan = pow_outs[
                 (
-                    kind_self
-                    if kind_self is float or kind_self is int
+                    cls_self
+                    if cls_self is float or cls_self is int
                     else None
                     if input is None
                     else input._spec
                 ),
                 (
-                    kind_exponent
-                    if kind_exponent is float or kind_exponent is int
+                    cls_exponent
+                    if cls_exponent is float or cls_exponent is int
                     else None
                     if exponent is None
                     else exponent._spec
@@ -3602,14 +3602,14 @@ def pow(input: Tensor | Number, exponent: Tensor | Number, *, out: Tensor | None
         except (KeyError, AttributeError, TypeError):
             plan = pow_packet.miss_out(input, exponent, out)
         return plan(input, exponent, out)
-    kind_self = input.__class__
-    kind_exponent = exponent.__class__
+    cls_self = input.__class__
+    cls_exponent = exponent.__class__
     try:
         plan = pow_plans[
-            kind_self if kind_self is float or kind_self is int else None if input is None else input._spec
+            cls_self if cls_self is float or cls_self is int else None if input is None else input._spec
         ][
-            kind_exponent
-            if kind_exponent is float or kind_exponent is int
+            cls_exponent
+            if cls_exponent is float or cls_exponent is int
             else None
             if exponent is None
             else exponent._spec
@@ -3660,10 +3660,10 @@ def pow_(input: Tensor, exponent: Tensor | Number) -> Tensor:
     """
     if modes:
         return pow__packet.call_parameters(input, exponent)
-    kind = exponent.__class__
+    cls = exponent.__class__
     try:
         plan = pow__plans[input._spec][
-            kind if kind is float or kind is int else None if exponent is None else exponent._spec
+            cls if cls is float or cls is int else None if exponent is None else exponent._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = pow__packet.miss(input, exponent)
@@ -8038,13 +8038,13 @@ def eq(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
     if modes or out is not None:
         if modes:
             return eq_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = eq_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -8054,10 +8054,10 @@ def eq(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
         except (KeyError, AttributeError, TypeError):
             plan = eq_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = eq_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = eq_packet.miss(input, other)
@@ -8095,10 +8095,10 @@ def eq_(input: Tensor, other: Tensor | Number) -> Tensor:
     """
     if modes:
         return eq__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = eq__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = eq__packet.miss(input, other)
@@ -8138,13 +8138,13 @@ def ne(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
     if modes or out is not None:
         if modes:
             return ne_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = ne_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -8154,10 +8154,10 @@ def ne(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
         except (KeyError, AttributeError, TypeError):
             plan = ne_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = ne_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = ne_packet.miss(input, other)
@@ -8195,10 +8195,10 @@ def ne_(input: Tensor, other: Tensor | Number) -> Tensor:
     """
     if modes:
         return ne__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = ne__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = ne__packet.miss(input, other)
@@ -8239,13 +8239,13 @@ def lt(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
     if modes or out is not None:
         if modes:
             return lt_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = lt_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -8255,10 +8255,10 @@ def lt(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
         except (KeyError, AttributeError, TypeError):
             plan = lt_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = lt_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = lt_packet.miss(input, other)
@@ -8297,10 +8297,10 @@ def lt_(input: Tensor, other: Tensor | Number) -> Tensor:
     """
     if modes:
         return lt__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = lt__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = lt__packet.miss(input, other)
@@ -8341,13 +8341,13 @@ def le(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
     if modes or out is not None:
         if modes:
             return le_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = le_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -8357,10 +8357,10 @@ def le(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
         except (KeyError, AttributeError, TypeError):
             plan = le_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = le_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = le_packet.miss(input, other)
@@ -8399,10 +8399,10 @@ def le_(input: Tensor, other: Tensor | Number) -> Tensor:
     """
     if modes:
         return le__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = le__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = le__packet.miss(input, other)
@@ -8443,13 +8443,13 @@ def gt(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
     if modes or out is not None:
         if modes:
             return gt_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = gt_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -8459,10 +8459,10 @@ def gt(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
         except (KeyError, AttributeError, TypeError):
             plan = gt_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = gt_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = gt_packet.miss(input, other)
@@ -8501,10 +8501,10 @@ def gt_(input: Tensor, other: Tensor | Number) -> Tensor:
     """
     if modes:
         return gt__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = gt__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = gt__packet.miss(input, other)
@@ -8545,13 +8545,13 @@ def ge(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
     if modes or out is not None:
         if modes:
             return ge_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = ge_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -8561,10 +8561,10 @@ def ge(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
         except (KeyError, AttributeError, TypeError):
             plan = ge_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = ge_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = ge_packet.miss(input, other)
@@ -8603,10 +8603,10 @@ def ge_(input: Tensor, other: Tensor | Number) -> Tensor:
     """
     if modes:
         return ge__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = ge__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = ge__packet.miss(input, other)
@@ -8649,13 +8649,13 @@ def greater(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None)
     if modes or out is not None:
         if modes:
             return greater_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = greater_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -8665,10 +8665,10 @@ def greater(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None)
         except (KeyError, AttributeError, TypeError):
             plan = greater_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = greater_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = greater_packet.miss(input, other)
@@ -8709,10 +8709,10 @@ def greater_(input: Tensor, other: Tensor | Number) -> Tensor:
     """
     if modes:
         return greater__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = greater__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = greater__packet.miss(input, other)
@@ -8755,13 +8755,13 @@ def greater_equal(input: Tensor, other: Tensor | Number, *, out: Tensor | None =
     if modes or out is not None:
         if modes:
             return greater_equal_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = greater_equal_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -8771,10 +8771,10 @@ def greater_equal(input: Tensor, other: Tensor | Number, *, out: Tensor | None =
         except (KeyError, AttributeError, TypeError):
             plan = greater_equal_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = greater_equal_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = greater_equal_packet.miss(input, other)
@@ -8815,10 +8815,10 @@ def greater_equal_(input: Tensor, other: Tensor | Number) -> Tensor:
     """
     if modes:
         return greater_equal__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = greater_equal__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = greater_equal__packet.miss(input, other)
@@ -8861,13 +8861,13 @@ def less(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) ->
     if modes or out is not None:
         if modes:
             return less_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = less_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -8877,10 +8877,10 @@ def less(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) ->
         except (KeyError, AttributeError, TypeError):
             plan = less_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = less_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = less_packet.miss(input, other)
@@ -8921,10 +8921,10 @@ def less_(input: Tensor, other: Tensor | Number) -> Tensor:
     """
     if modes:
         return less__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = less__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = less__packet.miss(input, other)
@@ -8967,13 +8967,13 @@ def less_equal(input: Tensor, other: Tensor | Number, *, out: Tensor | None = No
     if modes or out is not None:
         if modes:
             return less_equal_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = less_equal_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -8983,10 +8983,10 @@ def less_equal(input: Tensor, other: Tensor | Number, *, out: Tensor | None = No
         except (KeyError, AttributeError, TypeError):
             plan = less_equal_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = less_equal_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = less_equal_packet.miss(input, other)
@@ -9027,10 +9027,10 @@ def less_equal_(input: Tensor, other: Tensor | Number) -> Tensor:
     """
     if modes:
         return less_equal__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = less_equal__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = less_equal__packet.miss(input, other)
@@ -9072,13 +9072,13 @@ def not_equal(input: Tensor, other: Tensor | Number, *, out: Tensor | None = Non
     if modes or out is not None:
         if modes:
             return not_equal_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = not_equal_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -9088,10 +9088,10 @@ def not_equal(input: Tensor, other: Tensor | Number, *, out: Tensor | None = Non
         except (KeyError, AttributeError, TypeError):
             plan = not_equal_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = not_equal_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = not_equal_packet.miss(input, other)
@@ -9131,10 +9131,10 @@ def not_equal_(input: Tensor, other: Tensor | Number) -> Tensor:
     """
     if modes:
         return not_equal__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = not_equal__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = not_equal__packet.miss(input, other)
@@ -9594,13 +9594,13 @@ def bitwise_and(input: Tensor, other: Tensor | Number, *, out: Tensor | None = N
     if modes or out is not None:
         if modes:
             return bitwise_and_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = bitwise_and_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -9610,10 +9610,10 @@ def bitwise_and(input: Tensor, other: Tensor | Number, *, out: Tensor | None = N
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_and_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = bitwise_and_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = bitwise_and_packet.miss(input, other)
@@ -9652,10 +9652,10 @@ def bitwise_and_(input: Tensor, other: Tensor | Number) -> Tensor:
     """
     if modes:
         return bitwise_and__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = bitwise_and__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = bitwise_and__packet.miss(input, other)
@@ -9695,13 +9695,13 @@ def bitwise_or(input: Tensor, other: Tensor | Number, *, out: Tensor | None = No
     if modes or out is not None:
         if modes:
             return bitwise_or_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = bitwise_or_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -9711,10 +9711,10 @@ def bitwise_or(input: Tensor, other: Tensor | Number, *, out: Tensor | None = No
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_or_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = bitwise_or_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = bitwise_or_packet.miss(input, other)
@@ -9753,10 +9753,10 @@ def bitwise_or_(input: Tensor, other: Tensor | Number) -> Tensor:
     """
     if modes:
         return bitwise_or__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = bitwise_or__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = bitwise_or__packet.miss(input, other)
@@ -9796,13 +9796,13 @@ def bitwise_xor(input: Tensor, other: Tensor | Number, *, out: Tensor | None = N
     if modes or out is not None:
         if modes:
             return bitwise_xor_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = bitwise_xor_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -9812,10 +9812,10 @@ def bitwise_xor(input: Tensor, other: Tensor | Number, *, out: Tensor | None = N
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_xor_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = bitwise_xor_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = bitwise_xor_packet.miss(input, other)
@@ -9854,10 +9854,10 @@ def bitwise_xor_(input: Tensor, other: Tensor | Number) -> Tensor:
     """
     if modes:
         return bitwise_xor__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = bitwise_xor__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = bitwise_xor__packet.miss(input, other)
@@ -9899,13 +9899,13 @@ def bitwise_left_shift(input: Tensor, other: Tensor | Number, *, out: Tensor | N
     if modes or out is not None:
         if modes:
             return bitwise_left_shift_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = bitwise_left_shift_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -9915,10 +9915,10 @@ def bitwise_left_shift(input: Tensor, other: Tensor | Number, *, out: Tensor | N
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_left_shift_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = bitwise_left_shift_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = bitwise_left_shift_packet.miss(input, other)
@@ -9959,10 +9959,10 @@ def bitwise_left_shift_(input: Tensor, other: Tensor | Number) -> Tensor:
     """
     if modes:
         return bitwise_left_shift__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = bitwise_left_shift__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = bitwise_left_shift__packet.miss(input, other)
@@ -10004,13 +10004,13 @@ def bitwise_right_shift(input: Tensor, other: Tensor | Number, *, out: Tensor | 
     if modes or out is not None:
         if modes:
             return bitwise_right_shift_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = bitwise_right_shift_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -10020,10 +10020,10 @@ def bitwise_right_shift(input: Tensor, other: Tensor | Number, *, out: Tensor | 
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_right_shift_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = bitwise_right_shift_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = bitwise_right_shift_packet.miss(input, other)
@@ -10064,10 +10064,10 @@ def bitwise_right_shift_(input: Tensor, other: Tensor | Number) -> Tensor:
     """
     if modes:
         return bitwise_right_shift__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = bitwise_right_shift__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = bitwise_right_shift__packet.miss(input, other)
@@ -10364,24 +10364,24 @@ def clamp(
     if modes or out is not None:
         if modes:
             return clamp_packet.call_parameters(input, min, max, out=out)
-        kind_min = min.__class__
-        kind_max = max.__class__
+        cls_min = min.__class__
+        cls_max = max.__class__
         try:
             plan = clamp_outs[
                 input._spec,
-                (kind_min if kind_min is float or kind_min is int else None if min is None else min._spec),
-                (kind_max if kind_max is float or kind_max is int else None if max is None else max._spec),
+                (cls_min if cls_min is float or cls_min is int else None if min is None else min._spec),
+                (cls_max if cls_max is float or cls_max is int else None if max is None else max._spec),
                 out._spec,
             ]
         except (KeyError, AttributeError, TypeError):
             plan = clamp_packet.miss_out(input, min, max, out)
         return plan(input, min, max, out)
-    kind_min = min.__class__
-    kind_max = max.__class__
+    cls_min = min.__class__
+    cls_max = max.__class__
     try:
         plan = clamp_plans[input._spec][
-            (kind_min if kind_min is float or kind_min is int else None if min is None else min._spec),
-            (kind_max if kind_max is float or kind_max is int else None if max is None else max._spec),
+            (cls_min if cls_min is float or cls_min is int else None if min is None else min._spec),
+            (cls_max if cls_max is float or cls_max is int else None if max is None else max._spec),
         ]
     except (KeyError, AttributeError, TypeError):
         plan = clamp_packet.miss(input, min, max)
@@ -10429,12 +10429,12 @@ def clamp_(input: Tensor, min: Number | Tensor | None = None, max: Number | Tens
     """
     if modes:
         return clamp__packet.call_parameters(input, min, max)
-    kind_min = min.__class__
-    kind_max = max.__class__
+    cls_min = min.__class__
+    cls_max = max.__class__
     try:
         plan = clamp__plans[input._spec][
-            (kind_min if kind_min is float or kind_min is int else None if min is None else min._spec),
-            (kind_max if kind_max is float or kind_max is int else None if max is None else max._spec),
+            (cls_min if cls_min is float or cls_min is int else None if min is None else min._spec),
+            (cls_max if cls_max is float or cls_max is int else None if max is None else max._spec),
         ]
     except (KeyError, AttributeError, TypeError):
         plan = clamp__packet.miss(input, min, max)
@@ -10480,20 +10480,20 @@ def clamp_min(input: Tensor, min: Number | Tensor, *, out: Tensor | None = None)
     if modes or out is not None:
         if modes:
             return clamp_min_packet.call_parameters(input, min, out=out)
-        kind_min = min.__class__
+        cls_min = min.__class__
         try:
             plan = clamp_min_outs[
                 input._spec,
-                (kind_min if kind_min is float or kind_min is int else None if min is None else min._spec),
+                (cls_min if cls_min is float or cls_min is int else None if min is None else min._spec),
                 out._spec,
             ]
         except (KeyError, AttributeError, TypeError):
             plan = clamp_min_packet.miss_out(input, min, out)
         return plan(input, min, out)
-    kind = min.__class__
+    cls = min.__class__
     try:
         plan = clamp_min_plans[input._spec][
-            kind if kind is float or kind is int else None if min is None else min._spec
+            cls if cls is float or cls is int else None if min is None else min._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = clamp_min_packet.miss(input, min)
@@ -10537,10 +10537,10 @@ def clamp_min_(input: Tensor, min: Number | Tensor) -> Tensor:
     """
     if modes:
         return clamp_min__packet.call_parameters(input, min)
-    kind = min.__class__
+    cls = min.__class__
     try:
         plan = clamp_min__plans[input._spec][
-            kind if kind is float or kind is int else None if min is None else min._spec
+            cls if cls is float or cls is int else None if min is None else min._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = clamp_min__packet.miss(input, min)
@@ -10586,20 +10586,20 @@ def clamp_max(input: Tensor, max: Number | Tensor, *, out: Tensor | None = None)
     if modes or out is not None:
         if modes:
             return clamp_max_packet.call_parameters(input, max, out=out)
-        kind_max = max.__class__
+        cls_max = max.__class__
         try:
             plan = clamp_max_outs[
                 input._spec,
-                (kind_max if kind_max is float or kind_max is int else None if max is None else max._spec),
+                (cls_max if cls_max is float or cls_max is int else None if max is None else max._spec),
                 out._spec,
             ]
         except (KeyError, AttributeError, TypeError):
             plan = clamp_max_packet.miss_out(input, max, out)
         return plan(input, max, out)
-    kind = max.__class__
+    cls = max.__class__
     try:
         plan = clamp_max_plans[input._spec][
-            kind if kind is float or kind is int else None if max is None else max._spec
+            cls if cls is float or cls is int else None if max is None else max._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = clamp_max_packet.miss(input, max)
@@ -10643,10 +10643,10 @@ def clamp_max_(input: Tensor, max: Number | Tensor) -> Tensor:
     """
     if modes:
         return clamp_max__packet.call_parameters(input, max)
-    kind = max.__class__
+    cls = max.__class__
     try:
         plan = clamp_max__plans[input._spec][
-            kind if kind is float or kind is int else None if max is None else max._spec
+            cls if cls is float or cls is int else None if max is None else max._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = clamp_max__packet.miss(input, max)
@@ -10695,12 +10695,12 @@ def clip(input: Tensor, min: Number | Tensor | None = None, max: Number | Tensor
     """
     if modes:
         return clip_packet.call_parameters(input, min, max)
-    kind_min = min.__class__
-    kind_max = max.__class__
+    cls_min = min.__class__
+    cls_max = max.__class__
     try:
         plan = clip_plans[input._spec][
-            (kind_min if kind_min is float or kind_min is int else None if min is None else min._spec),
-            (kind_max if kind_max is float or kind_max is int else None if max is None else max._spec),
+            (cls_min if cls_min is float or cls_min is int else None if min is None else min._spec),
+            (cls_max if cls_max is float or cls_max is int else None if max is None else max._spec),
         ]
     except (KeyError, AttributeError, TypeError):
         plan = clip_packet.miss(input, min, max)
@@ -10750,12 +10750,12 @@ def clip_(input: Tensor, min: Number | Tensor | None = None, max: Number | Tenso
     """
     if modes:
         return clip__packet.call_parameters(input, min, max)
-    kind_min = min.__class__
-    kind_max = max.__class__
+    cls_min = min.__class__
+    cls_max = max.__class__
     try:
         plan = clip__plans[input._spec][
-            (kind_min if kind_min is float or kind_min is int else None if min is None else min._spec),
-            (kind_max if kind_max is float or kind_max is int else None if max is None else max._spec),
+            (cls_min if cls_min is float or cls_min is int else None if min is None else min._spec),
+            (cls_max if cls_max is float or cls_max is int else None if max is None else max._spec),
         ]
     except (KeyError, AttributeError, TypeError):
         plan = clip__packet.miss(input, min, max)
@@ -10815,14 +10815,14 @@ def where(
     if modes or out is not None:
         if modes:
             return where_packet.call_parameters(condition, input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = where_outs[
                 condition._spec,
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -10832,10 +10832,10 @@ def where(
         except (KeyError, AttributeError, TypeError):
             plan = where_packet.miss_out(condition, input, other, out)
         return plan(condition, input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = where_plans[condition._spec][
-            input._spec, (kind if kind is float or kind is int else None if other is None else other._spec)
+            input._spec, (cls if cls is float or cls is int else None if other is None else other._spec)
         ]
     except (KeyError, AttributeError, TypeError):
         plan = where_packet.miss(condition, input, other)
@@ -10882,14 +10882,14 @@ def lerp(input: Tensor, end: Tensor, weight: Number | Tensor, *, out: Tensor | N
     if modes or out is not None:
         if modes:
             return lerp_packet.call_parameters(input, end, weight, out=out)
-        kind_weight = weight.__class__
+        cls_weight = weight.__class__
         try:
             plan = lerp_outs[
                 input._spec,
                 end._spec,
                 (
-                    kind_weight
-                    if kind_weight is float or kind_weight is int
+                    cls_weight
+                    if cls_weight is float or cls_weight is int
                     else None
                     if weight is None
                     else weight._spec
@@ -10899,10 +10899,10 @@ def lerp(input: Tensor, end: Tensor, weight: Number | Tensor, *, out: Tensor | N
         except (KeyError, AttributeError, TypeError):
             plan = lerp_packet.miss_out(input, end, weight, out)
         return plan(input, end, weight, out)
-    kind = weight.__class__
+    cls = weight.__class__
     try:
         plan = lerp_plans[input._spec][
-            end._spec, (kind if kind is float or kind is int else None if weight is None else weight._spec)
+            end._spec, (cls if cls is float or cls is int else None if weight is None else weight._spec)
         ]
     except (KeyError, AttributeError, TypeError):
         plan = lerp_packet.miss(input, end, weight)
@@ -10948,10 +10948,10 @@ def lerp_(input: Tensor, end: Tensor, weight: Number | Tensor) -> Tensor:
     """
     if modes:
         return lerp__packet.call_parameters(input, end, weight)
-    kind = weight.__class__
+    cls = weight.__class__
     try:
         plan = lerp__plans[input._spec][
-            end._spec, (kind if kind is float or kind is int else None if weight is None else weight._spec)
+            end._spec, (cls if cls is float or cls is int else None if weight is None else weight._spec)
         ]
     except (KeyError, AttributeError, TypeError):
         plan = lerp__packet.miss(input, end, weight)
@@ -11433,13 +11433,13 @@ def copysign(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None
     if modes or out is not None:
         if modes:
             return copysign_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = copysign_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -11449,10 +11449,10 @@ def copysign(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None
         except (KeyError, AttributeError, TypeError):
             plan = copysign_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = copysign_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = copysign_packet.miss(input, other)
@@ -11491,10 +11491,10 @@ def copysign_(input: Tensor, other: Tensor | Number) -> Tensor:
     """
     if modes:
         return copysign__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = copysign__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = copysign__packet.miss(input, other)
@@ -12269,13 +12269,13 @@ def xlogy(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -
     if modes or out is not None:
         if modes:
             return xlogy_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = xlogy_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -12285,10 +12285,10 @@ def xlogy(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -
         except (KeyError, AttributeError, TypeError):
             plan = xlogy_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = xlogy_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = xlogy_packet.miss(input, other)
@@ -12326,10 +12326,10 @@ def xlogy_(input: Tensor, other: Tensor | Number) -> Tensor:
     """
     if modes:
         return xlogy__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = xlogy__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = xlogy__packet.miss(input, other)
@@ -12542,13 +12542,13 @@ def multiply(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None
     if modes or out is not None:
         if modes:
             return multiply_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = multiply_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -12558,10 +12558,10 @@ def multiply(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None
         except (KeyError, AttributeError, TypeError):
             plan = multiply_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = multiply_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = multiply_packet.miss(input, other)
@@ -12601,10 +12601,10 @@ def multiply_(input: Tensor, other: Tensor | Number) -> Tensor:
     """
     if modes:
         return multiply__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = multiply__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = multiply__packet.miss(input, other)
@@ -12650,13 +12650,13 @@ def subtract(
     if modes or out is not None:
         if modes:
             return subtract_packet.call_parameters(input, other, alpha, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = subtract_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -12668,18 +12668,18 @@ def subtract(
             plan = subtract_packet.miss_out(input, other, alpha, out)
         return plan(input, other, alpha, out)
     if alpha is INT_1:
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = subtract_plans[input._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = subtract_packet.miss(input, other, alpha)
         return plan(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = subtract_scaled[input._spec][
-            (kind if kind is float or kind is int else None if other is None else other._spec),
+            (cls if cls is float or cls is int else None if other is None else other._spec),
             (None if alpha is INT_1 else alpha.__class__),
         ]
     except (KeyError, AttributeError, TypeError):
@@ -12723,18 +12723,18 @@ def subtract_(input: Tensor, other: Tensor | Number, *, alpha: Number = INT_1) -
     if modes:
         return subtract__packet.call_parameters(input, other, alpha)
     if alpha is INT_1:
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = subtract__plans[input._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = subtract__packet.miss(input, other, alpha)
         return plan(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = subtract__scaled[input._spec][
-            (kind if kind is float or kind is int else None if other is None else other._spec),
+            (cls if cls is float or cls is int else None if other is None else other._spec),
             (None if alpha is INT_1 else alpha.__class__),
         ]
     except (KeyError, AttributeError, TypeError):
@@ -12792,13 +12792,13 @@ def divide(
     if modes or out is not None:
         if modes:
             return divide_packet.call_parameters(input, other, rounding_mode, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = divide_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -12809,10 +12809,10 @@ def divide(
         except (KeyError, AttributeError, TypeError):
             plan = divide_packet.miss_out(input, other, rounding_mode, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = divide_plans[input._spec][
-            (kind if kind is float or kind is int else None if other is None else other._spec), rounding_mode
+            (cls if cls is float or cls is int else None if other is None else other._spec), rounding_mode
         ]
     except (KeyError, AttributeError, TypeError):
         plan = divide_packet.miss(input, other, rounding_mode)
@@ -12864,10 +12864,10 @@ def divide_(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None 
     """
     if modes:
         return divide__packet.call_parameters(input, other, rounding_mode)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = divide__plans[input._spec][
-            (kind if kind is float or kind is int else None if other is None else other._spec), rounding_mode
+            (cls if cls is float or cls is int else None if other is None else other._spec), rounding_mode
         ]
     except (KeyError, AttributeError, TypeError):
         plan = divide__packet.miss(input, other, rounding_mode)
@@ -12907,13 +12907,13 @@ def true_divide(input: Tensor, other: Tensor | Number, *, out: Tensor | None = N
     if modes or out is not None:
         if modes:
             return true_divide_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = true_divide_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -12923,10 +12923,10 @@ def true_divide(input: Tensor, other: Tensor | Number, *, out: Tensor | None = N
         except (KeyError, AttributeError, TypeError):
             plan = true_divide_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = true_divide_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = true_divide_packet.miss(input, other)
@@ -12963,10 +12963,10 @@ def true_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
     """
     if modes:
         return true_divide__packet.call_parameters(input, other)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = true_divide__plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = true_divide__packet.miss(input, other)
@@ -13015,20 +13015,20 @@ def float_power(input: Tensor | Number, exponent: Tensor | Number, *, out: Tenso
     if modes or out is not None:
         if modes:
             return float_power_packet.call_parameters(input, exponent, out=out)
-        kind_self = input.__class__
-        kind_exponent = exponent.__class__
+        cls_self = input.__class__
+        cls_exponent = exponent.__class__
         try:
             plan = float_power_outs[
                 (
-                    kind_self
-                    if kind_self is float or kind_self is int
+                    cls_self
+                    if cls_self is float or cls_self is int
                     else None
                     if input is None
                     else input._spec
                 ),
                 (
-                    kind_exponent
-                    if kind_exponent is float or kind_exponent is int
+                    cls_exponent
+                    if cls_exponent is float or cls_exponent is int
                     else None
                     if exponent is None
                     else exponent._spec
@@ -13038,14 +13038,14 @@ def float_power(input: Tensor | Number, exponent: Tensor | Number, *, out: Tenso
         except (KeyError, AttributeError, TypeError):
             plan = float_power_packet.miss_out(input, exponent, out)
         return plan(input, exponent, out)
-    kind_self = input.__class__
-    kind_exponent = exponent.__class__
+    cls_self = input.__class__
+    cls_exponent = exponent.__class__
     try:
         plan = float_power_plans[
-            kind_self if kind_self is float or kind_self is int else None if input is None else input._spec
+            cls_self if cls_self is float or cls_self is int else None if input is None else input._spec
         ][
-            kind_exponent
-            if kind_exponent is float or kind_exponent is int
+            cls_exponent
+            if cls_exponent is float or cls_exponent is int
             else None
             if exponent is None
             else exponent._spec

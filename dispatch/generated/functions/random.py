@@ -1042,13 +1042,13 @@ def normal(
             mean, std, size, generator, dtype, layout, device, pin_memory, out=out
         )
         return made.requires_grad_() if requires_grad else made
-    kind_mean = mean.__class__
-    kind_std = std.__class__
+    cls_mean = mean.__class__
+    cls_std = std.__class__
     try:
         plan = normal_plans[
-            (kind_mean if kind_mean is float or kind_mean is int else None if mean is None else mean._spec)
+            (cls_mean if cls_mean is float or cls_mean is int else None if mean is None else mean._spec)
         ][
-            (kind_std if kind_std is float or kind_std is int else None if std is None else std._spec),
+            (cls_std if cls_std is float or cls_std is int else None if std is None else std._spec),
             size,
             generator.__class__,
             dtype,

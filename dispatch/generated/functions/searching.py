@@ -187,13 +187,13 @@ def searchsorted(
             return searchsorted_packet.call_parameters(
                 sorted_sequence, input, out_int32, right, side, sorter, out=out
             )
-        kind_self = input.__class__
+        cls_self = input.__class__
         try:
             plan = searchsorted_outs[
                 sorted_sequence._spec,
                 (
-                    kind_self
-                    if kind_self is float or kind_self is int
+                    cls_self
+                    if cls_self is float or cls_self is int
                     else None
                     if input is None
                     else input._spec
@@ -207,10 +207,10 @@ def searchsorted(
         except (KeyError, AttributeError, TypeError):
             plan = searchsorted_packet.miss_out(sorted_sequence, input, out_int32, right, side, sorter, out)
         return plan(sorted_sequence, input, sorter, out)
-    kind = input.__class__
+    cls = input.__class__
     try:
         plan = searchsorted_plans[sorted_sequence._spec][
-            (kind if kind is float or kind is int else None if input is None else input._spec),
+            (cls if cls is float or cls is int else None if input is None else input._spec),
             out_int32,
             right,
             side,
@@ -269,12 +269,12 @@ def bucketize(
     if modes or out is not None:
         if modes:
             return bucketize_packet.call_parameters(input, boundaries, out_int32, right, out=out)
-        kind_self = input.__class__
+        cls_self = input.__class__
         try:
             plan = bucketize_outs[
                 (
-                    kind_self
-                    if kind_self is float or kind_self is int
+                    cls_self
+                    if cls_self is float or cls_self is int
                     else None
                     if input is None
                     else input._spec
@@ -287,10 +287,10 @@ def bucketize(
         except (KeyError, AttributeError, TypeError):
             plan = bucketize_packet.miss_out(input, boundaries, out_int32, right, out)
         return plan(input, boundaries, out)
-    kind = input.__class__
+    cls = input.__class__
     try:
         plan = bucketize_plans[
-            (kind if kind is float or kind is int else None if input is None else input._spec)
+            (cls if cls is float or cls is int else None if input is None else input._spec)
         ][boundaries._spec, out_int32, right]
     except (KeyError, AttributeError, TypeError):
         plan = bucketize_packet.miss(input, boundaries, out_int32, right)

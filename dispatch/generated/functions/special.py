@@ -1429,13 +1429,13 @@ def special_zeta(input: Tensor, other: Tensor | Number, *, out: Tensor | None = 
     if modes or out is not None:
         if modes:
             return special_zeta_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = special_zeta_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -1445,10 +1445,10 @@ def special_zeta(input: Tensor, other: Tensor | Number, *, out: Tensor | None = 
         except (KeyError, AttributeError, TypeError):
             plan = special_zeta_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = special_zeta_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = special_zeta_packet.miss(input, other)
@@ -1773,13 +1773,13 @@ def special_xlog1py(input: Tensor, other: Tensor | Number, *, out: Tensor | None
     if modes or out is not None:
         if modes:
             return special_xlog1py_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = special_xlog1py_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -1789,10 +1789,10 @@ def special_xlog1py(input: Tensor, other: Tensor | Number, *, out: Tensor | None
         except (KeyError, AttributeError, TypeError):
             plan = special_xlog1py_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = special_xlog1py_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = special_xlog1py_packet.miss(input, other)
@@ -3778,13 +3778,13 @@ def special_xlogy(input: Tensor, other: Tensor | Number, *, out: Tensor | None =
     if modes or out is not None:
         if modes:
             return special_xlogy_packet.call_parameters(input, other, out=out)
-        kind_other = other.__class__
+        cls_other = other.__class__
         try:
             plan = special_xlogy_outs[
                 input._spec,
                 (
-                    kind_other
-                    if kind_other is float or kind_other is int
+                    cls_other
+                    if cls_other is float or cls_other is int
                     else None
                     if other is None
                     else other._spec
@@ -3794,10 +3794,10 @@ def special_xlogy(input: Tensor, other: Tensor | Number, *, out: Tensor | None =
         except (KeyError, AttributeError, TypeError):
             plan = special_xlogy_packet.miss_out(input, other, out)
         return plan(input, other, out)
-    kind = other.__class__
+    cls = other.__class__
     try:
         plan = special_xlogy_plans[input._spec][
-            kind if kind is float or kind is int else None if other is None else other._spec
+            cls if cls is float or cls is int else None if other is None else other._spec
         ]
     except (KeyError, AttributeError, TypeError):
         plan = special_xlogy_packet.miss(input, other)

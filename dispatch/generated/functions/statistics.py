@@ -296,11 +296,11 @@ def quantile(
     if modes or out is not None:
         if modes:
             return quantile_packet.call_parameters(input, q, dim, keepdim, interpolation, out=out)
-        kind_q = q.__class__
+        cls_q = q.__class__
         try:
             plan = quantile_outs[
                 input._spec,
-                (kind_q if kind_q is float or kind_q is int else None if q is None else q._spec),
+                (cls_q if cls_q is float or cls_q is int else None if q is None else q._spec),
                 dim,
                 keepdim,
                 interpolation,
@@ -309,10 +309,10 @@ def quantile(
         except (KeyError, AttributeError, TypeError):
             plan = quantile_packet.miss_out(input, q, dim, keepdim, interpolation, out)
         return plan(input, q, out)
-    kind = q.__class__
+    cls = q.__class__
     try:
         plan = quantile_plans[input._spec][
-            (kind if kind is float or kind is int else None if q is None else q._spec),
+            (cls if cls is float or cls is int else None if q is None else q._spec),
             dim,
             keepdim,
             interpolation,
@@ -376,11 +376,11 @@ def nanquantile(
     if modes or out is not None:
         if modes:
             return nanquantile_packet.call_parameters(input, q, dim, keepdim, interpolation, out=out)
-        kind_q = q.__class__
+        cls_q = q.__class__
         try:
             plan = nanquantile_outs[
                 input._spec,
-                (kind_q if kind_q is float or kind_q is int else None if q is None else q._spec),
+                (cls_q if cls_q is float or cls_q is int else None if q is None else q._spec),
                 dim,
                 keepdim,
                 interpolation,
@@ -389,10 +389,10 @@ def nanquantile(
         except (KeyError, AttributeError, TypeError):
             plan = nanquantile_packet.miss_out(input, q, dim, keepdim, interpolation, out)
         return plan(input, q, out)
-    kind = q.__class__
+    cls = q.__class__
     try:
         plan = nanquantile_plans[input._spec][
-            (kind if kind is float or kind is int else None if q is None else q._spec),
+            (cls if cls is float or cls is int else None if q is None else q._spec),
             dim,
             keepdim,
             interpolation,

@@ -321,10 +321,10 @@ class FactoriesMethods:
     def fill_(self, value: Number | Tensor) -> Tensor:
         if modes:
             return fill__packet.call_method_parameters(self, value)
-        kind = value.__class__
+        cls = value.__class__
         try:
             plan = fill__plans[self._spec][
-                kind if kind is float or kind is int else None if value is None else value._spec
+                cls if cls is float or cls is int else None if value is None else value._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = fill__packet.miss_method(self, value)

@@ -344,12 +344,12 @@ class IndexingMethods:
     def index_fill(self, dim: int | str, index: Tensor, value: Number | Tensor) -> Tensor:
         if modes:
             return index_fill_packet.call_method_parameters(self, dim, index, value)
-        kind = value.__class__
+        cls = value.__class__
         try:
             plan = index_fill_plans[self._spec][
                 dim,
                 index._spec,
-                (kind if kind is float or kind is int else None if value is None else value._spec),
+                (cls if cls is float or cls is int else None if value is None else value._spec),
             ]
         except (KeyError, AttributeError, TypeError):
             plan = index_fill_packet.miss_method(self, dim, index, value)
@@ -393,12 +393,12 @@ class IndexingMethods:
         """
         if modes:
             return index_fill__packet.call_method_parameters(self, dim, index, value)
-        kind = value.__class__
+        cls = value.__class__
         try:
             plan = index_fill__plans[self._spec][
                 dim,
                 index._spec,
-                (kind if kind is float or kind is int else None if value is None else value._spec),
+                (cls if cls is float or cls is int else None if value is None else value._spec),
             ]
         except (KeyError, AttributeError, TypeError):
             plan = index_fill__packet.miss_method(self, dim, index, value)
@@ -558,10 +558,10 @@ class IndexingMethods:
     def masked_fill(self, mask: Tensor, value: Number | Tensor) -> Tensor:
         if modes:
             return masked_fill_packet.call_method_parameters(self, mask, value)
-        kind = value.__class__
+        cls = value.__class__
         try:
             plan = masked_fill_plans[self._spec][
-                mask._spec, (kind if kind is float or kind is int else None if value is None else value._spec)
+                mask._spec, (cls if cls is float or cls is int else None if value is None else value._spec)
             ]
         except (KeyError, AttributeError, TypeError):
             plan = masked_fill_packet.miss_method(self, mask, value)
@@ -570,10 +570,10 @@ class IndexingMethods:
     def masked_fill_(self, mask: Tensor, value: Number | Tensor) -> Tensor:
         if modes:
             return masked_fill__packet.call_method_parameters(self, mask, value)
-        kind = value.__class__
+        cls = value.__class__
         try:
             plan = masked_fill__plans[self._spec][
-                mask._spec, (kind if kind is float or kind is int else None if value is None else value._spec)
+                mask._spec, (cls if cls is float or cls is int else None if value is None else value._spec)
             ]
         except (KeyError, AttributeError, TypeError):
             plan = masked_fill__packet.miss_method(self, mask, value)

@@ -609,13 +609,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return add_packet.call_method_parameters(self, other, alpha, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = add_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -627,18 +627,18 @@ class PointwiseMethods:
                 plan = add_packet.miss_out_method(self, other, alpha, out)
             return plan(self, other, alpha, out)
         if alpha is INT_1:
-            kind = other.__class__
+            cls = other.__class__
             try:
                 plan = add_plans[self._spec][
-                    kind if kind is float or kind is int else None if other is None else other._spec
+                    cls if cls is float or cls is int else None if other is None else other._spec
                 ]
             except (KeyError, AttributeError, TypeError):
                 plan = add_packet.miss_method(self, other, alpha)
             return plan(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = add_scaled[self._spec][
-                (kind if kind is float or kind is int else None if other is None else other._spec),
+                (cls if cls is float or cls is int else None if other is None else other._spec),
                 (None if alpha is INT_1 else alpha.__class__),
             ]
         except (KeyError, AttributeError, TypeError):
@@ -648,10 +648,10 @@ class PointwiseMethods:
     def __add__(self, other: Any) -> Any:
         if modes:
             return add_packet.call_operator("__add__", self, other, INT_1)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = add_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = add_packet.operator_miss("__add__", self, other, INT_1)
@@ -660,10 +660,10 @@ class PointwiseMethods:
     def __radd__(self, other: Any) -> Any:
         if modes:
             return add_packet.call_operator("__radd__", self, other, INT_1)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = add_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = add_packet.operator_miss("__radd__", self, other, INT_1)
@@ -675,18 +675,18 @@ class PointwiseMethods:
         if modes:
             return add__packet.call_method_parameters(self, other, alpha)
         if alpha is INT_1:
-            kind = other.__class__
+            cls = other.__class__
             try:
                 plan = add__plans[self._spec][
-                    kind if kind is float or kind is int else None if other is None else other._spec
+                    cls if cls is float or cls is int else None if other is None else other._spec
                 ]
             except (KeyError, AttributeError, TypeError):
                 plan = add__packet.miss_method(self, other, alpha)
             return plan(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = add__scaled[self._spec][
-                (kind if kind is float or kind is int else None if other is None else other._spec),
+                (cls if cls is float or cls is int else None if other is None else other._spec),
                 (None if alpha is INT_1 else alpha.__class__),
             ]
         except (KeyError, AttributeError, TypeError):
@@ -696,10 +696,10 @@ class PointwiseMethods:
     def __iadd__(self, other: Any) -> Any:
         if modes:
             return add__packet.call_operator("__iadd__", self, other, INT_1)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = add__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = add__packet.operator_miss("__iadd__", self, other, INT_1)
@@ -713,13 +713,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return sub_packet.call_method_parameters(self, other, alpha, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = sub_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -731,18 +731,18 @@ class PointwiseMethods:
                 plan = sub_packet.miss_out_method(self, other, alpha, out)
             return plan(self, other, alpha, out)
         if alpha is INT_1:
-            kind = other.__class__
+            cls = other.__class__
             try:
                 plan = sub_plans[self._spec][
-                    kind if kind is float or kind is int else None if other is None else other._spec
+                    cls if cls is float or cls is int else None if other is None else other._spec
                 ]
             except (KeyError, AttributeError, TypeError):
                 plan = sub_packet.miss_method(self, other, alpha)
             return plan(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = sub_scaled[self._spec][
-                (kind if kind is float or kind is int else None if other is None else other._spec),
+                (cls if cls is float or cls is int else None if other is None else other._spec),
                 (None if alpha is INT_1 else alpha.__class__),
             ]
         except (KeyError, AttributeError, TypeError):
@@ -752,10 +752,10 @@ class PointwiseMethods:
     def __sub__(self, other: Any) -> Any:
         if modes:
             return sub_packet.call_operator("__sub__", self, other, INT_1)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = sub_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = sub_packet.operator_miss("__sub__", self, other, INT_1)
@@ -767,18 +767,18 @@ class PointwiseMethods:
         if modes:
             return sub__packet.call_method_parameters(self, other, alpha)
         if alpha is INT_1:
-            kind = other.__class__
+            cls = other.__class__
             try:
                 plan = sub__plans[self._spec][
-                    kind if kind is float or kind is int else None if other is None else other._spec
+                    cls if cls is float or cls is int else None if other is None else other._spec
                 ]
             except (KeyError, AttributeError, TypeError):
                 plan = sub__packet.miss_method(self, other, alpha)
             return plan(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = sub__scaled[self._spec][
-                (kind if kind is float or kind is int else None if other is None else other._spec),
+                (cls if cls is float or cls is int else None if other is None else other._spec),
                 (None if alpha is INT_1 else alpha.__class__),
             ]
         except (KeyError, AttributeError, TypeError):
@@ -788,10 +788,10 @@ class PointwiseMethods:
     def __isub__(self, other: Any) -> Any:
         if modes:
             return sub__packet.call_operator("__isub__", self, other, INT_1)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = sub__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = sub__packet.operator_miss("__isub__", self, other, INT_1)
@@ -801,18 +801,18 @@ class PointwiseMethods:
         if modes:
             return rsub_packet.call_method_parameters(self, other, alpha)
         if alpha is INT_1:
-            kind = other.__class__
+            cls = other.__class__
             try:
                 plan = rsub_plans[self._spec][
-                    kind if kind is float or kind is int else None if other is None else other._spec
+                    cls if cls is float or cls is int else None if other is None else other._spec
                 ]
             except (KeyError, AttributeError, TypeError):
                 plan = rsub_packet.miss_method(self, other, alpha)
             return plan(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = rsub_scaled[self._spec][
-                (kind if kind is float or kind is int else None if other is None else other._spec),
+                (cls if cls is float or cls is int else None if other is None else other._spec),
                 (None if alpha is INT_1 else alpha.__class__),
             ]
         except (KeyError, AttributeError, TypeError):
@@ -822,10 +822,10 @@ class PointwiseMethods:
     def __rsub__(self, other: Any) -> Any:
         if modes:
             return rsub_packet.call_operator("__rsub__", self, other, INT_1)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = rsub_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = rsub_packet.operator_miss("__rsub__", self, other, INT_1)
@@ -835,13 +835,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return mul_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = mul_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -851,10 +851,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = mul_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = mul_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = mul_packet.miss_method(self, other)
@@ -863,10 +863,10 @@ class PointwiseMethods:
     def __mul__(self, other: Any) -> Any:
         if modes:
             return mul_packet.call_operator("__mul__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = mul_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = mul_packet.operator_miss("__mul__", self, other)
@@ -875,10 +875,10 @@ class PointwiseMethods:
     def __rmul__(self, other: Any) -> Any:
         if modes:
             return mul_packet.call_operator("__rmul__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = mul_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = mul_packet.operator_miss("__rmul__", self, other)
@@ -887,10 +887,10 @@ class PointwiseMethods:
     def mul_(self, other: Tensor | Number) -> Tensor:
         if modes:
             return mul__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = mul__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = mul__packet.miss_method(self, other)
@@ -899,10 +899,10 @@ class PointwiseMethods:
     def __imul__(self, other: Any) -> Any:
         if modes:
             return mul__packet.call_operator("__imul__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = mul__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = mul__packet.operator_miss("__imul__", self, other)
@@ -914,13 +914,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return div_packet.call_method_parameters(self, other, rounding_mode, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = div_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -931,11 +931,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = div_packet.miss_out_method(self, other, rounding_mode, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = div_plans[self._spec][
-                (kind if kind is float or kind is int else None if other is None else other._spec),
-                rounding_mode,
+                (cls if cls is float or cls is int else None if other is None else other._spec), rounding_mode
             ]
         except (KeyError, AttributeError, TypeError):
             plan = div_packet.miss_method(self, other, rounding_mode)
@@ -944,10 +943,10 @@ class PointwiseMethods:
     def __truediv__(self, other: Any) -> Any:
         if modes:
             return div_packet.call_operator("__truediv__", self, other, NOT_GIVEN)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = div_plans[self._spec][
-                (kind if kind is float or kind is int else None if other is None else other._spec), NOT_GIVEN
+                (cls if cls is float or cls is int else None if other is None else other._spec), NOT_GIVEN
             ]
         except (KeyError, AttributeError, TypeError):
             plan = div_packet.operator_miss("__truediv__", self, other, NOT_GIVEN)
@@ -956,11 +955,10 @@ class PointwiseMethods:
     def div_(self, other: Tensor | Number, *, rounding_mode: str | None = NOT_GIVEN) -> Tensor:
         if modes:
             return div__packet.call_method_parameters(self, other, rounding_mode)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = div__plans[self._spec][
-                (kind if kind is float or kind is int else None if other is None else other._spec),
-                rounding_mode,
+                (cls if cls is float or cls is int else None if other is None else other._spec), rounding_mode
             ]
         except (KeyError, AttributeError, TypeError):
             plan = div__packet.miss_method(self, other, rounding_mode)
@@ -969,10 +967,10 @@ class PointwiseMethods:
     def __itruediv__(self, other: Any) -> Any:
         if modes:
             return div__packet.call_operator("__itruediv__", self, other, NOT_GIVEN)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = div__plans[self._spec][
-                (kind if kind is float or kind is int else None if other is None else other._spec), NOT_GIVEN
+                (cls if cls is float or cls is int else None if other is None else other._spec), NOT_GIVEN
             ]
         except (KeyError, AttributeError, TypeError):
             plan = div__packet.operator_miss("__itruediv__", self, other, NOT_GIVEN)
@@ -982,13 +980,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return floor_divide_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = floor_divide_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -998,10 +996,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = floor_divide_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = floor_divide_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = floor_divide_packet.miss_method(self, other)
@@ -1010,10 +1008,10 @@ class PointwiseMethods:
     def __floordiv__(self, other: Any) -> Any:
         if modes:
             return floor_divide_packet.call_operator("__floordiv__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = floor_divide_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = floor_divide_packet.operator_miss("__floordiv__", self, other)
@@ -1022,10 +1020,10 @@ class PointwiseMethods:
     def floor_divide_(self, other: Tensor | Number) -> Tensor:
         if modes:
             return floor_divide__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = floor_divide__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = floor_divide__packet.miss_method(self, other)
@@ -1034,10 +1032,10 @@ class PointwiseMethods:
     def __ifloordiv__(self, other: Any) -> Any:
         if modes:
             return floor_divide__packet.call_operator("__ifloordiv__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = floor_divide__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = floor_divide__packet.operator_miss("__ifloordiv__", self, other)
@@ -1047,13 +1045,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return remainder_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = remainder_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -1063,10 +1061,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = remainder_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = remainder_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = remainder_packet.miss_method(self, other)
@@ -1075,10 +1073,10 @@ class PointwiseMethods:
     def __mod__(self, other: Any) -> Any:
         if modes:
             return remainder_packet.call_operator("__mod__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = remainder_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = remainder_packet.operator_miss("__mod__", self, other)
@@ -1087,10 +1085,10 @@ class PointwiseMethods:
     def remainder_(self, other: Tensor | Number) -> Tensor:
         if modes:
             return remainder__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = remainder__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = remainder__packet.miss_method(self, other)
@@ -1099,10 +1097,10 @@ class PointwiseMethods:
     def __imod__(self, other: Any) -> Any:
         if modes:
             return remainder__packet.call_operator("__imod__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = remainder__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = remainder__packet.operator_miss("__imod__", self, other)
@@ -1112,13 +1110,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return fmod_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = fmod_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -1128,10 +1126,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = fmod_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = fmod_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = fmod_packet.miss_method(self, other)
@@ -1140,10 +1138,10 @@ class PointwiseMethods:
     def fmod_(self, other: Tensor | Number) -> Tensor:
         if modes:
             return fmod__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = fmod__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = fmod__packet.miss_method(self, other)
@@ -1153,13 +1151,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return pow_packet.call_method_parameters(self, exponent, out=out)
-            kind_exponent = exponent.__class__
+            cls_exponent = exponent.__class__
             try:
                 plan = pow_outs[
                     self._spec,
                     (
-                        kind_exponent
-                        if kind_exponent is float or kind_exponent is int
+                        cls_exponent
+                        if cls_exponent is float or cls_exponent is int
                         else None
                         if exponent is None
                         else exponent._spec
@@ -1169,10 +1167,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = pow_packet.miss_out_method(self, exponent, out)
             return plan(self, exponent, out)
-        kind = exponent.__class__
+        cls = exponent.__class__
         try:
             plan = pow_plans[self._spec][
-                kind if kind is float or kind is int else None if exponent is None else exponent._spec
+                cls if cls is float or cls is int else None if exponent is None else exponent._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = pow_packet.miss_method(self, exponent)
@@ -1181,10 +1179,10 @@ class PointwiseMethods:
     def __pow__(self, exponent: Any) -> Any:
         if modes:
             return pow_packet.call_operator("__pow__", self, exponent)
-        kind = exponent.__class__
+        cls = exponent.__class__
         try:
             plan = pow_plans[self._spec][
-                kind if kind is float or kind is int else None if exponent is None else exponent._spec
+                cls if cls is float or cls is int else None if exponent is None else exponent._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = pow_packet.operator_miss("__pow__", self, exponent)
@@ -1193,10 +1191,10 @@ class PointwiseMethods:
     def pow_(self, exponent: Tensor | Number) -> Tensor:
         if modes:
             return pow__packet.call_method_parameters(self, exponent)
-        kind = exponent.__class__
+        cls = exponent.__class__
         try:
             plan = pow__plans[self._spec][
-                kind if kind is float or kind is int else None if exponent is None else exponent._spec
+                cls if cls is float or cls is int else None if exponent is None else exponent._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = pow__packet.miss_method(self, exponent)
@@ -1205,10 +1203,10 @@ class PointwiseMethods:
     def __ipow__(self, exponent: Any) -> Any:
         if modes:
             return pow__packet.call_operator("__ipow__", self, exponent)
-        kind = exponent.__class__
+        cls = exponent.__class__
         try:
             plan = pow__plans[self._spec][
-                kind if kind is float or kind is int else None if exponent is None else exponent._spec
+                cls if cls is float or cls is int else None if exponent is None else exponent._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = pow__packet.operator_miss("__ipow__", self, exponent)
@@ -2481,13 +2479,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return eq_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = eq_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -2497,10 +2495,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = eq_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = eq_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = eq_packet.miss_method(self, other)
@@ -2509,10 +2507,10 @@ class PointwiseMethods:
     def __eq__(self, other: Any) -> Any:
         if modes:
             return eq_packet.call_operator("__eq__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = eq_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = eq_packet.operator_miss("__eq__", self, other)
@@ -2521,10 +2519,10 @@ class PointwiseMethods:
     def eq_(self, other: Tensor | Number) -> Tensor:
         if modes:
             return eq__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = eq__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = eq__packet.miss_method(self, other)
@@ -2534,13 +2532,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return ne_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = ne_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -2550,10 +2548,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = ne_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = ne_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = ne_packet.miss_method(self, other)
@@ -2562,10 +2560,10 @@ class PointwiseMethods:
     def __ne__(self, other: Any) -> Any:
         if modes:
             return ne_packet.call_operator("__ne__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = ne_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = ne_packet.operator_miss("__ne__", self, other)
@@ -2574,10 +2572,10 @@ class PointwiseMethods:
     def ne_(self, other: Tensor | Number) -> Tensor:
         if modes:
             return ne__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = ne__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = ne__packet.miss_method(self, other)
@@ -2587,13 +2585,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return lt_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = lt_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -2603,10 +2601,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = lt_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = lt_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = lt_packet.miss_method(self, other)
@@ -2615,10 +2613,10 @@ class PointwiseMethods:
     def __lt__(self, other: Any) -> Any:
         if modes:
             return lt_packet.call_operator("__lt__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = lt_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = lt_packet.operator_miss("__lt__", self, other)
@@ -2627,10 +2625,10 @@ class PointwiseMethods:
     def lt_(self, other: Tensor | Number) -> Tensor:
         if modes:
             return lt__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = lt__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = lt__packet.miss_method(self, other)
@@ -2640,13 +2638,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return le_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = le_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -2656,10 +2654,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = le_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = le_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = le_packet.miss_method(self, other)
@@ -2668,10 +2666,10 @@ class PointwiseMethods:
     def __le__(self, other: Any) -> Any:
         if modes:
             return le_packet.call_operator("__le__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = le_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = le_packet.operator_miss("__le__", self, other)
@@ -2680,10 +2678,10 @@ class PointwiseMethods:
     def le_(self, other: Tensor | Number) -> Tensor:
         if modes:
             return le__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = le__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = le__packet.miss_method(self, other)
@@ -2693,13 +2691,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return gt_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = gt_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -2709,10 +2707,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = gt_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = gt_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = gt_packet.miss_method(self, other)
@@ -2721,10 +2719,10 @@ class PointwiseMethods:
     def __gt__(self, other: Any) -> Any:
         if modes:
             return gt_packet.call_operator("__gt__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = gt_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = gt_packet.operator_miss("__gt__", self, other)
@@ -2733,10 +2731,10 @@ class PointwiseMethods:
     def gt_(self, other: Tensor | Number) -> Tensor:
         if modes:
             return gt__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = gt__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = gt__packet.miss_method(self, other)
@@ -2746,13 +2744,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return ge_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = ge_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -2762,10 +2760,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = ge_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = ge_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = ge_packet.miss_method(self, other)
@@ -2774,10 +2772,10 @@ class PointwiseMethods:
     def __ge__(self, other: Any) -> Any:
         if modes:
             return ge_packet.call_operator("__ge__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = ge_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = ge_packet.operator_miss("__ge__", self, other)
@@ -2786,10 +2784,10 @@ class PointwiseMethods:
     def ge_(self, other: Tensor | Number) -> Tensor:
         if modes:
             return ge__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = ge__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = ge__packet.miss_method(self, other)
@@ -2799,13 +2797,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return greater_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = greater_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -2815,10 +2813,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = greater_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = greater_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = greater_packet.miss_method(self, other)
@@ -2827,10 +2825,10 @@ class PointwiseMethods:
     def greater_(self, other: Tensor | Number) -> Tensor:
         if modes:
             return greater__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = greater__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = greater__packet.miss_method(self, other)
@@ -2840,13 +2838,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return greater_equal_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = greater_equal_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -2856,10 +2854,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = greater_equal_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = greater_equal_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = greater_equal_packet.miss_method(self, other)
@@ -2868,10 +2866,10 @@ class PointwiseMethods:
     def greater_equal_(self, other: Tensor | Number) -> Tensor:
         if modes:
             return greater_equal__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = greater_equal__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = greater_equal__packet.miss_method(self, other)
@@ -2881,13 +2879,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return less_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = less_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -2897,10 +2895,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = less_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = less_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = less_packet.miss_method(self, other)
@@ -2909,10 +2907,10 @@ class PointwiseMethods:
     def less_(self, other: Tensor | Number) -> Tensor:
         if modes:
             return less__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = less__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = less__packet.miss_method(self, other)
@@ -2922,13 +2920,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return less_equal_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = less_equal_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -2938,10 +2936,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = less_equal_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = less_equal_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = less_equal_packet.miss_method(self, other)
@@ -2950,10 +2948,10 @@ class PointwiseMethods:
     def less_equal_(self, other: Tensor | Number) -> Tensor:
         if modes:
             return less_equal__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = less_equal__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = less_equal__packet.miss_method(self, other)
@@ -2963,13 +2961,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return not_equal_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = not_equal_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -2979,10 +2977,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = not_equal_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = not_equal_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = not_equal_packet.miss_method(self, other)
@@ -2991,10 +2989,10 @@ class PointwiseMethods:
     def not_equal_(self, other: Tensor | Number) -> Tensor:
         if modes:
             return not_equal__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = not_equal__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = not_equal__packet.miss_method(self, other)
@@ -3127,13 +3125,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return bitwise_and_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = bitwise_and_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -3143,10 +3141,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = bitwise_and_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_and_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_and_packet.miss_method(self, other)
@@ -3155,10 +3153,10 @@ class PointwiseMethods:
     def __and__(self, other: Any) -> Any:
         if modes:
             return bitwise_and_packet.call_operator("__and__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_and_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_and_packet.operator_miss("__and__", self, other)
@@ -3167,10 +3165,10 @@ class PointwiseMethods:
     def __rand__(self, other: Any) -> Any:
         if modes:
             return bitwise_and_packet.call_operator("__rand__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_and_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_and_packet.operator_miss("__rand__", self, other)
@@ -3179,10 +3177,10 @@ class PointwiseMethods:
     def bitwise_and_(self, other: Tensor | Number) -> Tensor:
         if modes:
             return bitwise_and__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_and__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_and__packet.miss_method(self, other)
@@ -3191,10 +3189,10 @@ class PointwiseMethods:
     def __iand__(self, other: Any) -> Any:
         if modes:
             return bitwise_and__packet.call_operator("__iand__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_and__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_and__packet.operator_miss("__iand__", self, other)
@@ -3204,13 +3202,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return bitwise_or_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = bitwise_or_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -3220,10 +3218,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = bitwise_or_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_or_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_or_packet.miss_method(self, other)
@@ -3232,10 +3230,10 @@ class PointwiseMethods:
     def __or__(self, other: Any) -> Any:
         if modes:
             return bitwise_or_packet.call_operator("__or__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_or_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_or_packet.operator_miss("__or__", self, other)
@@ -3244,10 +3242,10 @@ class PointwiseMethods:
     def __ror__(self, other: Any) -> Any:
         if modes:
             return bitwise_or_packet.call_operator("__ror__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_or_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_or_packet.operator_miss("__ror__", self, other)
@@ -3256,10 +3254,10 @@ class PointwiseMethods:
     def bitwise_or_(self, other: Tensor | Number) -> Tensor:
         if modes:
             return bitwise_or__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_or__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_or__packet.miss_method(self, other)
@@ -3268,10 +3266,10 @@ class PointwiseMethods:
     def __ior__(self, other: Any) -> Any:
         if modes:
             return bitwise_or__packet.call_operator("__ior__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_or__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_or__packet.operator_miss("__ior__", self, other)
@@ -3281,13 +3279,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return bitwise_xor_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = bitwise_xor_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -3297,10 +3295,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = bitwise_xor_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_xor_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_xor_packet.miss_method(self, other)
@@ -3309,10 +3307,10 @@ class PointwiseMethods:
     def __xor__(self, other: Any) -> Any:
         if modes:
             return bitwise_xor_packet.call_operator("__xor__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_xor_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_xor_packet.operator_miss("__xor__", self, other)
@@ -3321,10 +3319,10 @@ class PointwiseMethods:
     def __rxor__(self, other: Any) -> Any:
         if modes:
             return bitwise_xor_packet.call_operator("__rxor__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_xor_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_xor_packet.operator_miss("__rxor__", self, other)
@@ -3333,10 +3331,10 @@ class PointwiseMethods:
     def bitwise_xor_(self, other: Tensor | Number) -> Tensor:
         if modes:
             return bitwise_xor__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_xor__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_xor__packet.miss_method(self, other)
@@ -3345,10 +3343,10 @@ class PointwiseMethods:
     def __ixor__(self, other: Any) -> Any:
         if modes:
             return bitwise_xor__packet.call_operator("__ixor__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_xor__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_xor__packet.operator_miss("__ixor__", self, other)
@@ -3358,13 +3356,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return bitwise_left_shift_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = bitwise_left_shift_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -3374,10 +3372,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = bitwise_left_shift_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_left_shift_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_left_shift_packet.miss_method(self, other)
@@ -3386,10 +3384,10 @@ class PointwiseMethods:
     def __lshift__(self, other: Any) -> Any:
         if modes:
             return bitwise_left_shift_packet.call_operator("__lshift__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_left_shift_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_left_shift_packet.operator_miss("__lshift__", self, other)
@@ -3398,10 +3396,10 @@ class PointwiseMethods:
     def bitwise_left_shift_(self, other: Tensor | Number) -> Tensor:
         if modes:
             return bitwise_left_shift__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_left_shift__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_left_shift__packet.miss_method(self, other)
@@ -3410,10 +3408,10 @@ class PointwiseMethods:
     def __ilshift__(self, other: Any) -> Any:
         if modes:
             return bitwise_left_shift__packet.call_operator("__ilshift__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_left_shift__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_left_shift__packet.operator_miss("__ilshift__", self, other)
@@ -3423,13 +3421,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return bitwise_right_shift_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = bitwise_right_shift_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -3439,10 +3437,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = bitwise_right_shift_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_right_shift_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_right_shift_packet.miss_method(self, other)
@@ -3451,10 +3449,10 @@ class PointwiseMethods:
     def __rshift__(self, other: Any) -> Any:
         if modes:
             return bitwise_right_shift_packet.call_operator("__rshift__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_right_shift_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_right_shift_packet.operator_miss("__rshift__", self, other)
@@ -3463,10 +3461,10 @@ class PointwiseMethods:
     def bitwise_right_shift_(self, other: Tensor | Number) -> Tensor:
         if modes:
             return bitwise_right_shift__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_right_shift__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_right_shift__packet.miss_method(self, other)
@@ -3475,10 +3473,10 @@ class PointwiseMethods:
     def __irshift__(self, other: Any) -> Any:
         if modes:
             return bitwise_right_shift__packet.call_operator("__irshift__", self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = bitwise_right_shift__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bitwise_right_shift__packet.operator_miss("__irshift__", self, other)
@@ -3575,36 +3573,24 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return clamp_packet.call_method_parameters(self, min, max, out=out)
-            kind_min = min.__class__
-            kind_max = max.__class__
+            cls_min = min.__class__
+            cls_max = max.__class__
             try:
                 plan = clamp_outs[
                     self._spec,
-                    (
-                        kind_min
-                        if kind_min is float or kind_min is int
-                        else None
-                        if min is None
-                        else min._spec
-                    ),
-                    (
-                        kind_max
-                        if kind_max is float or kind_max is int
-                        else None
-                        if max is None
-                        else max._spec
-                    ),
+                    (cls_min if cls_min is float or cls_min is int else None if min is None else min._spec),
+                    (cls_max if cls_max is float or cls_max is int else None if max is None else max._spec),
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
                 plan = clamp_packet.miss_out_method(self, min, max, out)
             return plan(self, min, max, out)
-        kind_min = min.__class__
-        kind_max = max.__class__
+        cls_min = min.__class__
+        cls_max = max.__class__
         try:
             plan = clamp_plans[self._spec][
-                (kind_min if kind_min is float or kind_min is int else None if min is None else min._spec),
-                (kind_max if kind_max is float or kind_max is int else None if max is None else max._spec),
+                (cls_min if cls_min is float or cls_min is int else None if min is None else min._spec),
+                (cls_max if cls_max is float or cls_max is int else None if max is None else max._spec),
             ]
         except (KeyError, AttributeError, TypeError):
             plan = clamp_packet.miss_method(self, min, max)
@@ -3613,12 +3599,12 @@ class PointwiseMethods:
     def clamp_(self, min: Number | Tensor | None = None, max: Number | Tensor | None = None) -> Tensor:
         if modes:
             return clamp__packet.call_method_parameters(self, min, max)
-        kind_min = min.__class__
-        kind_max = max.__class__
+        cls_min = min.__class__
+        cls_max = max.__class__
         try:
             plan = clamp__plans[self._spec][
-                (kind_min if kind_min is float or kind_min is int else None if min is None else min._spec),
-                (kind_max if kind_max is float or kind_max is int else None if max is None else max._spec),
+                (cls_min if cls_min is float or cls_min is int else None if min is None else min._spec),
+                (cls_max if cls_max is float or cls_max is int else None if max is None else max._spec),
             ]
         except (KeyError, AttributeError, TypeError):
             plan = clamp__packet.miss_method(self, min, max)
@@ -3628,26 +3614,20 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return clamp_min_packet.call_method_parameters(self, min, out=out)
-            kind_min = min.__class__
+            cls_min = min.__class__
             try:
                 plan = clamp_min_outs[
                     self._spec,
-                    (
-                        kind_min
-                        if kind_min is float or kind_min is int
-                        else None
-                        if min is None
-                        else min._spec
-                    ),
+                    (cls_min if cls_min is float or cls_min is int else None if min is None else min._spec),
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
                 plan = clamp_min_packet.miss_out_method(self, min, out)
             return plan(self, min, out)
-        kind = min.__class__
+        cls = min.__class__
         try:
             plan = clamp_min_plans[self._spec][
-                kind if kind is float or kind is int else None if min is None else min._spec
+                cls if cls is float or cls is int else None if min is None else min._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = clamp_min_packet.miss_method(self, min)
@@ -3656,10 +3636,10 @@ class PointwiseMethods:
     def clamp_min_(self, min: Number | Tensor) -> Tensor:
         if modes:
             return clamp_min__packet.call_method_parameters(self, min)
-        kind = min.__class__
+        cls = min.__class__
         try:
             plan = clamp_min__plans[self._spec][
-                kind if kind is float or kind is int else None if min is None else min._spec
+                cls if cls is float or cls is int else None if min is None else min._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = clamp_min__packet.miss_method(self, min)
@@ -3669,26 +3649,20 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return clamp_max_packet.call_method_parameters(self, max, out=out)
-            kind_max = max.__class__
+            cls_max = max.__class__
             try:
                 plan = clamp_max_outs[
                     self._spec,
-                    (
-                        kind_max
-                        if kind_max is float or kind_max is int
-                        else None
-                        if max is None
-                        else max._spec
-                    ),
+                    (cls_max if cls_max is float or cls_max is int else None if max is None else max._spec),
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
                 plan = clamp_max_packet.miss_out_method(self, max, out)
             return plan(self, max, out)
-        kind = max.__class__
+        cls = max.__class__
         try:
             plan = clamp_max_plans[self._spec][
-                kind if kind is float or kind is int else None if max is None else max._spec
+                cls if cls is float or cls is int else None if max is None else max._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = clamp_max_packet.miss_method(self, max)
@@ -3697,10 +3671,10 @@ class PointwiseMethods:
     def clamp_max_(self, max: Number | Tensor) -> Tensor:
         if modes:
             return clamp_max__packet.call_method_parameters(self, max)
-        kind = max.__class__
+        cls = max.__class__
         try:
             plan = clamp_max__plans[self._spec][
-                kind if kind is float or kind is int else None if max is None else max._spec
+                cls if cls is float or cls is int else None if max is None else max._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = clamp_max__packet.miss_method(self, max)
@@ -3709,12 +3683,12 @@ class PointwiseMethods:
     def clip(self, min: Number | Tensor | None = None, max: Number | Tensor | None = None) -> Tensor:
         if modes:
             return clip_packet.call_method_parameters(self, min, max)
-        kind_min = min.__class__
-        kind_max = max.__class__
+        cls_min = min.__class__
+        cls_max = max.__class__
         try:
             plan = clip_plans[self._spec][
-                (kind_min if kind_min is float or kind_min is int else None if min is None else min._spec),
-                (kind_max if kind_max is float or kind_max is int else None if max is None else max._spec),
+                (cls_min if cls_min is float or cls_min is int else None if min is None else min._spec),
+                (cls_max if cls_max is float or cls_max is int else None if max is None else max._spec),
             ]
         except (KeyError, AttributeError, TypeError):
             plan = clip_packet.miss_method(self, min, max)
@@ -3723,12 +3697,12 @@ class PointwiseMethods:
     def clip_(self, min: Number | Tensor | None = None, max: Number | Tensor | None = None) -> Tensor:
         if modes:
             return clip__packet.call_method_parameters(self, min, max)
-        kind_min = min.__class__
-        kind_max = max.__class__
+        cls_min = min.__class__
+        cls_max = max.__class__
         try:
             plan = clip__plans[self._spec][
-                (kind_min if kind_min is float or kind_min is int else None if min is None else min._spec),
-                (kind_max if kind_max is float or kind_max is int else None if max is None else max._spec),
+                (cls_min if cls_min is float or cls_min is int else None if min is None else min._spec),
+                (cls_max if cls_max is float or cls_max is int else None if max is None else max._spec),
             ]
         except (KeyError, AttributeError, TypeError):
             plan = clip__packet.miss_method(self, min, max)
@@ -3740,14 +3714,14 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return where_packet.call_method_parameters(condition, self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = where_outs[
                     condition._spec,
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -3757,10 +3731,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = where_packet.miss_out_method(condition, self, other, out)
             return plan(condition, self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = where_plans[condition._spec][
-                self._spec, (kind if kind is float or kind is int else None if other is None else other._spec)
+                self._spec, (cls if cls is float or cls is int else None if other is None else other._spec)
             ]
         except (KeyError, AttributeError, TypeError):
             plan = where_packet.miss_method(condition, self, other)
@@ -3770,14 +3744,14 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return lerp_packet.call_method_parameters(self, end, weight, out=out)
-            kind_weight = weight.__class__
+            cls_weight = weight.__class__
             try:
                 plan = lerp_outs[
                     self._spec,
                     end._spec,
                     (
-                        kind_weight
-                        if kind_weight is float or kind_weight is int
+                        cls_weight
+                        if cls_weight is float or cls_weight is int
                         else None
                         if weight is None
                         else weight._spec
@@ -3787,11 +3761,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = lerp_packet.miss_out_method(self, end, weight, out)
             return plan(self, end, weight, out)
-        kind = weight.__class__
+        cls = weight.__class__
         try:
             plan = lerp_plans[self._spec][
-                end._spec,
-                (kind if kind is float or kind is int else None if weight is None else weight._spec),
+                end._spec, (cls if cls is float or cls is int else None if weight is None else weight._spec)
             ]
         except (KeyError, AttributeError, TypeError):
             plan = lerp_packet.miss_method(self, end, weight)
@@ -3800,11 +3773,10 @@ class PointwiseMethods:
     def lerp_(self, end: Tensor, weight: Number | Tensor) -> Tensor:
         if modes:
             return lerp__packet.call_method_parameters(self, end, weight)
-        kind = weight.__class__
+        cls = weight.__class__
         try:
             plan = lerp__plans[self._spec][
-                end._spec,
-                (kind if kind is float or kind is int else None if weight is None else weight._spec),
+                end._spec, (cls if cls is float or cls is int else None if weight is None else weight._spec)
             ]
         except (KeyError, AttributeError, TypeError):
             plan = lerp__packet.miss_method(self, end, weight)
@@ -3985,13 +3957,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return copysign_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = copysign_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -4001,10 +3973,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = copysign_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = copysign_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = copysign_packet.miss_method(self, other)
@@ -4013,10 +3985,10 @@ class PointwiseMethods:
     def copysign_(self, other: Tensor | Number) -> Tensor:
         if modes:
             return copysign__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = copysign__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = copysign__packet.miss_method(self, other)
@@ -4250,13 +4222,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return xlogy_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = xlogy_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -4266,10 +4238,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = xlogy_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = xlogy_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = xlogy_packet.miss_method(self, other)
@@ -4278,10 +4250,10 @@ class PointwiseMethods:
     def xlogy_(self, other: Tensor | Number) -> Tensor:
         if modes:
             return xlogy__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = xlogy__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = xlogy__packet.miss_method(self, other)
@@ -4339,13 +4311,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return multiply_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = multiply_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -4355,10 +4327,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = multiply_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = multiply_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = multiply_packet.miss_method(self, other)
@@ -4367,10 +4339,10 @@ class PointwiseMethods:
     def multiply_(self, other: Tensor | Number) -> Tensor:
         if modes:
             return multiply__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = multiply__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = multiply__packet.miss_method(self, other)
@@ -4380,13 +4352,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return subtract_packet.call_method_parameters(self, other, alpha, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = subtract_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -4398,18 +4370,18 @@ class PointwiseMethods:
                 plan = subtract_packet.miss_out_method(self, other, alpha, out)
             return plan(self, other, alpha, out)
         if alpha is INT_1:
-            kind = other.__class__
+            cls = other.__class__
             try:
                 plan = subtract_plans[self._spec][
-                    kind if kind is float or kind is int else None if other is None else other._spec
+                    cls if cls is float or cls is int else None if other is None else other._spec
                 ]
             except (KeyError, AttributeError, TypeError):
                 plan = subtract_packet.miss_method(self, other, alpha)
             return plan(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = subtract_scaled[self._spec][
-                (kind if kind is float or kind is int else None if other is None else other._spec),
+                (cls if cls is float or cls is int else None if other is None else other._spec),
                 (None if alpha is INT_1 else alpha.__class__),
             ]
         except (KeyError, AttributeError, TypeError):
@@ -4420,18 +4392,18 @@ class PointwiseMethods:
         if modes:
             return subtract__packet.call_method_parameters(self, other, alpha)
         if alpha is INT_1:
-            kind = other.__class__
+            cls = other.__class__
             try:
                 plan = subtract__plans[self._spec][
-                    kind if kind is float or kind is int else None if other is None else other._spec
+                    cls if cls is float or cls is int else None if other is None else other._spec
                 ]
             except (KeyError, AttributeError, TypeError):
                 plan = subtract__packet.miss_method(self, other, alpha)
             return plan(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = subtract__scaled[self._spec][
-                (kind if kind is float or kind is int else None if other is None else other._spec),
+                (cls if cls is float or cls is int else None if other is None else other._spec),
                 (None if alpha is INT_1 else alpha.__class__),
             ]
         except (KeyError, AttributeError, TypeError):
@@ -4444,13 +4416,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return divide_packet.call_method_parameters(self, other, rounding_mode, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = divide_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -4461,11 +4433,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = divide_packet.miss_out_method(self, other, rounding_mode, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = divide_plans[self._spec][
-                (kind if kind is float or kind is int else None if other is None else other._spec),
-                rounding_mode,
+                (cls if cls is float or cls is int else None if other is None else other._spec), rounding_mode
             ]
         except (KeyError, AttributeError, TypeError):
             plan = divide_packet.miss_method(self, other, rounding_mode)
@@ -4474,11 +4445,10 @@ class PointwiseMethods:
     def divide_(self, other: Tensor | Number, *, rounding_mode: str | None = NOT_GIVEN) -> Tensor:
         if modes:
             return divide__packet.call_method_parameters(self, other, rounding_mode)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = divide__plans[self._spec][
-                (kind if kind is float or kind is int else None if other is None else other._spec),
-                rounding_mode,
+                (cls if cls is float or cls is int else None if other is None else other._spec), rounding_mode
             ]
         except (KeyError, AttributeError, TypeError):
             plan = divide__packet.miss_method(self, other, rounding_mode)
@@ -4488,13 +4458,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return true_divide_packet.call_method_parameters(self, other, out=out)
-            kind_other = other.__class__
+            cls_other = other.__class__
             try:
                 plan = true_divide_outs[
                     self._spec,
                     (
-                        kind_other
-                        if kind_other is float or kind_other is int
+                        cls_other
+                        if cls_other is float or cls_other is int
                         else None
                         if other is None
                         else other._spec
@@ -4504,10 +4474,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = true_divide_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = true_divide_plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = true_divide_packet.miss_method(self, other)
@@ -4516,10 +4486,10 @@ class PointwiseMethods:
     def true_divide_(self, other: Tensor | Number) -> Tensor:
         if modes:
             return true_divide__packet.call_method_parameters(self, other)
-        kind = other.__class__
+        cls = other.__class__
         try:
             plan = true_divide__plans[self._spec][
-                kind if kind is float or kind is int else None if other is None else other._spec
+                cls if cls is float or cls is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = true_divide__packet.miss_method(self, other)
@@ -4529,13 +4499,13 @@ class PointwiseMethods:
         if modes or out is not None:
             if modes:
                 return float_power_packet.call_method_parameters(self, exponent, out=out)
-            kind_exponent = exponent.__class__
+            cls_exponent = exponent.__class__
             try:
                 plan = float_power_outs[
                     self._spec,
                     (
-                        kind_exponent
-                        if kind_exponent is float or kind_exponent is int
+                        cls_exponent
+                        if cls_exponent is float or cls_exponent is int
                         else None
                         if exponent is None
                         else exponent._spec
@@ -4545,10 +4515,10 @@ class PointwiseMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = float_power_packet.miss_out_method(self, exponent, out)
             return plan(self, exponent, out)
-        kind = exponent.__class__
+        cls = exponent.__class__
         try:
             plan = float_power_plans[self._spec][
-                kind if kind is float or kind is int else None if exponent is None else exponent._spec
+                cls if cls is float or cls is int else None if exponent is None else exponent._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = float_power_packet.miss_method(self, exponent)
@@ -4593,10 +4563,10 @@ class PointwiseMethods:
         """
         if modes:
             return float_power__packet.call_method_parameters(self, exponent)
-        kind = exponent.__class__
+        cls = exponent.__class__
         try:
             plan = float_power__plans[self._spec][
-                kind if kind is float or kind is int else None if exponent is None else exponent._spec
+                cls if cls is float or cls is int else None if exponent is None else exponent._spec
             ]
         except (KeyError, AttributeError, TypeError):
             plan = float_power__packet.miss_method(self, exponent)

@@ -349,11 +349,10 @@ class RandomMethods:
         """
         if modes:
             return bernoulli__packet.call_method_parameters(self, p, generator)
-        kind = p.__class__
+        cls = p.__class__
         try:
             plan = bernoulli__plans[self._spec][
-                (kind if kind is float or kind is int else None if p is None else p._spec),
-                generator.__class__,
+                (cls if cls is float or cls is int else None if p is None else p._spec), generator.__class__
             ]
         except (KeyError, AttributeError, TypeError):
             plan = bernoulli__packet.miss_method(self, p, generator)

@@ -100,11 +100,11 @@ class StatisticsMethods:
         if modes or out is not None:
             if modes:
                 return quantile_packet.call_method_parameters(self, q, dim, keepdim, interpolation, out=out)
-            kind_q = q.__class__
+            cls_q = q.__class__
             try:
                 plan = quantile_outs[
                     self._spec,
-                    (kind_q if kind_q is float or kind_q is int else None if q is None else q._spec),
+                    (cls_q if cls_q is float or cls_q is int else None if q is None else q._spec),
                     dim,
                     keepdim,
                     interpolation,
@@ -113,10 +113,10 @@ class StatisticsMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = quantile_packet.miss_out_method(self, q, dim, keepdim, interpolation, out)
             return plan(self, q, out)
-        kind = q.__class__
+        cls = q.__class__
         try:
             plan = quantile_plans[self._spec][
-                (kind if kind is float or kind is int else None if q is None else q._spec),
+                (cls if cls is float or cls is int else None if q is None else q._spec),
                 dim,
                 keepdim,
                 interpolation,
@@ -139,11 +139,11 @@ class StatisticsMethods:
                 return nanquantile_packet.call_method_parameters(
                     self, q, dim, keepdim, interpolation, out=out
                 )
-            kind_q = q.__class__
+            cls_q = q.__class__
             try:
                 plan = nanquantile_outs[
                     self._spec,
-                    (kind_q if kind_q is float or kind_q is int else None if q is None else q._spec),
+                    (cls_q if cls_q is float or cls_q is int else None if q is None else q._spec),
                     dim,
                     keepdim,
                     interpolation,
@@ -152,10 +152,10 @@ class StatisticsMethods:
             except (KeyError, AttributeError, TypeError):
                 plan = nanquantile_packet.miss_out_method(self, q, dim, keepdim, interpolation, out)
             return plan(self, q, out)
-        kind = q.__class__
+        cls = q.__class__
         try:
             plan = nanquantile_plans[self._spec][
-                (kind if kind is float or kind is int else None if q is None else q._spec),
+                (cls if cls is float or cls is int else None if q is None else q._spec),
                 dim,
                 keepdim,
                 interpolation,

@@ -150,10 +150,10 @@ class StorageMethods:
         """
         if modes:
             return set__packet.call_method_parameters(self, source, storage_offset, size, stride)
-        kind = source.__class__
+        cls = source.__class__
         try:
             plan = set__plans[self._spec][
-                (kind if kind is float or kind is int else None if source is None else source._spec),
+                (cls if cls is float or cls is int else None if source is None else source._spec),
                 storage_offset,
                 size,
                 stride,

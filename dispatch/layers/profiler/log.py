@@ -63,11 +63,11 @@ class LaunchSite(NamedTuple):
 class ThreadLog:
     """The list of one thread."""
 
-    __slots__ = ("entries", "ident", "name", "native")
+    __slots__ = ("entries", "ident", "name", "system_id")
 
     def __init__(self, ident: int) -> None:
         self.ident = ident
-        self.native = threading.get_native_id()
+        self.system_id = threading.get_native_id()
         self.name = threading.current_thread().name
         self.entries: list[Any] = []
 

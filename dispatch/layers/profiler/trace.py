@@ -38,7 +38,7 @@ def trace_events(recording: Recording) -> Iterator[dict[str, Any]]:
     yield _named("process_name", pid, 0, name="python")
     yield _named("process_labels", pid, 0, labels="CPU")
     for log in recording.threads:
-        yield _named("thread_name", pid, log.native, name=f"thread {log.native} ({log.name})")
+        yield _named("thread_name", pid, log.system_id, name=f"thread {log.system_id} ({log.name})")
     for device in sorted({work.device for _, work in recording.work}):
         yield _named("process_name", device, 0, name="python")
         yield _named("process_labels", device, 0, labels=f"GPU {device}")

@@ -207,7 +207,7 @@ def recording_of(session: Session) -> Recording:
     logs, freed, work = session.finish()
     builder = _Builder(session)
     for log, entries in logs:
-        builder.read(entries, log.native)
+        builder.read(entries, log.system_id)
     for i in range(0, len(freed), 4):
         site, address, time, nbytes = freed[i : i + 4]
         memory = MemoryEvent(builder.microseconds(time), 0, site.device, address, nbytes)

@@ -20,13 +20,13 @@ from ....runtime.tensor_spec import TensorSpec
 from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
 from ...iterator.overlap import check_write_overlap
-from ...plans.functional import FunctionalForm
+from ...plans.functional import TENSOR, FunctionalForm
 from ...tensor import Tensor
 from ..allocation import allocator_of, numpy_may_allocate, pinned_allocator_of
 from ..meta_base import MetaBase
 from ..stub import OWN, StructuredCall, find_kernel, has_kernel
 
-_OF_ONE = FunctionalForm((True,), None)
+_OF_ONE = FunctionalForm((TENSOR,), None)
 _OF_NUMBERS: dict[type, ScalarType] = {bool: bool_, int: int64, float: float64, complex: complex128}
 """The dtypes that hold Python's numbers as they are, whatever the default dtype."""
 

@@ -40,8 +40,8 @@ class CUDAError(AcceleratorError):
         CUDAError('CUDA error: an illegal memory access was encountered...')
     """
 
-    def __init__(self, status: int, native: BaseException | None = None, doing: str = "") -> None:
-        described = str(native if native is not None else runtime_api.CUDARuntimeError(status))
+    def __init__(self, status: int, cause: BaseException | None = None, doing: str = "") -> None:
+        described = str(cause if cause is not None else runtime_api.CUDARuntimeError(status))
         name, _, text = described.partition(": ")
         place = f": {doing}" if doing else ""
         hint = _ASYNCHRONOUS if status in LOST else ""
@@ -87,12 +87,12 @@ class RuntimeAPI:
 
 
 def _reporting(function: Callable[..., Any]) -> Callable[..., Any]:
-    native = runtime_api.CUDARuntimeError
+    cuda_error = runtime_api.CUDARuntimeError
 
     def call(*arguments: Any) -> Any:
         try:
             return function(*arguments)
-        except native as error:
+        except cuda_error as error:
             raise reported_as(error) from error
 
     return call

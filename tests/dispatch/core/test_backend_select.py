@@ -1,4 +1,4 @@
-"""BackendSelect stands between the functional keys and the backends; what has no kernel there pays nothing."""
+"""BackendSelect stands between the keys of layers and the backends; what has no kernel there pays nothing."""
 
 import pytest
 

@@ -327,7 +327,7 @@ def test_functionalities_without_kernel_fall_through(op: Operator) -> None:
     assert op.chosen("Tracer", "Profiler", "Batched", "ADInplaceOrView", "CPU") == "CPU"
 
 
-def test_a_functional_key_comes_first(op: Operator) -> None:
+def test_the_key_of_a_layer_comes_first(op: Operator) -> None:
     op.impl("CPU")
     op.impl("Tracer")
     assert op.chosen("Tracer", "AutogradCPU", "CPU") == "Tracer"

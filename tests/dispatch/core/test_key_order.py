@@ -99,7 +99,7 @@ def test_a_key_without_kernel_is_fallen_through(key):
 
 
 @pytest.mark.parametrize("key", [k for k in KEYS[4:] if k is not tt.DispatchKey.Python], ids=str)
-def test_kernels_at_functional_keys_serve_this_packages_operators_too(key):
+def test_kernels_at_keys_of_layers_serve_this_packages_operators_too(key):
     calls = []
 
     def kernel(op, keys, stack):

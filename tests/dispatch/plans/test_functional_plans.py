@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.dispatch.plans.functional import FunctionalForm, fresh_maker
+from triten.dispatch.plans.functional import TENSOR, VALUE, FunctionalForm, fresh_maker
 from triten.dispatch.structured.stub import PlannedKernel
 from triten.runtime.device import CPU
 from triten.runtime.float_errors import quietly
@@ -82,7 +82,7 @@ def test_an_error_of_a_kernel_is_not_taken_for_a_context_in_use(returns: bool, b
 
     kernel = failing if by_plan else quietly(failing)
     planned = PlannedKernel(kernel, kernel if returns else None, by_plan)
-    plan = FunctionalForm((True, False), None).plan(planned, (VECTOR,))
+    plan = FunctionalForm((TENSOR, VALUE), None).plan(planned, (VECTOR,))
     with pytest.raises(RuntimeError, match="of the kernel"):
         plan(tt.ones(3), 2.0)
     assert calls == [2 if returns else 3]
@@ -95,7 +95,7 @@ def test_several_results_come_as_the_operator_names_them() -> None:
 
     x = tt.tensor([1.0, 2.0, 3.0])
     for gather, made in ((None, tuple), (tuple, tuple), (list, list)):
-        results = FunctionalForm((True,), gather).plan(PlannedKernel(into), (VECTOR, VECTOR))(x)
+        results = FunctionalForm((TENSOR,), gather).plan(PlannedKernel(into), (VECTOR, VECTOR))(x)
         assert type(results) is made
         assert [r.tolist() for r in results] == [[0.0, 1.0, 2.0], [2.0, 3.0, 4.0]]
 

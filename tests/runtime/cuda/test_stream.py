@@ -177,7 +177,7 @@ def test_record_stream_refuses():
     tt.empty(0, device="cuda").record_stream(tt.cuda.Stream())
 
 
-def test_record_stream_inside_the_functional_layers():
+def test_record_stream_inside_the_layers():
     side = tt.cuda.Stream()
 
     def program(x):

@@ -1,4 +1,4 @@
-"""The functional layers, alone and in each other: modes, autocast, vmap, functionalize, graphs, names, profiler."""
+"""The layers above the backends, alone and in each other: modes, autocast, vmap, functionalize, graphs, names."""
 
 import json
 from typing import Any

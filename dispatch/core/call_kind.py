@@ -1,7 +1,15 @@
-"""How a packet's arguments come to an operator's: a plan fitted to them, and the binding that calls of one kind share.
+"""Calls of one kind: what is found once for all shapes, so that a call on new shapes is soon planned.
 
-Choosing an overload and binding its arguments takes longer than planning a small call. Calls that differ only in the
-shapes of their tensors, and in the values of their sizes, are bound alike: the first of them leaves a `KindBinding`.
+Calls are of one *kind* if they differ in nothing but the shapes of their tensors and the values of their sizes: dtypes,
+devices, contiguity, flags and the classes of numbers are the same (`TensorSpec.kind` is what a tensor has of it). A
+plan holds for the specs of one call. Most of the way to it holds for the kind, and is kept in two places:
+
+- A packet keeps a `CallKind`: which overload serves the kind, and how the arguments of the public function are bound to
+  it. Choosing and binding take longer than planning a small call.
+- An operator keeps a *replanner* (`OperatorEntry.replanners`): a function from specs to the plan of another call of the
+  kind, without what holds for all of them, such as the meta function and the choice of a kernel. It gives None for a
+  call that goes the whole way. A planner that has one leaves it on the plan (`leave_replanner`), where `CallKind` finds
+  it (`replanner_of`); what wraps a plan, as autograd does, has none, and then the wrapper is made anew.
 """
 
 from __future__ import annotations
@@ -12,11 +20,14 @@ from typing import Any, NamedTuple
 
 from ...runtime.local_dispatch_key_set import effective
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.tensor_spec import TensorSpec
 from ...runtime.traceback_filter import HANDLER, hide_inner_frames
 from ...runtime.written_code import defined
 from .call_parts import NUMBERS, Parameter, is_same
 from .kernel_function import Plan
 from .operator_entry import OperatorEntry
+
+Replanner = Callable[[Sequence[Any]], Plan | None]
 
 NO_NUMBER = type(None)
 """What stands in a key for a number that is not given."""
@@ -25,12 +36,45 @@ AS_FLOAT = 1 << 20
 """Added to the place of an integer that is given where the schema has a float."""
 
 
-class KindBinding(NamedTuple):
-    """How a call's arguments were bound, for the next call that differs only in the shapes of its tensors.
+def kind_of(parts: Sequence[Any]) -> tuple[Any, ...] | None:
+    """The kind of an operator's call, from specs, classes of numbers and static values.
+
+    None for calls whose plans are made one by one.
+    """
+    kind: list[Any] = []
+    for part in parts:
+        if part.__class__ is TensorSpec:
+            kind.append(part.kind)
+        elif part is None or part.__class__ is type or part.__class__ is str:
+            kind.append(part)
+        elif part.__class__ is tuple:
+            return None
+        else:
+            kind.append((part.__class__, part))
+    return tuple(kind)
+
+
+def leave_replanner(plan: Plan, op: OperatorEntry, replanner: Replanner) -> Plan:
+    """The plan, with what plans other calls of its kind."""
+    plan.replanner = (op, replanner)  # type: ignore[attr-defined]
+    return plan
+
+
+def replanner_of(plan: Plan, op: OperatorEntry) -> Replanner | None:
+    """What plans other calls of a plan's kind; None without such, and for one of another operator.
+
+    A composition may have given the plan of an operator that it calls.
+    """
+    maker, replanner = getattr(plan, "replanner", (None, None))
+    return replanner if maker is op else None
+
+
+class CallKind(NamedTuple):
+    """How a call's arguments were bound, for the other calls of its kind.
 
     `bound` has the static arguments; `fills` says which argument goes to which position, `picks` which of the `taken`
-    runtime arguments the plan is called with (None: as they come). `of_kind`, where the kernel gave one, makes the
-    plan from the arguments as keys have them: `bound` with those of `parts` taken from the call's key.
+    runtime arguments the plan is called with (None: as they come). `replanner`, where the operator has one, gets the
+    arguments as keys have them: `bound` with those of `parts` taken from the call's key.
     """
 
     entry: OperatorEntry
@@ -38,7 +82,7 @@ class KindBinding(NamedTuple):
     fills: list[tuple[int, int]]
     picks: list[int] | None
     taken: int
-    of_kind: Callable[[list[Any]], Plan | None] | None
+    replanner: Replanner | None
     parts: list[tuple[int, int]]
 
     @staticmethod
@@ -49,7 +93,7 @@ class KindBinding(NamedTuple):
         bound: list[Any],
         plan: Plan,
         picks: list[int] | None,
-    ) -> KindBinding | None:
+    ) -> CallKind | None:
         """How a call was bound, for the calls of its kind; None if binding changed its sizes or numbers."""
         if picks is not None and max(picks, default=0) >= AS_FLOAT:
             return None
@@ -72,26 +116,22 @@ class KindBinding(NamedTuple):
                 fills.append((position, index))
         keyed = [i for i, p in enumerate(parameters) if p.role not in ("scale", "rare")]
         numbers = [args[i] for _, i in fills if not isinstance(args[i], (TensorImpl, tuple, list))]
-        # A composition may have given a part's plan; values other than Python's numbers are more than a class.
-        maker, of_kind = getattr(plan, "of_kind", (None, None))
-        if (
-            maker is not entry
-            or picks is not None
-            or any(n is not None and n.__class__ not in NUMBERS for n in numbers)
-        ):
-            of_kind = None
+        replanner = replanner_of(plan, entry)
+        # Values other than Python's numbers are more than a class.
+        if picks is not None or any(n is not None and n.__class__ not in NUMBERS for n in numbers):
+            replanner = None
         parts = [(p, keyed.index(i)) for p, i in fills]
-        return KindBinding(entry, template, fills, picks, len(places), of_kind, parts)
+        return CallKind(entry, template, fills, picks, len(places), replanner, parts)
 
     def plan(self, args: Sequence[Any], key: Sequence[Any]) -> Plan:
         """The plan of a call of this kind, from its arguments and the parts of its key."""
-        entry, template, fills, picks, taken, of_kind, parts = self
-        if of_kind is not None:
+        entry, template, fills, picks, taken, replanner, parts = self
+        if replanner is not None:
             specs = template.copy()
             for position, index in parts:
                 part = key[index]
                 specs[position] = None if part is NO_NUMBER else part
-            plan = of_kind(specs)
+            plan = replanner(specs)
             if plan is not None:
                 return plan
         bound = template.copy()
