@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 from .runtime.allocator import Allocator, set_allocator
 from .runtime.cuda import memory_inspection as inspection
 from .runtime.cuda.caching_allocator import CUDA_ALLOCATOR
-from .runtime.cuda.device_guard import DeviceLike, device_index
+from .runtime.cuda.device_guard import device_index
 from .runtime.cuda.driver import driver
 from .runtime.cuda.memory_block import PoolId
 from .runtime.cuda.memory_cache import new_pool_id
 from .runtime.cuda.memory_report import summary_table
 from .runtime.cuda.memory_statistics import flattened
+from .runtime.device import DeviceLike
 from .runtime.device import device as Device
 
 if TYPE_CHECKING:

@@ -7,10 +7,13 @@ dtypes is in `dispatch/iterator/type_promotion.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
+
+Number: TypeAlias = bool | int | float | complex
+"""A Python number, as operators take it for a scalar."""
 
 
 class dtype:

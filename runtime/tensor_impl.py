@@ -9,7 +9,7 @@ must know of how it was made.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self, overload
 
 from . import memory_format as mf
 from .device import CPU
@@ -88,12 +88,20 @@ class TensorImpl:
         """Bytes of one element."""
         return self._spec.itemsize
 
+    @overload
+    def stride(self, dim: None = None) -> tuple[int, ...]: ...
+    @overload
+    def stride(self, dim: int | str) -> int: ...
     def stride(self, dim: int | str | None = None) -> tuple[int, ...] | int:
         """All strides in elements, or the one of `dim`, a number or a name. Raises IndexError out of range."""
         if dim is None:
             return self._spec.strides
         return self._spec.strides[self._wrapped(dim)]
 
+    @overload
+    def size(self, dim: None = None) -> Size: ...
+    @overload
+    def size(self, dim: int | str) -> int: ...
     def size(self, dim: int | str | None = None) -> Size | int:
         """All sizes, or the one of `dim`, a number or a name. Raises IndexError out of range."""
         if dim is None:
@@ -219,7 +227,7 @@ class TensorImpl:
         self._spec = spec
 
     @classmethod
-    def from_data(cls, data: Any, spec: TensorSpec) -> Any:
+    def from_data(cls, data: Any, spec: TensorSpec) -> Self:
         """A tensor of this class over bytes and a spec that fit each other."""
         out = cls()
         out._data = data
