@@ -16,7 +16,7 @@ from ..core.operator_entry import OperatorEntry
 from ..generated.functions import _to_copy, empty_like
 from ..structured.native.copy import resolve_device
 from ..structured.part_plans import plan_of_part
-from ..structured.register import planned_by
+from ..structured.register import Composition, planned_by
 
 
 def contiguous(self: Any, memory_format: MemoryFormat) -> Any:
@@ -48,10 +48,10 @@ def _copy_from(self: Any, dst: Any, non_blocking: bool) -> Any:
 
 def _planned_as(
     canonical: Callable[..., tuple[Any, ...]],
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+) -> Callable[[Composition], Composition]:
     """Decorator of a form of ``to`` that `canonical` turns into the arguments of `to_dtype_layout`."""
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(function: Composition) -> Composition:
         def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             made = _plan_conversion(op, key_set, args, *canonical(*args))
             return op.rebind(function, args) if made is None else made

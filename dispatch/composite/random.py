@@ -27,7 +27,7 @@ from ..iterator.overlap import check_write_overlap, shares_memory
 from ..structured.native.factories import like_spec, spec_from
 from ..structured.native.random import fresh_integers, fresh_normal
 from ..structured.part_plans import is_unseen
-from ..structured.register import planned_by
+from ..structured.register import Composition, planned_by
 from ..structured.supported_dtypes import check_dtype
 from .dimnames import named_factory
 from .forms import check_out, out_form
@@ -35,10 +35,10 @@ from .forms import check_out, out_form
 Drawn = Callable[[Sequence[Any]], Plan]
 
 
-def _drawn_at_once(made_of: Drawn) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _drawn_at_once(made_of: Drawn) -> Callable[[Composition], Composition]:
     """Decorator of a composition that fills new memory: `made_of` has the plan that does both, for host tensors."""
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(function: Composition) -> Composition:
         def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
             names = ("aten::empty.memory_format", "aten::random_.from", "aten::normal_")
             numbers = all(not isinstance(value, TensorImpl) for value in args[1:])
