@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .dim_counter import DimCounter
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 Loop = Callable[..., object]
 """``loop(*arrays)``: called with a view of each operand, outputs first, all of one rank."""

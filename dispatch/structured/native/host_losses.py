@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ....runtime.scalar_type import float32, float64, int64
 from ....runtime.tensor_spec import TensorSpec
 from ..host_plans import ComposedError
 from ..meta_base import MetaBase
 from .loss import NONE
+
+if TYPE_CHECKING:
+    from ..meta_base import NumberKind
 
 SMALL = 1 << 12
 """Elements up to which losses by classes, and similarities, are computed at once."""
@@ -27,7 +30,9 @@ def _check_wide(*specs: TensorSpec) -> None:
         raise ComposedError
 
 
-def gap_loss(meta: MetaBase, self: TensorSpec, target: TensorSpec, reduction: int, number: Any) -> None:
+def gap_loss(
+    meta: MetaBase, self: TensorSpec, target: TensorSpec, reduction: int, number: NumberKind
+) -> None:
     """`smooth_l1_loss` and `huber_loss`."""
     _check_wide(self, target)
     if number is not float:
@@ -39,8 +44,8 @@ def multi_margin_loss(
     meta: MetaBase,
     self: TensorSpec,
     target: TensorSpec,
-    p: Any,
-    margin: Any,
+    p: NumberKind,
+    margin: NumberKind,
     weight: TensorSpec | None,
     reduction: int,
 ) -> None:
@@ -68,7 +73,7 @@ def cross_entropy_loss(
     weight: TensorSpec | None,
     reduction: int,
     ignore_index: int,
-    label_smoothing: Any,
+    label_smoothing: NumberKind,
 ) -> None:
     """`cross_entropy_loss` with class indices for a small (N, C, d1, ...), without weights."""
     _check_wide(self)
@@ -80,7 +85,7 @@ def cross_entropy_loss(
     _result(meta, self, sizes, reduction)
 
 
-def cosine_similarity(meta: MetaBase, x1: TensorSpec, x2: TensorSpec, dim: int, eps: Any) -> None:
+def cosine_similarity(meta: MetaBase, x1: TensorSpec, x2: TensorSpec, dim: int, eps: NumberKind) -> None:
     """`cosine_similarity` of small tensors of one geometry."""
     if x1 is not x2 or x1.dtype is not float32 or not 0 < x1.numel <= SMALL or not -x1.ndim <= dim < x1.ndim:
         raise ComposedError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ....runtime.memory_format import contiguous_strides
 from ....runtime.scalar_type import bool_, float32, float64, int64
@@ -13,6 +13,9 @@ from ..host_plans import ComposedError
 from ..meta_base import MetaBase
 from .indexing import preserved
 
+if TYPE_CHECKING:
+    from ..meta_base import NumberKind
+
 PARTS = (float32, float64)
 
 
@@ -21,7 +24,7 @@ def _is_plain(*specs: TensorSpec) -> bool:
     return all(spec.is_contiguous and spec.strides == contiguous_strides(spec.sizes) for spec in specs)
 
 
-def fill(meta: MetaBase, self: TensorSpec, value: Any) -> None:
+def fill(meta: MetaBase, self: TensorSpec, value: NumberKind) -> None:
     """`fill` with a number."""
     meta.set_output_raw_strided(0, self.sizes, preserved(self), dtype=self.dtype)
 
@@ -36,7 +39,7 @@ def put(meta: MetaBase, self: TensorSpec, index: TensorSpec, source: TensorSpec,
     meta.set_output_contiguous(0, self.sizes, dtype=self.dtype)
 
 
-def index_fill(meta: MetaBase, self: TensorSpec, dim: int, index: TensorSpec, value: Any) -> None:
+def index_fill(meta: MetaBase, self: TensorSpec, dim: int, index: TensorSpec, value: NumberKind) -> None:
     """`index_fill` with a number."""
     d = dim + self.ndim if dim < 0 else dim
     if index.dtype is not int64 or index.ndim > 1 or not 0 <= d < self.ndim or not _is_plain(self):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ....runtime.memory_format import contiguous_strides
 from ....runtime.scalar_type import bool_, float32, float64, int64
@@ -12,6 +12,10 @@ from ....runtime.tensor_spec import TensorSpec
 from ..host_plans import ComposedError
 from ..meta_base import MetaBase
 from .reduction import Dims, sum_dim
+
+if TYPE_CHECKING:
+    from ...iterator.type_promotion import PromotedOperand
+    from ..meta_base import NumberKind
 
 FULL = (float32, float64)
 """The dtypes in which nothing is rounded between the steps of a composition."""
@@ -36,7 +40,7 @@ def count_nonzero(meta: MetaBase, self: TensorSpec, dim: Dims) -> None:
         raise ComposedError
 
 
-def histc(meta: MetaBase, self: TensorSpec, bins: int, min: Any, max: Any) -> None:
+def histc(meta: MetaBase, self: TensorSpec, bins: int, min: NumberKind, max: NumberKind) -> None:
     """`histc` of full floats."""
     if self.dtype not in FULL or bins <= 0:
         raise ComposedError
@@ -87,7 +91,7 @@ def trace(meta: MetaBase, self: TensorSpec) -> None:
 
 
 def quantile(
-    meta: MetaBase, self: TensorSpec, q: Any, dim: int | None, keepdim: bool, interpolation: str
+    meta: MetaBase, self: TensorSpec, q: PromotedOperand, dim: int | None, keepdim: bool, interpolation: str
 ) -> None:
     """`quantile` of a few full floats for one share."""
     rank = self.ndim
