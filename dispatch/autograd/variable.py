@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Self
 
 from ...runtime.grad_mode import is_inference_mode_enabled
 from ...runtime.tensor_impl import TensorImpl
 from ..core.tensor_function import handle_tensor_function, has_tensor_function_unary
 from . import functional
 from .engine import own_copy
-from .node import AccumulateGrad, Node, NodeHooks, RemovableHandle, edge_of, leaf_meta, root_edge
+from .node import (
+    AccumulateGrad,
+    AutogradMeta,
+    Node,
+    NodeHooks,
+    RemovableHandle,
+    edge_of,
+    leaf_meta,
+    root_edge,
+)
 
 if TYPE_CHECKING:
+    from ..tensor import Tensor
+
     _Base = TensorImpl
 else:
     _Base = object
@@ -45,7 +56,7 @@ class AutogradMethods(_Base):
             raise RuntimeError(_ONLY_LEAVES if value else _ONLY_LEAVES + _DETACH_INSTEAD)
         self.requires_grad_(value)
 
-    def requires_grad_(self, requires_grad: bool = True) -> Any:
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Have operators record this leaf, or no longer. Returns the tensor.
 
         Raises RuntimeError for dtypes without gradients, for a non-leaf that is to stop, and for an inference
@@ -90,12 +101,12 @@ class AutogradMethods(_Base):
         return 0 if self.is_leaf else root_edge(self)[1]
 
     @property
-    def grad(self) -> Any:
+    def grad(self) -> Tensor | None:
         """The gradient that backward accumulated in this leaf, or None.
 
         Warns where backward will leave none: for a tensor that is no leaf and was not told to `retain_grad`.
         """
-        meta = self._autograd
+        meta: AutogradMeta | None = self._autograd
         if meta is None:
             return None
         if meta.grad is None and not (self.is_leaf or self.retains_grad):
@@ -110,7 +121,7 @@ class AutogradMethods(_Base):
         return meta.grad
 
     @grad.setter
-    def grad(self, value: Any) -> None:
+    def grad(self, value: Tensor | None) -> None:
         if value is not None:
             if not isinstance(value, TensorImpl):
                 raise TypeError(
@@ -144,10 +155,10 @@ class AutogradMethods(_Base):
 
     def backward(
         self,
-        gradient: Any = None,
+        gradient: Tensor | None = None,
         retain_graph: bool | None = None,
         create_graph: bool = False,
-        inputs: Any = None,
+        inputs: Tensor | Sequence[Tensor] | None = None,
     ) -> None:
         """Compute gradients of this tensor with respect to the graph's leaves and add them to their ``grad``.
 
@@ -173,9 +184,9 @@ class AutogradMethods(_Base):
                 inputs=inputs,
             )
             return
-        functional.backward(self, gradient, retain_graph, create_graph, inputs)
+        functional.backward(self, gradient, retain_graph, create_graph, inputs)  # type: ignore[arg-type]
 
-    def detach_(self) -> Any:
+    def detach_(self) -> Self:
         """Take this tensor out of the graph that made it."""
         if self._view_base is not None:
             raise RuntimeError("Can't detach views in-place. Use detach() instead.")
@@ -185,12 +196,12 @@ class AutogradMethods(_Base):
         return self
 
     @property
-    def data(self) -> Any:
+    def data(self) -> Tensor:
         """The tensor without its history, over the same bytes, with a version counter of its own."""
-        return type(self).from_data(self._data, self._spec.detached)
+        return type(self).from_data(self._data, self._spec.detached)  # type: ignore[return-value]
 
     @data.setter
-    def data(self, value: Any) -> None:
+    def data(self, value: Tensor) -> None:
         if not isinstance(value, TensorImpl):
             raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
         dtype = value._spec.dtype
@@ -205,7 +216,7 @@ class AutogradMethods(_Base):
             # Gradients come in the dtype and on the device that the leaf has now.
             meta.edge[0].specs = (self._spec,)
 
-    def register_hook(self, hook: Callable[[Any], Any]) -> RemovableHandle:
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
         """Call ``hook(grad)`` when the gradient of this tensor is computed; a result replaces it.
 
         Raises RuntimeError for a tensor that does not require grad.
@@ -217,7 +228,7 @@ class AutogradMethods(_Base):
             node.hooks = NodeHooks()
         return node.hooks.add(node.hooks.tensor, (number, hook))
 
-    def register_post_accumulate_grad_hook(self, hook: Callable[[Any], None]) -> RemovableHandle:
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> RemovableHandle:
         """Call ``hook(tensor)`` after a gradient was added to this leaf's ``grad``."""
         if not self._spec.requires_grad or not self.is_leaf:
             raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
@@ -235,7 +246,7 @@ class AutogradMethods(_Base):
         self._autograd.retains_grad = True
         target = weakref.ref(self)
 
-        def keep(grad: Any) -> None:
+        def keep(grad: Tensor) -> None:
             tensor = target()
             if tensor is not None:
                 meta = tensor._autograd
@@ -255,6 +266,6 @@ class AutogradMethods(_Base):
         return self._view_base is not None
 
     @property
-    def _base(self) -> Any:
+    def _base(self) -> TensorImpl | None:
         """The tensor that this one is a view of, or None."""
         return self._view_base

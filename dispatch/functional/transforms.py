@@ -362,7 +362,10 @@ def jvp(
         output, aux = _split_aux(result, has_aux, "jvp(f, primals, tangents)")
         outputs, out_spec = _outputs_of(output, "jvp(f, primals, tangents)")
         parts = [unpack_dual(o, level=level) for o in outputs]
-        aux = tree_map(lambda a: unpack_dual(a, level=level).primal if isinstance(a, TensorImpl) else a, aux)
+        aux = tree_map(
+            lambda a: unpack_dual(a, level=level).primal if isinstance(a, TensorImpl) else a,  # type: ignore[arg-type]
+            aux,
+        )
     if strict and any(tangent is None for _, tangent in parts):
         raise RuntimeError(
             "jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. This is not allowed "
