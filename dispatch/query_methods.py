@@ -143,7 +143,8 @@ class QueryMethods(_Base):
         """
         from .composite.norm import old_norm
 
-        return old_norm(self, p, dim, keepdim, None, dtype)
+        tensor: Any = self
+        return old_norm(tensor, p, dim, keepdim, None, dtype)
 
     def lu(self, pivot: bool = True, get_infos: bool = False) -> Any:
         """`tt.lu` of this tensor (`torch.Tensor.lu`; `tt.linalg.lu_factor` is newer).

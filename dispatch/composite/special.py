@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...runtime.scalar_type import bool_
 from ...runtime.tensor_spec import TensorSpec
@@ -46,6 +46,9 @@ from ..generated.functions import (
 from ..structured.host_plans import computed_at_once, of_plain
 from .forms import inplace_form
 
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
 __all__ = [
     "digamma",
     "erf",
@@ -86,7 +89,7 @@ __all__ = [
 _polygamma_into = inplace_form("polygamma", lambda self, n: ops.polygamma(n, self))
 
 
-def polygamma_(self: Any, n: int) -> Any:
+def polygamma_(self: Tensor, n: int) -> Tensor:
     """`polygamma` in place."""
     return _polygamma_into(self, n)
 
@@ -98,7 +101,7 @@ def _of_dimension(self: TensorSpec, p: int) -> tuple[int, ...] | None:
 @computed_at_once(
     of_plain(_of_dimension), "mvlgamma_stub", "aten::lgamma", "aten::add.Tensor", "aten::sum.dim_IntList"
 )
-def mvlgamma(self: Any, p: int) -> Any:
+def mvlgamma(self: Tensor, p: int) -> Tensor:
     """The logarithm of the multivariate gamma function of dimension `p`.
 
     Raises RuntimeError for a dimension below 1; elements must exceed (p - 1) / 2, or the result is not a number's.
@@ -117,7 +120,7 @@ def mvlgamma(self: Any, p: int) -> Any:
 @computed_at_once(
     of_plain(), "special_ndtr_stub", "aten::erf", "aten::erfc", "aten::mul.Tensor", "aten::where.self"
 )
-def ndtr(self: Any) -> Any:
+def ndtr(self: Tensor) -> Tensor:
     """The distribution function of the normal distribution, by `erfc` away from zero."""
     if not self._spec.dtype.is_floating_point:
         self = ops.mul(self, 1.0)
@@ -128,6 +131,6 @@ def ndtr(self: Any) -> Any:
     return ops.where(ops.lt(ops.abs(scaled), 1.0), near, far)
 
 
-def round_(self: Any, decimals: int) -> Any:
+def round_(self: Tensor, decimals: int) -> Tensor:
     """`round`, to decimal places."""
     return ops.round(self, decimals=decimals) if decimals else ops.round(self)

@@ -162,9 +162,9 @@ def _named_result(result: Any, names: Any, own: dict[int, Any]) -> Any:
     return made
 
 
-def renamed(tensor: Any, names: Names) -> Any:
+def renamed(tensor: Tensor, names: Names) -> Tensor:
     """A view of a tensor with other names; gradients pass as through `alias`."""
-    view = (twin_of(tensor) if tensor._spec.__class__ is NamedSpec else tensor).alias()
+    view: Tensor = (twin_of(tensor) if tensor._spec.__class__ is NamedSpec else tensor).alias()
     if view._view_base is not None and tensor._view_base is None:
         view._view_base = tensor
     view._spec = named(view._spec, names)
