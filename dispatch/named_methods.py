@@ -33,7 +33,7 @@ class NamedMethods(_Base):
     def names(self, names: Any) -> None:
         from .functional.named.tensor import assign_names
 
-        assign_names(self, names)
+        assign_names(self, names)  # type: ignore[arg-type]
 
     def has_names(self) -> bool:
         """Whether any dimension has a name (`torch.Tensor.has_names`)."""
@@ -56,13 +56,13 @@ class NamedMethods(_Base):
         """
         from .functional.named.tensor import rename
 
-        return rename(self, names, rename_map)
+        return rename(self, names, rename_map)  # type: ignore[arg-type]
 
     def rename_(self, *names: Any, **rename_map: str | None) -> Any:
         """`rename` of this tensor itself (`torch.Tensor.rename_`)."""
         from .functional.named.tensor import rename_
 
-        return rename_(self, names, rename_map)
+        return rename_(self, names, rename_map)  # type: ignore[arg-type]
 
     def refine_names(self, *names: Any) -> Any:
         """A view in which dimensions without names have them (`torch.Tensor.refine_names`); others must match.
@@ -76,7 +76,7 @@ class NamedMethods(_Base):
         """
         from .functional.named.tensor import refine_names
 
-        return refine_names(self, names)
+        return refine_names(self, names)  # type: ignore[arg-type]
 
     def align_to(self, *names: Any) -> Any:
         """A view with its dimensions in the order of `names`, new ones of size 1 (`torch.Tensor.align_to`).
@@ -93,13 +93,13 @@ class NamedMethods(_Base):
         """
         from .functional.named.tensor import align_to
 
-        return align_to(self, names)
+        return align_to(self, names)  # type: ignore[arg-type]
 
     def align_as(self, other: Any) -> Any:
         """`align_to` the names of another tensor (`torch.Tensor.align_as`)."""
         from .functional.named.tensor import align
 
-        return align(self, other._spec.names)
+        return align(self, other._spec.names)  # type: ignore[arg-type]
 
 
 def align_tensors(*tensors: Any) -> tuple[Any, ...]:

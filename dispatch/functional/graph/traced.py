@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,10 @@ from ....runtime.tensor_spec import TensorSpec
 from ..pytree import TreeSpec, tree_flatten, tree_unflatten
 from .graph import Graph
 from .pickling import packed, unpacked
+
+if TYPE_CHECKING:
+    from ....runtime.scalar_type import Number
+    from ...tensor import Tensor
 
 
 class InputLeaf(NamedTuple):
@@ -118,7 +122,7 @@ class _Constants:
         self.__dict__ = constants
 
 
-def _check_leaf(leaf: Any, expected: InputLeaf) -> None:
+def _check_leaf(leaf: Tensor | Number, expected: InputLeaf) -> None:
     spec = expected.spec
     if spec is None:
         if isinstance(leaf, TensorImpl):
@@ -215,7 +219,7 @@ def _set_random_state(states: list[tuple[Generator, bytes]]) -> None:
         generator.set_state_bytes(state)
 
 
-def _same_elements(a: Any, b: Any) -> bool:
+def _same_elements(a: Any, b: Tensor) -> bool:
     if a._spec.is_meta:
         return True
     x, y = np.ascontiguousarray(a.detach().host_array()), np.ascontiguousarray(b.detach().host_array())

@@ -80,7 +80,7 @@ def without_names(value: Any) -> Any:
     return value
 
 
-def twin_of(tensor: Any) -> Any:
+def twin_of(tensor: TensorImpl) -> Any:
     """The same tensor to everybody but the user: bytes, version counter, history; its names alone are missing."""
     spec = tensor._spec
     if spec.requires_grad:
@@ -88,7 +88,7 @@ def twin_of(tensor: Any) -> Any:
         edge_of(tensor)
     cls = tensor.__class__
     if cls is Tensor:
-        twin = Tensor()
+        twin: Any = Tensor()
     else:
         twin = object.__new__(cls)
         if hasattr(tensor, "__dict__"):
@@ -152,7 +152,7 @@ def _named_result(result: Any, names: Any, own: dict[int, Any]) -> Any:
         return type(result)([_named_result(r, names, own) for r in result])
     if not isinstance(result, TensorImpl):
         return result
-    tensor: Any = own.get(id(result))
+    tensor: Tensor | None = own.get(id(result))
     if tensor is not None:
         return tensor
     made: Any = result
