@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..runtime.cuda.device_guard import device_guard
 from ..runtime.cuda.driver import driver
@@ -16,6 +16,9 @@ from .functional.autocast.state import is_autocast_cache_enabled, is_autocast_en
 from .functional.pytree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
 from .generated.functions import empty_like
 from .tensor import Tensor
+
+if TYPE_CHECKING:
+    from .autograd.function import FunctionCtx
 
 
 class Captured(NamedTuple):
@@ -189,7 +192,7 @@ class OnceDifferentiable(Function):
     """The identity, for gradients that have none themselves (torch.autograd.function.once_differentiable)."""
 
     @staticmethod
-    def forward(ctx: Any, gradient: Any) -> Any:
+    def forward(ctx: FunctionCtx, gradient: Tensor) -> Tensor:
         return gradient.detach()
 
     @staticmethod

@@ -14,6 +14,8 @@ from ..runtime.tensor_impl import TensorImpl
 from .core.tensor_function import overridable
 
 if TYPE_CHECKING:
+    from .tensor import Tensor
+
     _Base = TensorImpl
 else:
     _Base = object
@@ -38,7 +40,7 @@ class InterchangeMethods(_Base):
                 "Can't export tensors that require gradient, use tensor.detach(): the capsule would lose the history"
             )
         self._check_host()
-        tensor: Any = self
+        tensor: Tensor = self  # type: ignore[assignment]
         return tensor.host_array().__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -67,7 +69,7 @@ class _Consumable:
         return HOST
 
 
-def from_dlpack(ext_tensor: Any) -> Any:
+def from_dlpack(ext_tensor: Any) -> Tensor:
     """A tensor over an array's memory (`torch.from_dlpack`).
 
     Args:
@@ -97,7 +99,7 @@ def from_dlpack(ext_tensor: Any) -> Any:
 
 
 @overridable
-def to_dlpack(tensor: Any) -> Any:
+def to_dlpack(tensor: Tensor) -> Any:
     """A capsule over a tensor's memory, which can be taken once (`torch.to_dlpack`).
 
     Example:
@@ -110,7 +112,7 @@ def to_dlpack(tensor: Any) -> Any:
 
 def frombuffer(
     buffer: Any, *, dtype: ScalarType, count: int = -1, offset: int = 0, requires_grad: bool = False
-) -> Any:
+) -> Tensor:
     """A vector over an object's bytes (`torch.frombuffer`). A read-only object gives a tensor that refuses writes.
 
     Args:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.tensor_impl import TensorImpl
 from .core.tensor_function import handle_tensor_function, has_tensor_function
 
 if TYPE_CHECKING:
+    from .tensor import Tensor
+
     _Base = TensorImpl
 else:
     _Base = object
@@ -39,7 +42,7 @@ class NamedMethods(_Base):
         """Whether any dimension has a name (`torch.Tensor.has_names`)."""
         return any(name is not None for name in self._spec.names)
 
-    def rename(self, *names: Any, **rename_map: str | None) -> Any:
+    def rename(self, *names: str | EllipsisType | None, **rename_map: str | None) -> Tensor:
         """A view with other names (`torch.Tensor.rename`): all of them, some by what they were, or none for None.
 
         ``...`` among `names` stands for the names that its dimensions have.
@@ -58,13 +61,13 @@ class NamedMethods(_Base):
 
         return rename(self, names, rename_map)  # type: ignore[arg-type]
 
-    def rename_(self, *names: Any, **rename_map: str | None) -> Any:
+    def rename_(self, *names: str | None, **rename_map: str | None) -> Tensor:
         """`rename` of this tensor itself (`torch.Tensor.rename_`)."""
         from .functional.named.tensor import rename_
 
         return rename_(self, names, rename_map)  # type: ignore[arg-type]
 
-    def refine_names(self, *names: Any) -> Any:
+    def refine_names(self, *names: str | EllipsisType | None) -> Tensor:
         """A view in which dimensions without names have them (`torch.Tensor.refine_names`); others must match.
 
         Raises RuntimeError where a name would change or go away.
@@ -78,7 +81,7 @@ class NamedMethods(_Base):
 
         return refine_names(self, names)  # type: ignore[arg-type]
 
-    def align_to(self, *names: Any) -> Any:
+    def align_to(self, *names: str | EllipsisType) -> Tensor:
         """A view with its dimensions in the order of `names`, new ones of size 1 (`torch.Tensor.align_to`).
 
         ``...`` stands for all dimensions that are not named, in their order.
@@ -95,14 +98,14 @@ class NamedMethods(_Base):
 
         return align_to(self, names)  # type: ignore[arg-type]
 
-    def align_as(self, other: Any) -> Any:
+    def align_as(self, other: Tensor) -> Tensor:
         """`align_to` the names of another tensor (`torch.Tensor.align_as`)."""
         from .functional.named.tensor import align
 
         return align(self, other._spec.names)  # type: ignore[arg-type]
 
 
-def align_tensors(*tensors: Any) -> tuple[Any, ...]:
+def align_tensors(*tensors: Tensor) -> tuple[Any, ...]:
     """Tensors with their dimensions in one order, that of the tensor of most dimensions (`torch.align_tensors`).
 
     Raises:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ..runtime.tensor_impl import TensorImpl
 
 if TYPE_CHECKING:
+    from .tensor import Tensor
+
     _Base = TensorImpl
 else:
     _Base = object
@@ -18,7 +20,7 @@ class PythonElementwiseMethods(_Base):
 
     __slots__ = ()
 
-    def apply_(self, callable: Callable[[Any], Any]) -> Any:
+    def apply_(self, callable: Callable[[Any], Any]) -> Tensor:
         """Replace each element by what a function makes of it (`torch.Tensor.apply_`). Returns the tensor.
 
         Raises TypeError for a device other than the CPU, or where the function gives no number; RuntimeError for a
@@ -29,9 +31,9 @@ class PythonElementwiseMethods(_Base):
             >>> tt.tensor([1.0, -2.0]).apply_(abs)
             tensor([1., 2.])
         """
-        return _replaced("apply_", self, (), callable)
+        return _replaced("apply_", self, (), callable)  # type: ignore[arg-type]
 
-    def map_(self, tensor: Any, callable: Callable[[Any, Any], Any]) -> Any:
+    def map_(self, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
         """`apply_` for a function of this tensor's element and another's, which is expanded (`torch.Tensor.map_`).
 
         Raises TypeError for another dtype too.
@@ -41,9 +43,9 @@ class PythonElementwiseMethods(_Base):
             >>> tt.tensor([1.0, 5.0]).map_(tt.tensor([3.0]), max)
             tensor([3., 5.])
         """
-        return _replaced("map_", self, (tensor,), callable)
+        return _replaced("map_", self, (tensor,), callable)  # type: ignore[arg-type]
 
-    def map2_(self, x: Any, y: Any, callable: Callable[[Any, Any, Any], Any]) -> Any:
+    def map2_(self, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Tensor:
         """`map_` for a function of three elements (`torch.Tensor.map2_`).
 
         Example:
@@ -51,10 +53,10 @@ class PythonElementwiseMethods(_Base):
             >>> tt.ones(2).map2_(tt.tensor([2.0, 3.0]), tt.tensor(4.0), lambda a, b, c: a + b * c)
             tensor([ 9., 13.])
         """
-        return _replaced("map2_", self, (x, y), callable)
+        return _replaced("map2_", self, (x, y), callable)  # type: ignore[arg-type]
 
 
-def _replaced(name: str, tensor: Any, others: tuple[Any, ...], function: Callable[..., Any]) -> Any:
+def _replaced(name: str, tensor: Tensor, others: tuple[Any, ...], function: Callable[..., Any]) -> Tensor:
     spec = tensor._spec
     for other in (tensor, *others):
         if not isinstance(other, TensorImpl):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.tensor_impl import TensorImpl
 from .core.dispatcher import Dispatcher
 
 if TYPE_CHECKING:
+    from .tensor import Tensor
+
     _Base = TensorImpl
 else:
     _Base = object
@@ -72,7 +75,7 @@ class QueryMethods(_Base):
         """How many dimensions are stored whole (`torch.Tensor.dense_dim`): all of a strided tensor."""
         return int(self._spec.ndim)
 
-    def to_dense(self, dtype: ScalarType | None = None, *, masked_grad: bool | None = None) -> Any:
+    def to_dense(self, dtype: ScalarType | None = None, *, masked_grad: bool | None = None) -> Tensor:
         """The tensor itself, strided as all are; with a dtype converted to it (`torch.Tensor.to_dense`).
 
         Example:
@@ -80,7 +83,7 @@ class QueryMethods(_Base):
             >>> tt.ones(1).to_dense(), tt.ones(1).to_dense(tt.int64)
             (tensor([1.]), tensor([1]))
         """
-        tensor: Any = self
+        tensor: Tensor = self  # type: ignore[assignment]
         return tensor if dtype is None else tensor.to(dtype)
 
     def is_conj(self) -> bool:
@@ -103,10 +106,10 @@ class QueryMethods(_Base):
             raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
         if self.numel() > 1:
             raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
-        value: Any = self
+        value: Tensor = self  # type: ignore[assignment]
         return bool(value.item() != 0)
 
-    def is_same_size(self, other: Any) -> bool:
+    def is_same_size(self, other: TensorImpl) -> bool:
         """Whether another tensor has the same sizes (`torch.Tensor.is_same_size`).
 
         Example:
@@ -130,10 +133,10 @@ class QueryMethods(_Base):
     def norm(
         self,
         p: float | str | None = "fro",
-        dim: Any = None,
+        dim: int | Sequence[int] | None = None,
         keepdim: bool = False,
         dtype: ScalarType | None = None,
-    ) -> Any:
+    ) -> Tensor:
         """`tt.norm` of this tensor (`torch.Tensor.norm`; `tt.linalg.vector_norm` and `matrix_norm` are newer).
 
         Example:
@@ -143,10 +146,10 @@ class QueryMethods(_Base):
         """
         from .composite.norm import old_norm
 
-        tensor: Any = self
+        tensor: Tensor = self  # type: ignore[assignment]
         return old_norm(tensor, p, dim, keepdim, None, dtype)
 
-    def lu(self, pivot: bool = True, get_infos: bool = False) -> Any:
+    def lu(self, pivot: bool = True, get_infos: bool = False) -> tuple[Tensor, ...]:
         """`tt.lu` of this tensor (`torch.Tensor.lu`; `tt.linalg.lu_factor` is newer).
 
         Example:

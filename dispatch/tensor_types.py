@@ -6,7 +6,7 @@ A type is what `isinstance` asks and what makes tensors of its dtype: of sizes, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from ..runtime.storage import Storage
 from ..runtime.tensor_impl import TensorImpl
 
 if TYPE_CHECKING:
+    from ..runtime.device import DeviceLike
+    from .tensor import Tensor
+
     _Base = TensorImpl
 else:
     _Base = object
@@ -75,7 +78,7 @@ class TensorType:
             return False
         return instance.dtype is self.dtype and instance.device.type == self.device_type
 
-    def __call__(self, *data: Any, device: Any = None, **named: Any) -> Any:
+    def __call__(self, *data: Any, device: DeviceLike = None, **named: Any) -> Tensor:
         return constructed(self.dtype, Device(self.device_type), data, device, named)
 
 
@@ -85,8 +88,8 @@ def type_name(dtype: st.dtype, device_type: str) -> str:
 
 
 def constructed(
-    dtype: st.dtype, device: Device, data: Sequence[Any], given: Any, named: dict[str, Any]
-) -> Any:
+    dtype: st.dtype, device: Device, data: Sequence[Any], given: DeviceLike, named: dict[str, Any]
+) -> Tensor:
     """A tensor as a type makes it; see `TensorType`. `given` is the `device` argument, `named` what else was named."""
     from .composite.tensor_data import tensor
     from .generated.functions import empty
@@ -127,7 +130,7 @@ def constructed(
                 f"{type_name(first.dtype, first.device.type)}); use to() to convert it"
             )
         made: Any = first
-        return made.alias()
+        return made.alias()  # type: ignore[no-any-return]
     if isinstance(first, Storage):
         return empty(0, dtype=dtype, device=device).set_(first)
     if isinstance(first, str):
@@ -187,7 +190,11 @@ class TypeMethods(_Base):
 
     __slots__ = ()
 
-    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+    @overload
+    def type(self, dtype: None = None, non_blocking: bool = False) -> str: ...
+    @overload
+    def type(self, dtype: st.dtype | TensorType | str | type, non_blocking: bool = False) -> Tensor: ...
+    def type(self, dtype: Any = None, non_blocking: bool = False) -> Tensor | str:
         """The name of the tensor's type; with a dtype, a type or a type's name, the tensor converted to it
         (`torch.Tensor.type`). The tensor itself if it is of that type.
 
@@ -198,7 +205,7 @@ class TypeMethods(_Base):
             >>> tt.ones(1).type(), tt.ones(1).type(tt.LongTensor)
             ('triten.FloatTensor', tensor([1]))
         """
-        tensor: Any = self
+        tensor: Tensor = self  # type: ignore[assignment]
         if dtype is None:
             return type_name(self.dtype, self.device.type)
         if isinstance(dtype, st.dtype):
@@ -208,7 +215,7 @@ class TypeMethods(_Base):
             return tensor.to(kind.dtype, non_blocking=non_blocking)
         return tensor.to(kind.device_type, kind.dtype, non_blocking=non_blocking)
 
-    def new(self, *data: Any, device: Any = None, **named: Any) -> Any:
+    def new(self, *data: Any, device: DeviceLike = None, **named: Any) -> Tensor:
         """A tensor of this one's dtype, on its device: of sizes, without values, or of data (`torch.Tensor.new`).
 
         `new_empty` and `new_tensor` are newer. Raises as `TensorType` does.

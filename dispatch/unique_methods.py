@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ..runtime.tensor_impl import TensorImpl
 from .core.dispatcher import Dispatcher
 
 if TYPE_CHECKING:
+    from .tensor import Tensor
+
     _Base = TensorImpl
 else:
     _Base = object
@@ -45,18 +47,73 @@ class UniqueMethods(_Base):
 
     __slots__ = ()
 
+    @overload
+    def unique(
+        self,
+        sorted: bool = True,
+        return_inverse: Literal[False] = False,
+        return_counts: Literal[False] = False,
+        dim: int | None = None,
+    ) -> Tensor: ...
+    @overload
+    def unique(
+        self,
+        sorted: bool = True,
+        *,
+        return_inverse: Literal[True],
+        return_counts: bool = False,
+        dim: int | None = None,
+    ) -> tuple[Tensor, ...]: ...
+    @overload
+    def unique(
+        self,
+        sorted: bool = True,
+        return_inverse: bool = False,
+        *,
+        return_counts: Literal[True],
+        dim: int | None = None,
+    ) -> tuple[Tensor, ...]: ...
+    @overload
     def unique(
         self,
         sorted: bool = True,
         return_inverse: bool = False,
         return_counts: bool = False,
         dim: int | None = None,
-    ) -> Any:
+    ) -> Tensor | tuple[Tensor, ...]: ...
+    def unique(
+        self,
+        sorted: bool = True,
+        return_inverse: bool = False,
+        return_counts: bool = False,
+        dim: int | None = None,
+    ) -> Tensor | tuple[Tensor, ...]:
         """`tt.unique` of this tensor (`torch.Tensor.unique`)."""
-        return unique(self, sorted, return_inverse, return_counts, dim)
+        found: Tensor | tuple[Tensor, ...] = unique(self, sorted, return_inverse, return_counts, dim)
+        return found
 
+    @overload
+    def unique_consecutive(
+        self,
+        return_inverse: Literal[False] = False,
+        return_counts: Literal[False] = False,
+        dim: int | None = None,
+    ) -> Tensor: ...
+    @overload
+    def unique_consecutive(
+        self, return_inverse: Literal[True], return_counts: bool = False, dim: int | None = None
+    ) -> tuple[Tensor, ...]: ...
+    @overload
+    def unique_consecutive(
+        self, return_inverse: bool = False, *, return_counts: Literal[True], dim: int | None = None
+    ) -> tuple[Tensor, ...]: ...
+    @overload
     def unique_consecutive(
         self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
-    ) -> Any:
+    ) -> Tensor | tuple[Tensor, ...]: ...
+    def unique_consecutive(
+        self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+    ) -> Tensor | tuple[Tensor, ...]:
         """`tt.unique_consecutive` of this tensor (`torch.Tensor.unique_consecutive`)."""
-        return unique_consecutive(self, return_inverse, return_counts, dim)
+        found: Tensor | tuple[Tensor, ...] = unique_consecutive(self, return_inverse, return_counts, dim)
+        return found

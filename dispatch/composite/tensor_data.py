@@ -25,6 +25,8 @@ from ..tensor import Tensor
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ...runtime.device import DeviceLike
+
 _FOREIGN_ORDER = "given numpy array has byte order different from the native byte order."
 _PYTHON_NUMBERS = (bool, int, float, complex)
 
@@ -185,7 +187,7 @@ def tensor(
     data: Any,
     *,
     dtype: ScalarType | None = None,
-    device: Device | str | None = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
     names: Sequence[str | None] | None = None,
@@ -298,7 +300,7 @@ def _placed(made: Tensor, dtype: ScalarType | None, device: Device | None) -> Te
     return made.to(device=device, dtype=dtype)
 
 
-def as_tensor(data: Any, dtype: ScalarType | None = None, device: Device | str | None = None) -> Tensor:
+def as_tensor(data: Any, dtype: ScalarType | None = None, device: DeviceLike = None) -> Tensor:
     """`data` as a tensor, sharing memory and history where nothing changes (`torch.as_tensor`).
 
     An object with ``__cuda_array_interface__`` gives a tensor on its device, whose current stream waits for the stream
@@ -330,7 +332,7 @@ def asarray(
     obj: Any,
     *,
     dtype: ScalarType | None = None,
-    device: Device | None = None,
+    device: DeviceLike = None,
     copy: bool | None = None,
     requires_grad: bool | None = None,
 ) -> Tensor:
