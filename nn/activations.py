@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..dispatch.core.tensor_function import overridable
 from ..dispatch.generated import functions as _ops
+
+if TYPE_CHECKING:
+    from ..dispatch.tensor import Tensor
 
 __all__ = [
     "celu",
@@ -31,7 +34,7 @@ __all__ = [
 
 
 @overridable
-def threshold(input: Any, threshold: float, value: float, inplace: bool = False) -> Any:
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """`value` where the input is not above the threshold (`torch.nn.functional.threshold`).
 
     Example:
@@ -44,8 +47,12 @@ def threshold(input: Any, threshold: float, value: float, inplace: bool = False)
 
 @overridable
 def rrelu(
-    input: Any, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False
-) -> Any:
+    input: Tensor,
+    lower: float = 1.0 / 8,
+    upper: float = 1.0 / 3,
+    training: bool = False,
+    inplace: bool = False,
+) -> Tensor:
     """`leaky_relu` with a slope drawn for each element while training, else their mean (`torch.nn.functional.rrelu`).
 
     Example:
@@ -57,7 +64,7 @@ def rrelu(
 
 
 @overridable
-def leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Any:
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """The input where it is positive, else times `negative_slope` (`torch.nn.functional.leaky_relu`).
 
     Example:
@@ -69,7 +76,7 @@ def leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) 
 
 
 @overridable
-def silu(input: Any, inplace: bool = False) -> Any:
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """The input times its sigmoid (`torch.nn.functional.silu`).
 
     Example:
@@ -81,7 +88,7 @@ def silu(input: Any, inplace: bool = False) -> Any:
 
 
 @overridable
-def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """`input` above zero, alpha * (exp(input) - 1) below (`torch.nn.functional.elu`; Clevert et al., 2016).
 
     Example:
@@ -93,7 +100,7 @@ def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
 
 
 @overridable
-def selu(input: Any, inplace: bool = False) -> Any:
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """`elu` with self-normalising constants (`torch.nn.functional.selu`; Klambauer et al., 2017).
 
     Example:
@@ -105,7 +112,7 @@ def selu(input: Any, inplace: bool = False) -> Any:
 
 
 @overridable
-def celu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """`elu` of input / alpha, scaled back (`torch.nn.functional.celu`; Barron, 2017).
 
     Raises RuntimeError for an alpha of 0.
@@ -119,7 +126,7 @@ def celu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
 
 
 @overridable
-def hardtanh(input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Any:
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
     """Held to [min_val, max_val] (`torch.nn.functional.hardtanh`).
 
     Raises ValueError where `min_val` is above `max_val`.
@@ -133,7 +140,7 @@ def hardtanh(input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: b
 
 
 @overridable
-def relu6(input: Any, inplace: bool = False) -> Any:
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """min(max(0, input), 6) (`torch.nn.functional.relu6`).
 
     Example:
@@ -145,7 +152,7 @@ def relu6(input: Any, inplace: bool = False) -> Any:
 
 
 @overridable
-def hardswish(input: Any, inplace: bool = False) -> Any:
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """input * relu6(input + 3) / 6 (`torch.nn.functional.hardswish`; Howard et al., 2019).
 
     Example:
@@ -157,7 +164,7 @@ def hardswish(input: Any, inplace: bool = False) -> Any:
 
 
 @overridable
-def hardsigmoid(input: Any, inplace: bool = False) -> Any:
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """relu6(input + 3) / 6 (`torch.nn.functional.hardsigmoid`).
 
     Example:
@@ -169,7 +176,7 @@ def hardsigmoid(input: Any, inplace: bool = False) -> Any:
 
 
 @overridable
-def hardshrink(input: Any, lambd: float = 0.5, *, out: Any = None) -> Any:
+def hardshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
     """0 within [-lambd, lambd] (`torch.nn.functional.hardshrink`).
 
     Example:
@@ -177,11 +184,11 @@ def hardshrink(input: Any, lambd: float = 0.5, *, out: Any = None) -> Any:
         >>> tt.nn.functional.hardshrink(tt.tensor([0.4, 2.0]))
         tensor([0., 2.])
     """
-    return _ops.hardshrink(input, lambd, out=out)
+    return _ops.hardshrink(input, lambd, out=out)  # type: ignore[arg-type]
 
 
 @overridable
-def softshrink(input: Any, lambd: float = 0.5, *, out: Any = None) -> Any:
+def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
     """Nearer to zero by `lambd`, 0 where it is that near (`torch.nn.functional.softshrink`).
 
     Raises RuntimeError for a negative `lambd`.
@@ -193,11 +200,11 @@ def softshrink(input: Any, lambd: float = 0.5, *, out: Any = None) -> Any:
     """
     if lambd < 0:
         raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd:g}.")
-    return _ops.softshrink(input, lambd, out=out)
+    return _ops.softshrink(input, lambd, out=out)  # type: ignore[arg-type]
 
 
 @overridable
-def mish(input: Any, inplace: bool = False) -> Any:
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """input * tanh(softplus(input)) (`torch.nn.functional.mish`; Misra, 2019).
 
     Example:
@@ -209,7 +216,7 @@ def mish(input: Any, inplace: bool = False) -> Any:
 
 
 @overridable
-def logsigmoid(input: Any, *, out: Any = None) -> Any:
+def logsigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """log(sigmoid(input)), accurate where the sigmoid underflows (`torch.nn.functional.logsigmoid`).
 
     Example:
@@ -217,11 +224,11 @@ def logsigmoid(input: Any, *, out: Any = None) -> Any:
         >>> tt.nn.functional.logsigmoid(tt.tensor([-200.0]))
         tensor([-200.])
     """
-    return _ops.log_sigmoid(input, out=out)
+    return _ops.log_sigmoid(input, out=out)  # type: ignore[arg-type]
 
 
 @overridable
-def softsign(input: Any) -> Any:
+def softsign(input: Tensor) -> Tensor:
     """input / (1 + |input|) (`torch.nn.functional.softsign`).
 
     Example:
@@ -233,7 +240,7 @@ def softsign(input: Any) -> Any:
 
 
 @overridable
-def tanhshrink(input: Any) -> Any:
+def tanhshrink(input: Tensor) -> Tensor:
     """input - tanh(input) (`torch.nn.functional.tanhshrink`).
 
     Example:
@@ -245,7 +252,7 @@ def tanhshrink(input: Any) -> Any:
 
 
 @overridable
-def glu(input: Any, dim: int = -1) -> Any:
+def glu(input: Tensor, dim: int = -1) -> Tensor:
     """Half of a dimension, gated by the sigmoid of the other half (`torch.nn.functional.glu`; Dauphin et al., 2017).
 
     Raises RuntimeError for an odd size.
@@ -259,7 +266,7 @@ def glu(input: Any, dim: int = -1) -> Any:
 
 
 @overridable
-def prelu(input: Any, weight: Any) -> Any:
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """`input` where it is positive, else times a weight: one, or one for each channel (`torch.nn.functional.prelu`).
 
     Args:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..dispatch.core.tensor_function import overridable
 from ..dispatch.generated import functions as _ops
 from ..runtime.scalar_type import int64
 
+if TYPE_CHECKING:
+    from ..dispatch.tensor import Tensor
+
 __all__ = ["gumbel_softmax", "one_hot"]
 
 
 @overridable
-def one_hot(tensor: Any, num_classes: int = -1) -> Any:
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """1 in the column of each class, 0 elsewhere: (..., classes) of (...) (`torch.nn.functional.one_hot`).
 
     Args:
@@ -48,7 +51,9 @@ def one_hot(tensor: Any, num_classes: int = -1) -> Any:
 
 
 @overridable
-def gumbel_softmax(logits: Any, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Any:
+def gumbel_softmax(
+    logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
+) -> Tensor:
     """Samples of classes as shares, or one-hot with the shares' gradient (`torch.nn.functional.gumbel_softmax`).
 
     Args:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..dispatch.core.tensor_function import overridable
 from ..dispatch.generated import functions as _ops
+
+if TYPE_CHECKING:
+    from ..dispatch.tensor import Tensor
 
 __all__ = ["alpha_dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout"]
 
@@ -17,7 +20,7 @@ def _check(p: float) -> None:
 
 
 @overridable
-def alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
+def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """Elements dropped such that mean and variance stay, for `selu` (`torch.nn.functional.alpha_dropout`).
 
     Raises ValueError for a probability outside [0, 1].
@@ -27,7 +30,9 @@ def alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: b
 
 
 @overridable
-def feature_alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
+def feature_alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
     """`alpha_dropout` of whole channels (`torch.nn.functional.feature_alpha_dropout`).
 
     Raises ValueError for a probability outside [0, 1].
@@ -36,7 +41,7 @@ def feature_alpha_dropout(input: Any, p: float = 0.5, training: bool = False, in
     return (_ops.feature_alpha_dropout_ if inplace else _ops.feature_alpha_dropout)(input, p, training)
 
 
-def _channels(name: str, rank: int, input: Any, p: float, training: bool, inplace: bool) -> Any:
+def _channels(name: str, rank: int, input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
     """Channels dropped of inputs with `rank` dimensions beside batch and channels."""
     _check(p)
     dims = input.dim()
@@ -79,7 +84,7 @@ def _channels(name: str, rank: int, input: Any, p: float, training: bool, inplac
 
 
 @overridable
-def dropout1d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Whole channels of (N, C, L) or (C, L) set to zero (`torch.nn.functional.dropout1d`).
 
     Raises ValueError for a probability outside [0, 1].
@@ -88,7 +93,7 @@ def dropout1d(input: Any, p: float = 0.5, training: bool = True, inplace: bool =
 
 
 @overridable
-def dropout2d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Whole channels of (N, C, H, W) set to zero (`torch.nn.functional.dropout2d`).
 
     Raises ValueError for a probability outside [0, 1].
@@ -97,7 +102,7 @@ def dropout2d(input: Any, p: float = 0.5, training: bool = True, inplace: bool =
 
 
 @overridable
-def dropout3d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Whole channels of (N, C, D, H, W) or (C, D, H, W) set to zero (`torch.nn.functional.dropout3d`).
 
     Raises ValueError for a probability outside [0, 1].

@@ -8,7 +8,7 @@ arguments in place, which is quicker than `overridable`.
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..dispatch.autograd.grad_mode import no_grad
 from ..dispatch.core.tensor_function import (
@@ -90,6 +90,9 @@ from .resampling import *  # noqa: F403
 from .sequence_losses import *  # noqa: F403
 from .unpooling import *  # noqa: F403
 
+if TYPE_CHECKING:
+    from ..dispatch.tensor import Tensor
+
 __all__ = [
     *activations.__all__,
     *bags.__all__,
@@ -154,7 +157,9 @@ def _implicit_dim(name: str, rank: int, stacklevel: int = 3) -> int:
     return dim
 
 
-def softmax(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: ScalarType | None = None) -> Any:
+def softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: ScalarType | None = None
+) -> Tensor:
     """exp(input) over its sum along `dim` (`torch.nn.functional.softmax`).
 
     Args:
@@ -170,12 +175,14 @@ def softmax(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Sca
         tensor([[0.2500, 0.2500, 0.2500, 0.2500]])
     """
     if input.__class__ not in plain_classes and has_tensor_function((input,)):
-        return handle_tensor_function(softmax, (input,), input, dim=dim, _stacklevel=_stacklevel, dtype=dtype)
+        return handle_tensor_function(softmax, (input,), input, dim=dim, _stacklevel=_stacklevel, dtype=dtype)  # type: ignore[no-any-return]
     return _softmax(input, _implicit_dim("softmax", input.dim()) if dim is None else dim, dtype)
 
 
 @overridable
-def softmin(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: ScalarType | None = None) -> Any:
+def softmin(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: ScalarType | None = None
+) -> Tensor:
     """The softmax of -input (`torch.nn.functional.softmin`).
 
     Example:
@@ -187,8 +194,8 @@ def softmin(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Sca
 
 
 def log_softmax(
-    input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: ScalarType | None = None
-) -> Any:
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: ScalarType | None = None
+) -> Tensor:
     """The logarithm of `softmax`, computed stably (`torch.nn.functional.log_softmax`).
 
     Example:
@@ -197,7 +204,7 @@ def log_softmax(
         tensor([[-0.6931, -0.6931]])
     """
     if input.__class__ not in plain_classes and has_tensor_function((input,)):
-        return handle_tensor_function(
+        return handle_tensor_function(  # type: ignore[no-any-return]
             log_softmax, (input,), input, dim=dim, _stacklevel=_stacklevel, dtype=dtype
         )
     return _log_softmax(input, _implicit_dim("log_softmax", input.dim()) if dim is None else dim, dtype)
@@ -205,14 +212,14 @@ def log_softmax(
 
 @overridable
 def nll_loss(
-    input: Any,
-    target: Any,
-    weight: Any = None,
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
     size_average: bool | None = None,
     ignore_index: int = -100,
     reduce: bool | None = None,
     reduction: str = "mean",
-) -> Any:
+) -> Tensor:
     """Negative log likelihood (`torch.nn.functional.nll_loss`).
 
     Args:
@@ -233,15 +240,15 @@ def nll_loss(
 
 
 def cross_entropy(
-    input: Any,
-    target: Any,
-    weight: Any = None,
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
     size_average: bool | None = None,
     ignore_index: int = -100,
     reduce: bool | None = None,
     reduction: str = "mean",
     label_smoothing: float = 0.0,
-) -> Any:
+) -> Tensor:
     """Cross entropy of unnormalised logits (`torch.nn.functional.cross_entropy`).
 
     Args:
@@ -264,7 +271,7 @@ def cross_entropy(
         or target.__class__ not in plain_classes
         or weight.__class__ not in plain_classes
     ) and has_tensor_function((input, target, weight)):
-        return handle_tensor_function(
+        return handle_tensor_function(  # type: ignore[no-any-return]
             cross_entropy,
             (input, target, weight),
             input,
@@ -280,7 +287,7 @@ def cross_entropy(
     return cross_entropy_loss(input, target, weight, chosen, ignore_index, float(label_smoothing))
 
 
-def _of_one_shape(input: Any, target: Any, stacklevel: int = WRAPPED) -> tuple[Any, Any]:
+def _of_one_shape(input: Tensor, target: Tensor, stacklevel: int = WRAPPED) -> tuple[Tensor, Tensor]:
     """Both broadcast, so that neither counts as a number in promotion; with a warning where they differed."""
     if target.shape != input.shape:
         warnings.warn(
@@ -293,7 +300,7 @@ def _of_one_shape(input: Any, target: Any, stacklevel: int = WRAPPED) -> tuple[A
     return input, target
 
 
-def _weighted(loss: Any, weight: Any, reduction: int) -> Any:
+def _weighted(loss: Tensor, weight: Tensor, reduction: int) -> Tensor:
     """A loss for each element times its weight, reduced; the mean is over the weights."""
     if tuple(weight.shape) != tuple(loss.shape):
         raise ValueError("Weights and input must have the same size.")
@@ -302,13 +309,13 @@ def _weighted(loss: Any, weight: Any, reduction: int) -> Any:
 
 
 def mse_loss(
-    input: Any,
-    target: Any,
+    input: Tensor,
+    target: Tensor,
     size_average: bool | None = None,
     reduce: bool | None = None,
     reduction: str = "mean",
-    weight: Any = None,
-) -> Any:
+    weight: Tensor | None = None,
+) -> Tensor:
     """(input - target) ** 2, by default its mean (`torch.nn.functional.mse_loss`).
 
     Example:
@@ -321,7 +328,7 @@ def mse_loss(
         or target.__class__ not in plain_classes
         or weight.__class__ not in plain_classes
     ) and has_tensor_function((input, target, weight)):
-        return handle_tensor_function(
+        return handle_tensor_function(  # type: ignore[no-any-return]
             mse_loss,
             (input, target, weight),
             input,
@@ -340,13 +347,13 @@ def mse_loss(
 
 @overridable
 def l1_loss(
-    input: Any,
-    target: Any,
+    input: Tensor,
+    target: Tensor,
     size_average: bool | None = None,
     reduce: bool | None = None,
     reduction: str = "mean",
-    weight: Any = None,
-) -> Any:
+    weight: Tensor | None = None,
+) -> Tensor:
     """abs(input - target), by default its mean (`torch.nn.functional.l1_loss`).
 
     Example:
@@ -363,13 +370,13 @@ def l1_loss(
 
 @overridable
 def smooth_l1_loss(
-    input: Any,
-    target: Any,
+    input: Tensor,
+    target: Tensor,
     size_average: bool | None = None,
     reduce: bool | None = None,
     reduction: str = "mean",
     beta: float = 1.0,
-) -> Any:
+) -> Tensor:
     """Squared error below `beta`, absolute error above (`torch.nn.functional.smooth_l1_loss`).
 
     Example:
@@ -383,8 +390,8 @@ def smooth_l1_loss(
 
 @overridable
 def huber_loss(
-    input: Any, target: Any, reduction: str = "mean", delta: float = 1.0, weight: Any = None
-) -> Any:
+    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
+) -> Tensor:
     """Squared error up to `delta`, linear above (`torch.nn.functional.huber_loss`).
 
     Example:
@@ -401,23 +408,23 @@ def huber_loss(
     return _huber_loss(input, target, chosen, float(delta))
 
 
-def relu(input: Any, inplace: bool = False) -> Any:
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """max(input, 0), element by element (`torch.nn.functional.relu`)."""
     if input.__class__ not in plain_classes and has_tensor_function((input,)):
-        return handle_tensor_function(relu, (input,), input, inplace=inplace)
+        return handle_tensor_function(relu, (input,), input, inplace=inplace)  # type: ignore[no-any-return]
     return _relu_(input) if inplace else _relu(input)
 
 
 @overridable
 def embedding(
-    input: Any,
-    weight: Any,
+    input: Tensor,
+    weight: Tensor,
     padding_idx: int | None = None,
     max_norm: float | None = None,
     norm_type: float = 2.0,
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
-) -> Any:
+) -> Tensor:
     """The rows of `weight` (V, D) that `input` names, in a new last dimension (`torch.nn.functional.embedding`).
 
     Args:
@@ -447,13 +454,13 @@ def embedding(
     return _embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)
 
 
-def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Elements set to zero with probability `p`, the others scaled by 1 / (1 - p) (`torch.nn.functional.dropout`).
 
     Raises ValueError for a probability outside [0, 1].
     """
     if input.__class__ not in plain_classes and has_tensor_function((input,)):
-        return handle_tensor_function(dropout, (input,), input, p=p, training=training, inplace=inplace)
+        return handle_tensor_function(dropout, (input,), input, p=p, training=training, inplace=inplace)  # type: ignore[no-any-return]
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
     return _dropout_(input, p, training) if inplace else _dropout(input, p, training)

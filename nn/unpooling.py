@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..dispatch.core.tensor_function import overridable
 from ..dispatch.generated import functions as ops
+
+if TYPE_CHECKING:
+    from ..dispatch.tensor import Tensor
 
 __all__ = ["max_unpool1d", "max_unpool2d", "max_unpool3d"]
 
@@ -18,7 +21,11 @@ def _sizes(rank: int, size: Size) -> list[int]:
 
 
 def _output_size(
-    input: Any, kernel_size: list[int], stride: list[int], padding: list[int], output_size: Any
+    input: Tensor,
+    kernel_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    output_size: Sequence[int] | None,
 ) -> list[int]:
     """The sizes asked for, which pooling must be able to have come from; without them the smallest likely ones."""
     rank = len(kernel_size)
@@ -51,7 +58,12 @@ def _output_size(
 
 
 def _window(
-    rank: int, input: Any, kernel_size: Size, stride: Size | None, padding: Size, output_size: Any
+    rank: int,
+    input: Tensor,
+    kernel_size: Size,
+    stride: Size | None,
+    padding: Size,
+    output_size: Sequence[int] | None,
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     kernel = _sizes(rank, kernel_size)
     steps = kernel if stride is None else _sizes(rank, stride)
@@ -62,13 +74,13 @@ def _window(
 
 @overridable
 def max_unpool1d(
-    input: Any,
-    indices: Any,
+    input: Tensor,
+    indices: Tensor,
     kernel_size: Size,
     stride: Size | None = None,
     padding: Size = 0,
     output_size: Sequence[int] | None = None,
-) -> Any:
+) -> Tensor:
     """The maxima of `max_pool1d` where they were, zeros elsewhere (`torch.nn.functional.max_unpool1d`).
 
     Args:
@@ -90,13 +102,13 @@ def max_unpool1d(
 
 @overridable
 def max_unpool2d(
-    input: Any,
-    indices: Any,
+    input: Tensor,
+    indices: Tensor,
     kernel_size: Size,
     stride: Size | None = None,
     padding: Size = 0,
     output_size: Sequence[int] | None = None,
-) -> Any:
+) -> Tensor:
     """The same over planes (`torch.nn.functional.max_unpool2d`)."""
     sizes, _, _ = _window(2, input, kernel_size, stride, padding, output_size)
     return ops.max_unpool2d(input, indices, sizes)
@@ -104,13 +116,13 @@ def max_unpool2d(
 
 @overridable
 def max_unpool3d(
-    input: Any,
-    indices: Any,
+    input: Tensor,
+    indices: Tensor,
     kernel_size: Size,
     stride: Size | None = None,
     padding: Size = 0,
     output_size: Sequence[int] | None = None,
-) -> Any:
+) -> Tensor:
     """The same over volumes (`torch.nn.functional.max_unpool3d`)."""
     sizes, steps, border = _window(3, input, kernel_size, stride, padding, output_size)
     return ops.max_unpool3d(input, indices, sizes, steps, border)
