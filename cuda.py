@@ -6,6 +6,7 @@ on the CPU loads none of this.
 """
 
 import sys as _sys
+from typing import TYPE_CHECKING
 
 from ._lazy_names import lazy_names
 from ._lazy_subpackage import LazySubpackage as _LazySubpackage
@@ -48,9 +49,72 @@ _MODULES = {
 
 _PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
-__all__ = sorted((*_PLACES, "OutOfMemoryError", "amp", "memory"))
+if TYPE_CHECKING:
+    from . import cuda_amp as _amp
+    from .cuda_memory import *
+    from .dispatch.cuda_random import get_rng_state as get_rng_state
+    from .dispatch.cuda_random import get_rng_state_all as get_rng_state_all
+    from .dispatch.cuda_random import initial_seed as initial_seed
+    from .dispatch.cuda_random import manual_seed as manual_seed
+    from .dispatch.cuda_random import manual_seed_all as manual_seed_all
+    from .dispatch.cuda_random import seed as seed
+    from .dispatch.cuda_random import seed_all as seed_all
+    from .dispatch.cuda_random import set_rng_state as set_rng_state
+    from .dispatch.cuda_random import set_rng_state_all as set_rng_state_all
+    from .dispatch.cuda_tensor_types import BFloat16Tensor as BFloat16Tensor
+    from .dispatch.cuda_tensor_types import BoolTensor as BoolTensor
+    from .dispatch.cuda_tensor_types import ByteTensor as ByteTensor
+    from .dispatch.cuda_tensor_types import CharTensor as CharTensor
+    from .dispatch.cuda_tensor_types import DoubleTensor as DoubleTensor
+    from .dispatch.cuda_tensor_types import FloatTensor as FloatTensor
+    from .dispatch.cuda_tensor_types import HalfTensor as HalfTensor
+    from .dispatch.cuda_tensor_types import IntTensor as IntTensor
+    from .dispatch.cuda_tensor_types import LongTensor as LongTensor
+    from .dispatch.cuda_tensor_types import ShortTensor as ShortTensor
+    from .dispatch.graphed_callables import make_graphed_callables as make_graphed_callables
+    from .runtime.cuda.devices import can_device_access_peer as can_device_access_peer
+    from .runtime.cuda.devices import current_blas_handle as current_blas_handle
+    from .runtime.cuda.devices import current_device as current_device
+    from .runtime.cuda.devices import device as device
+    from .runtime.cuda.devices import device_count as device_count
+    from .runtime.cuda.devices import device_of as device_of
+    from .runtime.cuda.devices import get_arch_list as get_arch_list
+    from .runtime.cuda.devices import get_device_capability as get_device_capability
+    from .runtime.cuda.devices import get_device_name as get_device_name
+    from .runtime.cuda.devices import get_device_properties as get_device_properties
+    from .runtime.cuda.devices import init as init
+    from .runtime.cuda.devices import is_available as is_available
+    from .runtime.cuda.devices import is_bf16_supported as is_bf16_supported
+    from .runtime.cuda.devices import is_initialized as is_initialized
+    from .runtime.cuda.devices import is_tf32_supported as is_tf32_supported
+    from .runtime.cuda.devices import set_device as set_device
+    from .runtime.cuda.devices import synchronize as synchronize
+    from .runtime.cuda.event import Event as Event
+    from .runtime.cuda.graph import CUDAGraph as CUDAGraph
+    from .runtime.cuda.graph import graph as graph
+    from .runtime.cuda.graph import graph_pool_handle as graph_pool_handle
+    from .runtime.cuda.graph import is_current_stream_capturing as is_current_stream_capturing
+    from .runtime.cuda.pinned_memory import host_memory_stats as host_memory_stats
+    from .runtime.cuda.pinned_memory import (
+        host_memory_stats_as_nested_dict as host_memory_stats_as_nested_dict,
+    )
+    from .runtime.cuda.pinned_memory import (
+        reset_accumulated_host_memory_stats as reset_accumulated_host_memory_stats,
+    )
+    from .runtime.cuda.pinned_memory import reset_peak_host_memory_stats as reset_peak_host_memory_stats
+    from .runtime.cuda.stream import ExternalStream as ExternalStream
+    from .runtime.cuda.stream import Stream as Stream
+    from .runtime.cuda.stream import StreamContext as StreamContext
+    from .runtime.cuda.stream import current_stream as current_stream
+    from .runtime.cuda.stream import default_stream as default_stream
+    from .runtime.cuda.stream import get_stream_from_external as get_stream_from_external
+    from .runtime.cuda.stream import set_stream as set_stream
+    from .runtime.cuda.stream import stream as stream
 
-# So that `from triten.cuda.amp import autocast` finds it, as in PyTorch.
-amp = _sys.modules[f"{__name__}.amp"] = _LazySubpackage(f"{__package__}.cuda_amp")
+    amp = _amp
+else:
+    __all__ = sorted((*_PLACES, "OutOfMemoryError", "amp", "memory"))
+    # So that `from triten.cuda.amp import autocast` finds it, as in PyTorch.
+    amp = _sys.modules[f"{__name__}.amp"] = _LazySubpackage(f"{__package__}.cuda_amp")
 
-__getattr__, __dir__ = lazy_names(__name__, str(__package__), _PLACES, {"memory": "cuda_memory"})
+    __getattr__, __dir__ = lazy_names(__name__, str(__package__), _PLACES, {"memory": "cuda_memory"})

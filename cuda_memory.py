@@ -28,6 +28,8 @@ from .runtime.device import device as Device
 if TYPE_CHECKING:
     import cupy
 
+    from .runtime.cuda.stream import Stream
+
 __all__ = [
     "MemPool",
     "caching_allocator_alloc",
@@ -153,7 +155,7 @@ def get_per_process_memory_fraction(device: DeviceLike = None) -> float:
     return CUDA_ALLOCATOR.cache(device_index(device)).fraction
 
 
-def caching_allocator_alloc(size: int, device: DeviceLike = None, stream: Any = None) -> int:
+def caching_allocator_alloc(size: int, device: DeviceLike = None, stream: Stream | int | None = None) -> int:
     """The address of `size` bytes on a stream, for other libraries; `caching_allocator_delete` gives them back.
 
     `stream` is a stream, its handle as an int, or None for the device's current one. Raises TypeError otherwise.

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from .dispatch.core.tensor_function import overridable
 from .dispatch.generated import functions as _ops
 from .dispatch.tensor import Tensor
 from .dispatch.unique_methods import unique as _unique
 from .dispatch.unique_methods import unique_consecutive as _unique_consecutive
+
+if TYPE_CHECKING:
+    from .runtime.scalar_type import dtype as ScalarType
 
 __all__ = [
     "atleast_1d",
@@ -33,13 +36,19 @@ __all__ = [
 ]
 
 
-def _listed(tensors: tuple[Any, ...]) -> Sequence[Any]:
+def _listed(tensors: tuple[Any, ...]) -> Sequence[Tensor]:
     """The tensors of a call with several arguments, or with a list of them."""
     return tensors[0] if len(tensors) == 1 and isinstance(tensors[0], list | tuple) else tensors
 
 
+@overload
+def atleast_1d(tensor: Tensor, /) -> Tensor: ...
+@overload
+def atleast_1d(tensors: Sequence[Tensor], /) -> Sequence[Tensor]: ...
+@overload
+def atleast_1d(first: Tensor, second: Tensor, /, *others: Tensor) -> Sequence[Tensor]: ...
 @overridable
-def atleast_1d(*tensors: Any) -> Any:
+def atleast_1d(*tensors: Tensor | Sequence[Tensor]) -> Tensor | Sequence[Tensor]:
     """Tensors of no dimension get one; a tensor for one argument, a tuple for several (`torch.atleast_1d`).
 
     Example:
@@ -52,8 +61,14 @@ def atleast_1d(*tensors: Any) -> Any:
     return _ops.atleast_1d(_listed(tensors))
 
 
+@overload
+def atleast_2d(tensor: Tensor, /) -> Tensor: ...
+@overload
+def atleast_2d(tensors: Sequence[Tensor], /) -> Sequence[Tensor]: ...
+@overload
+def atleast_2d(first: Tensor, second: Tensor, /, *others: Tensor) -> Sequence[Tensor]: ...
 @overridable
-def atleast_2d(*tensors: Any) -> Any:
+def atleast_2d(*tensors: Tensor | Sequence[Tensor]) -> Tensor | Sequence[Tensor]:
     """Vectors become rows; a tensor for one argument, a tuple for several (`torch.atleast_2d`).
 
     Example:
@@ -66,8 +81,14 @@ def atleast_2d(*tensors: Any) -> Any:
     return _ops.atleast_2d(_listed(tensors))
 
 
+@overload
+def atleast_3d(tensor: Tensor, /) -> Tensor: ...
+@overload
+def atleast_3d(tensors: Sequence[Tensor], /) -> Sequence[Tensor]: ...
+@overload
+def atleast_3d(first: Tensor, second: Tensor, /, *others: Tensor) -> Sequence[Tensor]: ...
 @overridable
-def atleast_3d(*tensors: Any) -> Any:
+def atleast_3d(*tensors: Tensor | Sequence[Tensor]) -> Tensor | Sequence[Tensor]:
     """A vector of n becomes (1, n, 1), a matrix (m, n) becomes (m, n, 1) (`torch.atleast_3d`).
 
     Example:
@@ -81,7 +102,7 @@ def atleast_3d(*tensors: Any) -> Any:
 
 
 @overridable
-def block_diag(*tensors: Any) -> Any:
+def block_diag(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
     """Matrices along the diagonal of one matrix, zeros elsewhere (`torch.block_diag`).
 
     Args:
@@ -99,7 +120,7 @@ def block_diag(*tensors: Any) -> Any:
 
 
 @overridable
-def broadcast_tensors(*tensors: Any) -> Any:
+def broadcast_tensors(*tensors: Tensor | Sequence[Tensor]) -> Sequence[Tensor]:
     """The tensors expanded to their common shape, as views (`torch.broadcast_tensors`).
 
     Example:
@@ -111,7 +132,7 @@ def broadcast_tensors(*tensors: Any) -> Any:
 
 
 @overridable
-def cartesian_prod(*tensors: Any) -> Any:
+def cartesian_prod(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
     """Every choice of an element of each vector, a row for each (`torch.cartesian_prod`).
 
     Example:
@@ -123,7 +144,7 @@ def cartesian_prod(*tensors: Any) -> Any:
 
 
 @overridable
-def chain_matmul(*matrices: Any, out: Any = None) -> Any:
+def chain_matmul(*matrices: Tensor | Sequence[Tensor], out: Tensor | None = None) -> Tensor:
     """The product of matrices in the cheapest order (`torch.chain_matmul`).
 
     Example:
@@ -138,8 +159,14 @@ def chain_matmul(*matrices: Any, out: Any = None) -> Any:
     )
 
 
+@overload
+def einsum(equation: str, operands: Sequence[Tensor], /) -> Tensor: ...
+@overload
+def einsum(equation: str, /, *operands: Tensor) -> Tensor: ...
+@overload
+def einsum(operand: Tensor, labels: Sequence[Any], /, *others: Tensor | Sequence[Any]) -> Tensor: ...
 @overridable
-def einsum(*args: Any) -> Any:
+def einsum(*args: Any) -> Tensor:
     """Sums of products, dimensions named by letters (`torch.einsum`).
 
     Args:
@@ -166,10 +193,10 @@ def einsum(*args: Any) -> Any:
     return _ops.einsum(args[0], operands)
 
 
-def _from_sublists(args: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+def _from_sublists(args: tuple[Any, ...]) -> tuple[str, tuple[Tensor, ...]]:
     """The equation of operands with lists of numbers."""
 
-    def text(labels: Sequence[Any]) -> str:
+    def text(labels: Sequence[object]) -> str:
         out = ""
         for label in labels:
             if label is Ellipsis:
@@ -193,7 +220,7 @@ def _from_sublists(args: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
 
 
 @overridable
-def meshgrid(*tensors: Any, indexing: str | None = None) -> Any:
+def meshgrid(*tensors: Tensor | Sequence[Tensor], indexing: str | None = None) -> Sequence[Tensor]:
     """Coordinates of a grid, a tensor for each dimension (`torch.meshgrid`).
 
     Args:
@@ -225,7 +252,9 @@ _MODES = {
 
 
 @overridable
-def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Any:
+def cdist(
+    x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary"
+) -> Tensor:
     """The distance of each row of `x1` (..., P, M) from each of `x2` (..., R, M): (..., P, R) (`torch.cdist`).
 
     Args:
@@ -248,8 +277,13 @@ def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str = "use_mm_for_eucl
 
 @overridable
 def norm(
-    input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, out: Any = None, dtype: Any = None
-) -> Any:
+    input: Tensor,
+    p: float | str | None = "fro",
+    dim: int | Sequence[int] | None = None,
+    keepdim: bool = False,
+    out: Tensor | None = None,
+    dtype: ScalarType | None = None,
+) -> Tensor:
     """A vector norm, or with ``p="fro"`` the Frobenius norm (`torch.norm`).
 
     Args:
@@ -271,7 +305,12 @@ def norm(
 
 
 @overridable
-def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
+def tensordot(
+    a: Tensor,
+    b: Tensor,
+    dims: int | Tensor | Sequence[int | Sequence[int]] = 2,
+    out: Tensor | None = None,
+) -> Tensor:
     """The sum of products over dimensions of both (`torch.tensordot`).
 
     Args:
@@ -285,6 +324,8 @@ def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
         >>> tt.tensordot(tt.ones(2, 3), tt.ones(3, 4), dims=1).shape
         triten.Size([2, 4])
     """
+    left: Any
+    right: Any
     if isinstance(dims, Tensor):
         dims = dims.item() if dims.numel() == 1 else dims.tolist()
     if isinstance(dims, int):
@@ -302,14 +343,48 @@ def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
     return _ops.tensordot(a, b, left, right)
 
 
-@overridable
+@overload
 def unique(
-    input: Any,
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: Literal[False] = False,
+    return_counts: Literal[False] = False,
+    dim: int | None = None,
+) -> Tensor: ...
+@overload
+def unique(
+    input: Tensor,
+    sorted: bool = True,
+    *,
+    return_inverse: Literal[True],
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> tuple[Tensor, ...]: ...
+@overload
+def unique(
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    *,
+    return_counts: Literal[True],
+    dim: int | None = None,
+) -> tuple[Tensor, ...]: ...
+@overload
+def unique(
+    input: Tensor,
     sorted: bool = True,
     return_inverse: bool = False,
     return_counts: bool = False,
     dim: int | None = None,
-) -> Any:
+) -> Tensor | tuple[Tensor, ...]: ...
+@overridable
+def unique(
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Tensor | tuple[Tensor, ...]:
     """The different elements of a tensor, or entries along `dim`, in ascending order (`torch.unique`).
 
     Args:
@@ -333,10 +408,29 @@ def unique(
     return _unique(input, sorted, return_inverse, return_counts, dim)
 
 
+@overload
+def unique_consecutive(
+    input: Tensor,
+    return_inverse: Literal[False] = False,
+    return_counts: Literal[False] = False,
+    dim: int | None = None,
+) -> Tensor: ...
+@overload
+def unique_consecutive(
+    input: Tensor, return_inverse: Literal[True], return_counts: bool = False, dim: int | None = None
+) -> tuple[Tensor, ...]: ...
+@overload
+def unique_consecutive(
+    input: Tensor, return_inverse: bool = False, *, return_counts: Literal[True], dim: int | None = None
+) -> tuple[Tensor, ...]: ...
+@overload
+def unique_consecutive(
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Tensor | tuple[Tensor, ...]: ...
 @overridable
 def unique_consecutive(
-    input: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
-) -> Any:
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Tensor | tuple[Tensor, ...]:
     """One element of each run of equal ones, or entry along `dim` (`torch.unique_consecutive`).
 
     Arguments, results and errors are those of `unique`.

@@ -99,7 +99,8 @@ _AT_FIRST_USE = {
 
 _PLACES = {name: module for module, names in _AT_FIRST_USE.items() for name in names.split()}
 
-__getattr__, __dir__ = lazy_names(__name__, str(__package__), _PLACES)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(__name__, str(__package__), _PLACES)
 
 
 Grid = Sequence[int] | Callable[[Mapping[str, Any]], Sequence[int]]

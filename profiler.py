@@ -32,16 +32,17 @@ __all__ = [
     "tensorboard_trace_handler",
 ]
 
+if not TYPE_CHECKING:
 
-def __getattr__(name: str) -> Any:
-    # Here and not in the package's own module, where it would slow every `tt.add` down: CPython looks names of a
-    # module up without a cache where the module has this function.
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .dispatch.functional.profiler import profile
+    def __getattr__(name: str) -> Any:
+        # Here and not in the package's own module, where it would slow every `tt.add` down: CPython looks names of a
+        # module up without a cache where the module has this function.
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from .dispatch.functional.profiler import profile
 
-    found = globals()[name] = getattr(profile, name)
-    return found
+        found = globals()[name] = getattr(profile, name)
+        return found
 
 
 def __dir__() -> list[str]:

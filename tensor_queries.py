@@ -5,12 +5,16 @@ The root re-exports them. What a tensor answers itself is its method of the same
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from .dispatch.core.tensor_function import overridable
 from .dispatch.generated import functions as _ops
 from .dispatch.tensor import Tensor
+from .runtime.device import DeviceLike
+from .runtime.layout import layout as Layout
 from .runtime.scalar_type import bool_, int32, int64
+from .runtime.scalar_type import dtype as ScalarType
 from .runtime.storage import Storage
 
 __all__ = [
@@ -71,14 +75,14 @@ def typename(obj: object, /) -> str:
     return named.__qualname__ if module in (None, "builtins") else f"{module}.{named.__qualname__}"
 
 
-def _checked(name: str, input: Any) -> Any:
+def _checked(name: str, input: object) -> Tensor:
     if not isinstance(input, Tensor):
         raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
     return input
 
 
 @overridable
-def numel(input: Any) -> int:
+def numel(input: Tensor) -> int:
     """How many elements a tensor has (`torch.numel`).
 
     Example:
@@ -86,24 +90,23 @@ def numel(input: Any) -> int:
         >>> tt.numel(tt.ones(2, 3))
         6
     """
-    count: int = _checked("numel", input).numel()
-    return count
+    return _checked("numel", input).numel()
 
 
 @overridable
-def is_complex(input: Any) -> bool:
+def is_complex(input: Tensor) -> bool:
     """Whether a tensor's dtype is complex (`torch.is_complex`)."""
     return bool(_checked("is_complex", input).is_complex())
 
 
 @overridable
-def is_floating_point(input: Any) -> bool:
+def is_floating_point(input: Tensor) -> bool:
     """Whether a tensor's dtype is a float (`torch.is_floating_point`)."""
     return bool(_checked("is_floating_point", input).is_floating_point())
 
 
 @overridable
-def is_nonzero(input: Any) -> bool:
+def is_nonzero(input: Tensor) -> bool:
     """Whether a tensor's only element is not zero (`torch.is_nonzero`). Raises RuntimeError for several or none.
 
     Example:
@@ -115,25 +118,25 @@ def is_nonzero(input: Any) -> bool:
 
 
 @overridable
-def is_conj(input: Any) -> bool:
+def is_conj(input: Tensor) -> bool:
     """Whether elements are to be conjugated when read (`torch.is_conj`): never here, `conj` computes them."""
     return bool(input.is_conj())
 
 
 @overridable
-def is_neg(input: Any) -> bool:
+def is_neg(input: Tensor) -> bool:
     """Whether elements are to be negated when read (`torch.is_neg`): never here."""
     return bool(input.is_neg())
 
 
 @overridable
-def is_inference(input: Any) -> bool:
+def is_inference(input: Tensor) -> bool:
     """Whether a tensor was made in inference mode (`torch.is_inference`)."""
     return bool(input.is_inference())
 
 
 @overridable
-def is_signed(input: Any) -> bool:
+def is_signed(input: Tensor) -> bool:
     """Whether a tensor's dtype has negative numbers (`torch.is_signed`).
 
     Example:
@@ -145,20 +148,19 @@ def is_signed(input: Any) -> bool:
 
 
 @overridable
-def is_same_size(input: Any, other: Any) -> bool:
+def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Whether two tensors have the same sizes (`torch.is_same_size`)."""
     return bool(input.is_same_size(other))
 
 
 @overridable
-def get_device(input: Any) -> int:
+def get_device(input: Tensor) -> int:
     """The number of the device that a tensor is on, -1 for the CPU (`torch.get_device`)."""
-    index: int = input.get_device()
-    return index
+    return input.get_device()
 
 
 @overridable
-def detach_(input: Any) -> Any:
+def detach_(input: Tensor) -> Tensor:
     """Take a tensor out of the graph that made it, in place (`torch.detach_`). Raises RuntimeError for a view.
 
     Example:
@@ -170,7 +172,7 @@ def detach_(input: Any) -> Any:
     return input.detach_()
 
 
-def _triangle(row: int, col: int, offset: int, dtype: Any, device: Any, upper: bool) -> Any:
+def _triangle(row: int, col: int, offset: int, dtype: ScalarType, device: DeviceLike, upper: bool) -> Tensor:
     name = "triu_indices" if upper else "tril_indices"
     for side, size in (("row", row), ("col", col)):
         if size < 0:
@@ -187,8 +189,14 @@ def _triangle(row: int, col: int, offset: int, dtype: Any, device: Any, upper: b
 
 
 def tril_indices(
-    row: int, col: int, offset: int = 0, *, dtype: Any = int64, device: Any = None, layout: Any = None
-) -> Any:
+    row: int,
+    col: int,
+    offset: int = 0,
+    *,
+    dtype: ScalarType = int64,
+    device: DeviceLike = None,
+    layout: Layout | None = None,
+) -> Tensor:
     """Rows and columns of a matrix' lower triangle, (2, n), row by row (`torch.tril_indices`).
 
     Args:
@@ -206,8 +214,14 @@ def tril_indices(
 
 
 def triu_indices(
-    row: int, col: int, offset: int = 0, *, dtype: Any = int64, device: Any = None, layout: Any = None
-) -> Any:
+    row: int,
+    col: int,
+    offset: int = 0,
+    *,
+    dtype: ScalarType = int64,
+    device: DeviceLike = None,
+    layout: Layout | None = None,
+) -> Tensor:
     """Rows and columns of a matrix' upper triangle, (2, n), row by row (`torch.triu_indices`).
 
     Example:
@@ -219,7 +233,7 @@ def triu_indices(
 
 
 @overridable
-def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
+def unravel_index(indices: Tensor, shape: int | Sequence[int] | Tensor) -> tuple[Tensor, ...]:
     """The coordinates, in an array of this shape, of positions in its flattened form (`torch.unravel_index`).
 
     Args:

@@ -19,7 +19,9 @@ def _call(operator: str, *args: Any) -> Any:
     return Dispatcher.singleton().find_schema_or_throw(f"aten::{operator}").call(*args)
 
 
-def _asked(results: Any, return_inverse: bool, return_counts: bool) -> Any:
+def _asked(
+    results: tuple[Tensor, Tensor, Tensor], return_inverse: bool, return_counts: bool
+) -> Tensor | tuple[Tensor, ...]:
     """The unique elements alone, or a tuple of them and what else was asked for."""
     values, inverse, counts = results
     if not (return_inverse or return_counts):
@@ -27,7 +29,9 @@ def _asked(results: Any, return_inverse: bool, return_counts: bool) -> Any:
     return (values, *([inverse] if return_inverse else []), *([counts] if return_counts else []))
 
 
-def unique(input: Any, sorted: bool, return_inverse: bool, return_counts: bool, dim: int | None) -> Any:
+def unique(
+    input: TensorImpl, sorted: bool, return_inverse: bool, return_counts: bool, dim: int | None
+) -> Tensor | tuple[Tensor, ...]:
     """`torch.unique`."""
     if dim is None:
         found = _call("_unique2", input, sorted, return_inverse, return_counts)
@@ -36,7 +40,9 @@ def unique(input: Any, sorted: bool, return_inverse: bool, return_counts: bool, 
     return _asked(found, return_inverse, return_counts)
 
 
-def unique_consecutive(input: Any, return_inverse: bool, return_counts: bool, dim: int | None) -> Any:
+def unique_consecutive(
+    input: TensorImpl, return_inverse: bool, return_counts: bool, dim: int | None
+) -> Tensor | tuple[Tensor, ...]:
     """`torch.unique_consecutive`."""
     found = _call("unique_consecutive", input, return_inverse, return_counts, dim)
     return _asked(found, return_inverse, return_counts)
@@ -89,8 +95,7 @@ class UniqueMethods(_Base):
         dim: int | None = None,
     ) -> Tensor | tuple[Tensor, ...]:
         """`tt.unique` of this tensor (`torch.Tensor.unique`)."""
-        found: Tensor | tuple[Tensor, ...] = unique(self, sorted, return_inverse, return_counts, dim)
-        return found
+        return unique(self, sorted, return_inverse, return_counts, dim)
 
     @overload
     def unique_consecutive(
@@ -115,5 +120,4 @@ class UniqueMethods(_Base):
         self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
     ) -> Tensor | tuple[Tensor, ...]:
         """`tt.unique_consecutive` of this tensor (`torch.Tensor.unique_consecutive`)."""
-        found: Tensor | tuple[Tensor, ...] = unique_consecutive(self, return_inverse, return_counts, dim)
-        return found
+        return unique_consecutive(self, return_inverse, return_counts, dim)

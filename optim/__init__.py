@@ -6,6 +6,8 @@ A file beside them is an algorithm, `lr_scheduler` how rates change. A name's mo
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .._lazy_names import lazy_names
 
 _MODULES = {
@@ -23,6 +25,19 @@ _MODULES = {
 _PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
 _SUBMODULES = {"lr_scheduler": "lr_scheduler", "swa_utils": "swa_utils"}
 
-__all__ = sorted([*_PLACES, *_SUBMODULES])
-
-__getattr__, __dir__ = lazy_names(__name__, __name__, _PLACES, _SUBMODULES)
+if TYPE_CHECKING:
+    from . import lr_scheduler as lr_scheduler
+    from . import swa_utils as swa_utils
+    from .adafactor import *
+    from .adam import *
+    from .adam_kin import *
+    from .adaptive import *
+    from .averaged_sgd import *
+    from .lbfgs import *
+    from .muon import *
+    from .optimizer import *
+    from .resilient import *
+    from .sgd import *
+else:
+    __all__ = sorted([*_PLACES, *_SUBMODULES])
+    __getattr__, __dir__ = lazy_names(__name__, __name__, _PLACES, _SUBMODULES)

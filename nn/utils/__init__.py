@@ -7,6 +7,8 @@ its first use.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..._lazy_names import lazy_names
 
 _SUBMODULES = {name: name for name in ("parametrizations", "parametrize", "rnn")}
@@ -19,6 +21,15 @@ _MODULES = {
 }
 _PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
-__all__ = sorted([*_SUBMODULES, *_PLACES])
-
-__getattr__, __dir__ = lazy_names(__name__, __name__, _PLACES, _SUBMODULES)
+if TYPE_CHECKING:
+    from . import parametrizations as parametrizations
+    from . import parametrize as parametrize
+    from . import rnn as rnn
+    from .clipping import *
+    from .construction import *
+    from .fusion import *
+    from .norm_hooks import *
+    from .vectors import *
+else:
+    __all__ = sorted([*_SUBMODULES, *_PLACES])
+    __getattr__, __dir__ = lazy_names(__name__, __name__, _PLACES, _SUBMODULES)

@@ -6,6 +6,8 @@ imported with its first use.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..._lazy_names import lazy_names
 
 _MODULES = {
@@ -20,6 +22,13 @@ _MODULES = {
 }
 _PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
-__all__ = sorted(_PLACES)
-
-__getattr__, __dir__ = lazy_names(__name__, __name__, _PLACES)
+if TYPE_CHECKING:
+    from .combined import *
+    from .cosine import *
+    from .cyclic import *
+    from .factors import *
+    from .plateau import *
+    from .scheduler import *
+else:
+    __all__ = sorted(_PLACES)
+    __getattr__, __dir__ = lazy_names(__name__, __name__, _PLACES)
