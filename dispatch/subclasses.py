@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from ..runtime.device import device as Device
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.tensor_impl import TensorImpl
 from .core.tensor_function import DisableTensorFunctionSubclass, plain_classes
 from .functional.overrides.subclass_attributes import default_nowrap_functions
-
-if TYPE_CHECKING:
-    pass
 
 Subclass = TypeVar("Subclass", bound=TensorImpl)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
@@ -75,6 +75,10 @@ class Adafactor(Optimizer):
             },
         )  # fmt: skip
 
+    @overload
+    def step(self, closure: None = None) -> None: ...
+    @overload
+    def step(self, closure: Callable[[], Loss]) -> Loss: ...
     def step(self, closure: Callable[[], Loss] | None = None) -> Loss | None:
         """One step; gives the closure's loss."""
         loss = loss_of(closure)

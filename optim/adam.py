@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import overload
 
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
@@ -102,6 +103,10 @@ class Adam(Optimizer):
             },
         )  # fmt: skip
 
+    @overload
+    def step(self, closure: None = None) -> None: ...
+    @overload
+    def step(self, closure: Callable[[], Loss]) -> Loss: ...
     def step(self, closure: Callable[[], Loss] | None = None) -> Loss | None:
         """One step; gives the closure's loss."""
         loss = loss_of(closure)

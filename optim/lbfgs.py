@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 from ..autograd import enable_grad
 from ..dispatch.generated import functions as _ops
@@ -78,6 +78,10 @@ class LBFGS(Optimizer):
         if len(self.param_groups) != 1:
             raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
 
+    @overload
+    def step(self, closure: None = None) -> None: ...
+    @overload
+    def step(self, closure: Callable[[], Loss]) -> Loss: ...
     def step(self, closure: Callable[[], Loss] | None = None) -> Loss | None:
         """Several directions, each with its step; gives the loss before the first. Raises TypeError without closure."""
         if closure is None:

@@ -8,7 +8,7 @@ import itertools
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, SupportsFloat, TypeAlias, TypeVar
+from typing import Any, SupportsFloat, TypeAlias, TypeVar, overload
 
 from ..autograd import enable_grad, set_grad_enabled
 from ..dispatch.autograd.node import RemovableHandle
@@ -119,6 +119,10 @@ class Optimizer:
                         grad.detach_() if grad.grad_fn is not None else grad.requires_grad_(False)
                         grad.zero_()
 
+    @overload
+    def step(self, closure: None = None) -> None: ...
+    @overload
+    def step(self, closure: Callable[[], Loss]) -> Loss: ...
     def step(self, closure: Callable[[], Loss] | None = None) -> Loss | None:
         """Change the parameters by their gradients; `closure` computes the loss anew, and the gradients with it."""
         raise NotImplementedError(f"{type(self).__name__} has no step")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import overload
 
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
@@ -80,6 +81,10 @@ class SGD(Optimizer):
             },
         )  # fmt: skip
 
+    @overload
+    def step(self, closure: None = None) -> None: ...
+    @overload
+    def step(self, closure: Callable[[], Loss]) -> Loss: ...
     def step(self, closure: Callable[[], Loss] | None = None) -> Loss | None:
         """One step; gives the closure's loss."""
         loss = loss_of(closure)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
@@ -38,6 +38,10 @@ class SingleOptimizer(Optimizer):
             state.update(self.begin(group, parameter))
         return state
 
+    @overload
+    def step(self, closure: None = None) -> None: ...
+    @overload
+    def step(self, closure: Callable[[], Loss]) -> Loss: ...
     def step(self, closure: Callable[[], Loss] | None = None) -> Loss | None:
         """One step; gives the closure's loss."""
         loss = loss_of(closure)

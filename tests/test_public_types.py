@@ -67,6 +67,11 @@ def test_modules_and_optimizers() -> None:
     assert_type(nn.Sequential(net, net)[:1], nn.Sequential)
     optimizer = tt.optim.SGD(net.parameters(), lr=0.1)
     assert_type(optimizer.step(), None)
+
+    def closure() -> tt.Tensor:
+        return net.forward(tt.ones(1, 3, dtype=tt.float64)).sum()
+
+    assert_type(optimizer.step(closure), tt.Tensor)
     scheduler = tt.optim.lr_scheduler.StepLR(optimizer, 2)
     assert_type(scheduler.get_last_lr(), list[float | tt.Tensor])
     assert_type(nn.utils.clip_grad_norm_(net.parameters(), 1.0), tt.Tensor)

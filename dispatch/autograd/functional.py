@@ -27,7 +27,6 @@ from .reduce_to_spec import reduce_to_spec
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
-if TYPE_CHECKING:
     Roots: TypeAlias = Tensor | GradientEdge | Sequence[Tensor | GradientEdge]
     """Where gradients start from, or are asked for."""
 

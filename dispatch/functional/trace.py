@@ -6,16 +6,13 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from ...runtime.dispatch_key import DispatchKey
 from ...runtime.tensor_impl import TensorImpl
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry, observers
-
-if TYPE_CHECKING:
-    pass
 
 
 class _Hops(threading.local):

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...runtime.tensor_impl import TensorImpl
 from .batched_tensor import batched, unbatched
 from .levels import VmapLevel, entered_vmap
 from .pytree import TreeSpec, children_of, tree_flatten, tree_unflatten
-
-if TYPE_CHECKING:
-    pass
 
 in_dims_t = int | tuple[Any, ...]
 out_dims_t = int | tuple[Any, ...] | None

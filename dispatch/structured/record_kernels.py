@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...runtime.scalar_type import dtype as ScalarType
 from ..core.dispatcher import Dispatcher
 from .stub import recorders
-
-if TYPE_CHECKING:
-    pass
 
 
 @contextmanager

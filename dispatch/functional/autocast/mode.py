@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
@@ -23,9 +23,6 @@ from .state import (
     state,
     switch,
 )
-
-if TYPE_CHECKING:
-    pass
 
 _SUPPORTED = (bfloat16, float16)
 _BF16_CAPABILITY = 8

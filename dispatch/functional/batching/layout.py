@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ....runtime.device import META
 from ....runtime.dispatch_key import BY_NAME
@@ -16,9 +16,6 @@ from ...structured.allocation import allocator_of
 from ...structured.native.dims import wrap_dim
 from ...tensor import Tensor
 from ..levels import VmapLevel
-
-if TYPE_CHECKING:
-    pass
 
 Dims = Sequence[Any]
 Rule = Callable[..., tuple[Any, Any]]

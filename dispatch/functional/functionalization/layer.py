@@ -11,7 +11,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....runtime.data_ptr import DataPtr
 from ....runtime.device import device as Device
@@ -32,9 +32,6 @@ from ..python_key import without_modes
 from ..pytree import tree_map
 from .form import functional_arguments, functional_form, returned
 from .storage import FunctionalData, FunctionalStorage, Step, forward, fresh_root
-
-if TYPE_CHECKING:
-    pass
 
 FUNCTIONALIZE = BY_NAME["Functionalize"]
 FUNCTIONALIZE_BIT = functionality_bit(Functionality.Functionalize)

@@ -15,7 +15,7 @@ import inspect
 import operator
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....runtime.dispatch_key import AUTOGRAD_BITS, Functionality, functionality_bit
 from ....runtime.generator import Generator
@@ -32,9 +32,6 @@ from ..python_key import TensorDispatchMode, active_modes
 from ..pytree import tree_flatten, tree_unflatten
 from .graph import Attribute, Graph, Node
 from .traced import InputLeaf, Traced, check_against
-
-if TYPE_CHECKING:
-    pass
 
 TRACER_BIT = functionality_bit(Functionality.Tracer)
 FUNCTIONALIZE_BIT = functionality_bit(Functionality.Functionalize)

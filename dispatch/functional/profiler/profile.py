@@ -13,16 +13,13 @@ import warnings
 from collections.abc import Callable, Iterable
 from enum import Enum
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....runtime.cuda import driver as drivers
 from .events import DeviceType, EventList, FunctionEventAvg
 from .log import RangeSite
 from .session import Session, active, stack_of_caller
 from .tree import Recording, recording_of
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "DeviceType",
